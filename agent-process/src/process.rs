@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use goondan_log::error_chain;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart};
+use goondan_protocol::ipc::{
+    AgentNotStarted, Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart,
+};
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +36,7 @@ use crate::link::{Incoming, Link};
 use crate::model::{self, Answer, ModelPlace};
 use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
-use crate::tools::{Origin, Toolbox, allowed_to, changesets_of};
+use crate::tools::{Origin, Toolbox, changesets_of, own_files};
 use crate::turn::{Engine, Input, TurnLimits};
 
 use agent::{Agent, Done, now};
@@ -61,9 +64,10 @@ pub(crate) async fn run(
     assignment: AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
-    // Before anything of the machine's is opened, which would lead back there.
-    let confined = confine(&assignment)?;
-    let toolbox = Toolbox::new(&assignment, supervisor)?;
+    let (confined, toolbox) = match prepare(&assignment, supervisor) {
+        Ok(prepared) => prepared,
+        Err(fault) => return Err(report_not_started(link, fault).await),
+    };
     link.send(&ToOrchestrator::Confined(confined), None, None)
         .await?;
     let (outgoing, call_receiver) = Outgoing::new();
@@ -82,12 +86,15 @@ pub(crate) async fn run(
         }
     };
     let conversation = finish_loading(loaded.history, loading_since);
-    let extensions = Extensions::new(
+    let extensions = match Extensions::new(
         assignment.agent.name.clone(),
         assignment.instance_key.clone(),
         &assignment.agent.extensions,
         loaded.states,
-    )?;
+    ) {
+        Ok(extensions) => extensions,
+        Err(fault) => return Err(report_not_started(link, fault.into()).await),
+    };
     let extension_host = ExtensionHost::of(&assignment, &toolbox, &conversation);
     let mut agent = Agent {
         engine: Engine::new(
@@ -124,6 +131,30 @@ pub(crate) async fn run(
     Ok(ended)
 }
 
+/// Confines this process and opens what its tools work in.
+fn prepare(
+    assignment: &AgentAssignment,
+    supervisor: PathBuf,
+) -> Result<(Confined, Toolbox), ProcessError> {
+    // Before anything of the machine's is opened, which would lead back there.
+    let confined = confine(assignment)?;
+    Ok((confined, Toolbox::new(assignment, supervisor)?))
+}
+
+/// Tells the orchestrator why this process ends, so that nobody waits for it for ever. Gives the fault, or why it
+/// could not be told.
+async fn report_not_started(link: Link, fault: ProcessError) -> ProcessError {
+    let error = error_chain(&fault);
+    let not_started = ToOrchestrator::AgentNotStarted(AgentNotStarted { error });
+    match link.send(&not_started, None, None).await {
+        Ok(()) => {
+            link.close().await;
+            fault
+        }
+        Err(error) => error.into(),
+    }
+}
+
 fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
     TurnLimits {
         step_count_max: assignment.agent.max_steps_per_turn,
@@ -134,7 +165,7 @@ fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
 
 /// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
 pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
-    let mut policy = allowed_to(assignment).policy;
+    let mut policy = own_files(assignment);
     // For its own file tools alone: the programs that it starts are held to what is theirs.
     let changesets = changesets_of(assignment).map(Path::to_owned);
     policy

@@ -242,6 +242,8 @@ messages! {
         ApprovalPress(ApprovalPress) = "approval.press",
         /// A connector asks what the daemon counts.
         MetricsGet(MetricsGet) = "metrics.get",
+        /// An agent's process cannot start its work, for a reason that another start would meet, too. It ends.
+        AgentNotStarted(AgentNotStarted) = "agent.not_started",
         /// An agent asks for the next page of its conversation.
         ConversationLoad(ConversationLoad) = "conversation.load",
         /// A message event of the running turn, to be made durable.
@@ -696,6 +698,14 @@ pub struct StateKept {}
 pub struct StateRefused {
     /// What failed, for people to read.
     pub message: String,
+}
+
+/// `agent.not_started`: the agent's process cannot start its work, and ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentNotStarted {
+    /// Why, for people to read.
+    pub error: String,
 }
 
 /// `conversation.load`.

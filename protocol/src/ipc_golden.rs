@@ -28,6 +28,7 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"task.output","from":"task:t-1","to":"orchestrator","payload":{"stream":"stdout","text":"x"}}"#,
     r#"{"type":"task.alive","from":"task:t-1","to":"orchestrator","payload":{}}"#,
     r#"{"type":"task.exited","from":"task:t-1","to":"orchestrator","payload":{"code":0}}"#,
+    r#"{"type":"agent.not_started","from":"agent:a:k","to":"orchestrator","payload":{"error":"cannot open the work directory"}}"#,
     r#"{"type":"conversation.load","id":1,"from":"agent:a:k","to":"orchestrator","payload":{"offset":0}}"#,
     r#"{"type":"turn.append","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","seq":1,"event":{"type":"truncate"}}}"#,
     r#"{"type":"turn.complete","from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","lastSeq":2,"outcome":{"status":"completed","reply":"hi"},"answered":["t.1:q0:a"]}}"#,

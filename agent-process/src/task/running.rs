@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use goondan_cli_agents::{Event, Parser, Setup};
 use goondan_clock::{Instant, sleep, sleep_until};
+use goondan_log::error_chain;
 use goondan_protocol::ipc::{Pong, Shutdown, ToOrchestrator, ToTask};
 use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
 use nix::errno::Errno;
@@ -57,10 +58,16 @@ pub(crate) async fn run(
         Some(level),
         &allowed.policy,
         assignment.egress_socket.as_deref(),
-    )?;
+    );
     let outlet = link.outlet();
     let mut outbox = Outbox::default();
-    outbox.add(ToOrchestrator::Confined(confined));
+    match confined {
+        Ok(confined) => outbox.add(ToOrchestrator::Confined(confined)),
+        Err(fault) => {
+            outbox.add(not_started(error_chain(&fault)));
+            return outbox.empty_into(link, outlet).await;
+        }
+    }
     let launch = match launch_of(&assignment) {
         Ok(launch) => launch,
         Err(error) => {

@@ -36,9 +36,22 @@ pub struct NoDirectory {
 const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// What the programs of an agent may touch.
-pub(crate) fn allowed_to(assignment: &AgentAssignment) -> Allowed {
+fn allowed_to(assignment: &AgentAssignment) -> Allowed {
     let egress = assignment.egress_socket.as_deref();
     allowed_by(&assignment.agent.sandbox, egress, assignment)
+}
+
+/// What the agent's own process works with: the files of its programs; or, if it starts none, of its file tools, at
+/// whatever level a person would have the programs run that there are not.
+pub(crate) fn own_files(assignment: &AgentAssignment) -> SandboxPolicy {
+    if assignment.agent.programs().is_some() {
+        return allowed_to(assignment).policy;
+    }
+    let asked = SandboxPolicy {
+        require: Level::Landlock,
+        ..assignment.agent.sandbox.clone()
+    };
+    allowed_by(&asked, None, assignment).policy
 }
 
 /// What those may touch for whom this policy holds, beside what each of the agent's may.

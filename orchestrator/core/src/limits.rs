@@ -62,6 +62,9 @@ pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 /// Processes that may crash in the turn of one event before the event is parked.
 pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 
+/// Starts of an agent's process that may fail in a row, for a reason that it gives, before what waits is parked.
+pub(crate) const MAX_START_FAULTS: u32 = 3;
+
 /// Requests about sandboxes and proposals of one workspace that wait or are being done; further ones are told
 /// to come again.
 pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;

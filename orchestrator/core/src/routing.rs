@@ -126,6 +126,9 @@ impl Core {
                     None => {}
                 }
             }
+            (ToOrchestrator::AgentNotStarted(not), Owner::Agent(at)) => {
+                self.fleet.on_agent_not_started(at, &not.error);
+            }
             (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
                 self.fleet.on_observe(at, process, *event);
             }

@@ -361,6 +361,7 @@ impl Masks {
                     error.token.iter_mut().for_each(|it| self.verdict(it));
                 }
             }
+            ToOrchestrator::AgentNotStarted(not) => self.mask(&mut not.error),
             ToOrchestrator::TaskNotStarted(not) => self.mask(&mut not.error),
             ToOrchestrator::TaskOutput(output) => self.mask(&mut output.text),
             ToOrchestrator::TaskTold(told) => {

@@ -2,7 +2,7 @@
 
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, wait_until};
+use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::Value;
 
 use crate::conversation::{check, shape, text};
@@ -132,4 +132,61 @@ fn a_parked_event_that_is_dropped_is_never_answered() {
     let messages = home.history("main");
     check(&messages);
     assert_eq!(shape(&messages), "ua");
+}
+
+/// An agent without tools, in a swarm whose programs would be free: it confines itself all the same.
+const TALKER: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: hello}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: talker}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{kind: Tool, name: file-system, package: "@goondan/base"}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: all}
+spec: {entryAgent: Agent/talker, policy: {sandbox: {require: off}}}
+"#;
+
+#[test]
+fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if !needs::sandbox("landlock") {
+        return;
+    }
+    let home = Home::new(TALKER);
+    let daemon = Daemon::serving(&home);
+    // An agent that starts no program, where programs would be free.
+    assert_eq!(home.ask("main", "hi"), "hello");
+
+    // Its directory is there, and cannot be opened; root gave up its way around that.
+    let project = home.project();
+    set_permissions(&project, Permissions::from_mode(0o000)).unwrap();
+    for event in ["first", "second"] {
+        let parked = home.gdn(&["send", "--instance", "other", "--event-id", event, "hi"]);
+        parked.exits(14).tells(&[
+            "cannot start",
+            "cannot open the project root",
+            &format!("gdn event retry {event}"),
+        ]);
+    }
+    let parked_now = parked(&home);
+    assert_eq!(parked_now.len(), 2, "{parked_now:#?}");
+
+    // With the cause mended, a person has them tried again.
+    set_permissions(&project, Permissions::from_mode(0o755)).unwrap();
+    for event in ["first", "second"] {
+        home.gdn(&["event", "retry", event]).exits(0);
+    }
+    wait_until("both are answered", || home.history("other").len() == 4);
+    assert_eq!(home.ask("other", "hi"), "hello");
+    daemon.stop();
 }

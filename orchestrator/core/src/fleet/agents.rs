@@ -9,6 +9,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Head, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{InstanceState, work_dir};
@@ -96,6 +97,8 @@ impl Fleet {
         let turn = entry.turn.take();
         entry.approvals.forget_requesters();
         entry.progress = Progress::default();
+        let not_started = entry.start_faults.on_exited();
+        let crash = crash.map(|how| not_started.as_deref().unwrap_or(how));
         entry.idle_since_ms = now_ms;
         let is_excused = std::mem::take(&mut entry.is_failed_by_store);
         let crash = crash.filter(|_| !is_excused);
@@ -119,6 +122,13 @@ impl Fleet {
         self.pump(at);
         self.forget_if_done(at);
         false
+    }
+
+    /// The process of an agent says that it cannot start, and ends.
+    pub(crate) fn on_agent_not_started(&mut self, at: &InstanceRef, reason: &str) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.start_faults.report(detail_of(reason));
+        }
     }
 
     /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
@@ -162,13 +172,18 @@ impl Fleet {
         };
         let may_start = entry.slot.may_start(now);
         let ready = entry.slot.ready();
+        let none_starts = entry.why_none_starts(now).is_some();
         if entry.inbox.is_unread() {
-            if is_between_turns && (may_start || ready.is_some()) {
+            if is_between_turns && (may_start || ready.is_some() || none_starts) {
                 self.read_inbox(at);
             }
         } else if entry.inbox.has_nothing_ready() {
             // It is started when something comes.
-        } else if is_between_turns && entry.inbox.is_read() && self.is_next_poisonous(at) {
+            entry.start_faults.on_nothing_waiting();
+        } else if is_between_turns
+            && entry.inbox.is_read()
+            && (none_starts || self.is_next_poisonous(at))
+        {
             self.park_next(at);
         } else if may_start {
             self.start_agent(at);

@@ -14,11 +14,12 @@ use super::holding::Hold;
 use super::inbox::Inbox;
 use super::restarting::SelfRestarts;
 use super::slot::Slot;
+use super::start_faults::StartFaults;
 use super::turn::{Turn, TurnContext};
 use super::unknown_calls::HeldBack;
 use super::waiters::Waiters;
-use crate::RequestToken;
 use crate::limits::CRASH_MEMORY_MS;
+use crate::{Now, RequestToken};
 
 /// How far a process is with being given its work.
 #[derive(Debug, Default)]
@@ -50,6 +51,8 @@ pub(crate) struct Instance {
     pub(super) idle_since_ms: u64,
     /// Whether its process was ended because the store could not serve it: that counts against no event.
     pub(super) is_failed_by_store: bool,
+    /// Its process's starts that failed for a reason that stays.
+    pub(super) start_faults: StartFaults,
     /// The restarts that its agent asked for.
     pub(super) restarts: SelfRestarts,
     /// Who waits for it to be deleted; none while it is to stay.
@@ -77,6 +80,7 @@ impl Instance {
             awaiting: BTreeMap::new(),
             idle_since_ms: now_ms,
             is_failed_by_store: false,
+            start_faults: StartFaults::default(),
             restarts: SelfRestarts::default(),
             deleting: None,
             hold: None,
@@ -91,6 +95,13 @@ impl Instance {
         let event_id = turn.map(|turn| &turn.context.event_id);
         let event = event_id.and_then(|id| self.inbox.get(id));
         event.map_or_else(Vec::new, |event| event.asked_by(own))
+    }
+
+    /// Why no process will begin its next turn, if none will.
+    pub(super) fn why_none_starts(&self, now: Now) -> Option<&str> {
+        let is_down = self.slot.up().is_none();
+        let why = self.start_faults.why_none_starts(self.slot.may_start(now));
+        why.filter(|_| is_down)
     }
 
     /// Whether its process runs and nothing at all is expected of it.

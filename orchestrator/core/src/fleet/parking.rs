@@ -1,5 +1,8 @@
 //! Events whose turns crash whoever works on them: counted, parked, and decided about by people.
 //!
+//! A process that cannot start its work for a reason that stays has what waits for it parked, too
+//! ([`super::start_faults`]).
+//!
 //! A crash counts against the event whose turn was in progress. The count is written down before the
 //! event is handed out again, so that a daemon that is killed meanwhile goes on counting. After
 //! [`MAX_TURN_CRASHES`] of them the event is parked and the conversation goes on without it.
@@ -141,19 +144,22 @@ impl Fleet {
 
     /// Takes the next event out of the way.
     pub(super) fn park_next(&mut self, at: &InstanceRef) {
-        let wall = self.now.wall;
+        let (now, wall) = (self.now, self.now.wall);
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
+        let not_started = entry.why_none_starts(now);
+        let not_started =
+            not_started.map(|why| format!("the process of its agent cannot start: {why}"));
         let Some(event) = entry.inbox.ready().next() else {
             return;
         };
         let event_id = event.id.clone();
         let crashes = entry.inbox.crashes_of(&event_id);
-        let reason = match entry.inbox.last_crash_of(&event_id) {
+        let reason = not_started.unwrap_or_else(|| match entry.inbox.last_crash_of(&event_id) {
             Some(how) => format!("{crashes} processes ended in its turn, the last: {how}"),
             None => format!("{crashes} processes ended in its turn"),
-        };
+        });
         // What the inbox holds then is read once it is parked.
         entry.inbox.invalidate();
         let op = ParkEvent {
@@ -245,6 +251,7 @@ impl Fleet {
         self.count_parked(at, |count| count.saturating_sub(1));
         if let Some(entry) = self.instance_entry(at, None) {
             entry.inbox.forgive(event_id);
+            entry.start_faults.clear();
         }
         let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
         let event = match deciding.decision {

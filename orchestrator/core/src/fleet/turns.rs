@@ -189,6 +189,7 @@ impl Fleet {
         };
         let event_id = context.event_id.clone();
         let turn_id = open.turn_id.clone();
+        entry.start_faults.clear();
         entry.turn = Some(Turn {
             turn_id: open.turn_id.clone(),
             context,

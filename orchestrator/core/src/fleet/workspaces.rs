@@ -172,6 +172,9 @@ impl Fleet {
                 .or_insert_with(|| Model::new(definition.clone()));
         }
         for instance in workspace.instances.values_mut() {
+            if instance.start_faults.clear() {
+                instance.slot.forgive();
+            }
             if let Some(running) = &mut instance.running {
                 running.compare(&bundle);
             }
@@ -338,6 +341,7 @@ impl Fleet {
     pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
             entry.slot.forgive();
+            entry.start_faults.clear();
         }
         self.audit(at, "restarted", json!({}));
         self.drain_agent(at, None, "a restart was asked for");
