@@ -12,7 +12,7 @@ const GROUPS: [(&str, usize); 23] = [
     ("MSG", 13),
     ("EXT", 4),
     ("PKG", 3),
-    ("SEC", 9),
+    ("SEC", 10),
     ("LOG", 4),
     ("SUP", 9),
     ("IPC", 4),
