@@ -64,6 +64,7 @@ pub(crate) async fn run(
     assignment: AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
+    // Long: everything that is made here lives as long as the process.
     let (confined, toolbox) = match prepare(&assignment, supervisor) {
         Ok(prepared) => prepared,
         Err(fault) => return Err(report_not_started(link, fault).await),

@@ -131,6 +131,7 @@ impl Mcp {
 
     /// Serves calls until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
+        // Long: one server after another, with everything that outlives each of them.
         let (serving, server) = watch::channel(None);
         let calls = OpenCalls::default();
         let asking = Asking::new(

@@ -1,6 +1,6 @@
 //! The connector of a model: asks a provider for replies, and hands on what it says as it comes.
 //!
-//! * `question`: from a conversation to what the provider is asked.
+//! * `question`, `message`: from a conversation to what the provider is asked.
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
 //! * `tool_calls`: tool calls out of the fragments that servers send.
 //! * `anthropic`, `openai`, `google`: what that is in their protocols, and what comes back.
@@ -36,6 +36,7 @@ mod draft;
 mod events;
 mod failure;
 mod google;
+mod message;
 mod normalize;
 mod openai;
 mod question;

@@ -139,7 +139,9 @@ fn example(line: &str, columns: usize) -> Vec<String> {
     if columns < column + NOTE_COLUMNS_MIN {
         let room = columns.saturating_sub(NOTE_INDENT);
         let notes = wrapped(note, room);
-        let notes = notes.iter().map(|note| format!("{:NOTE_INDENT$}{note}", ""));
+        let notes = notes
+            .iter()
+            .map(|note| format!("{:NOTE_INDENT$}{note}", ""));
         return [command].into_iter().chain(notes).collect();
     }
     let notes = wrapped(note, columns - column);

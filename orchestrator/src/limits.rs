@@ -143,7 +143,7 @@ pub(crate) const REPLICA_RESTART_FIRST_MS: u64 = 100;
 /// Longest such pause, in milliseconds.
 pub(crate) const REPLICA_RESTART_MAX_MS: u64 = 5_000;
 /// How often it is looked whether this node could run the workspaces that it stands by for, in milliseconds.
-pub(crate) const FITNESS_LOOK_MS: u64 = 5_000;
+pub(crate) const FITNESS_LOOK_MS: u64 = 2_000;
 /// How often it is looked whether `config.json` names another URL of the log's server, in milliseconds.
 pub(crate) const REPLICA_CONFIG_LOOK_MS: u64 = 2_000;
 /// How long a log confirms nothing before people are told that nothing is acknowledged, in milliseconds.

@@ -144,8 +144,8 @@ pub use wire::{
 };
 pub use workspace::{
     AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
-    ListWorkspaces, OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted,
-    Unacknowledged, UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
+    ListWorkspaces, OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, Unacknowledged,
+    UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
 };
 
 /// A method of the control API.

@@ -106,7 +106,7 @@ const TO_CHILD: &[&str] = &[
     r#"{"type":"agent.answer","inReplyTo":20,"from":"orchestrator","to":"agent:a:k","payload":{"status":"sandbox","sandbox":{"runId":"k-1","agent":"b","inputDir":"/s/input","workDir":"/s/work","proposalDir":"/s/proposal","files":["src/a"],"moreFiles":0,"mayCreate":[],"proposal":"open"}}}"#,
     r#"{"type":"agent.answer","inReplyTo":25,"from":"orchestrator","to":"agent:a:k","payload":{"status":"tasks","tasks":[{"workspaceId":"w","taskId":"t-1","title":"t","type":"delegated","agent":"b","status":"running","currentPhase":1,"totalPhases":2,"progress":0,"tokens":0,"cost":0,"createdBy":"k","createdAt":"2026-01-01T00:00:00.000Z","updatedAt":"2026-01-01T00:00:00.000Z"}],"more":1}}"#,
     r#"{"type":"agent.answer","inReplyTo":28,"from":"orchestrator","to":"agent:a:k","payload":{"status":"bundle","told":{"changeset":{"changesetId":"t.1-q9","state":"waiting","base":"00","openedAt":"2026-01-01T00:00:00.000Z"}}}}"#,
-    r#"{"type":"agent.answer","inReplyTo":21,"from":"orchestrator","to":"agent:a:k","payload":{"status":"proposal","proposal":{"runId":"k-1","agent":"b","state":"open","digest":"00","directory":"/s","changed":[{"path":"src/a","status":"modified"}],"moreChanged":0,"said":"1 file"}}}"#,
+    r#"{"type":"agent.answer","inReplyTo":21,"from":"orchestrator","to":"agent:a:k","payload":{"status":"proposal","proposal":{"runId":"k-1","agent":"b","state":"open","digest":"00","workDir":"/s/work","proposalDir":"/s/proposal","changed":[{"path":"src/a","status":"modified"}],"moreChanged":0,"said":"1 file"}}}"#,
     r#"{"type":"agent.answer","inReplyTo":5,"from":"orchestrator","to":"agent:a:k","payload":{"status":"refused","code":"E_CIRCULAR_REQUEST","message":"a waits for b"}}"#,
     r#"{"type":"turn.input","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","event":{"id":"t.1:q0:a","type":"reply","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"agent","name":"b","instanceKey":"b:k"},"chain":{"rootInstance":"k","rootEvent":"e1","depth":1},"metadata":{"inReplyTo":"t.1:q0"}}}}"#,
 ];
@@ -165,7 +165,7 @@ fn a_message_of_the_other_direction_is_refused() {
     let envelope = Envelope::from_frame(TO_CHILD[0].as_bytes()).unwrap();
     assert!(ToOrchestrator::from_envelope(&envelope).is_err());
     // What is for a connector is not for an agent, and the other way around.
-    for (body, is_for_agents) in [(TO_CHILD[3], true), (TO_CHILD[4], false)] {
+    for (body, is_for_agents) in [(TO_CHILD[4], true), (TO_CHILD[5], false)] {
         let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
         assert_eq!(ToAgent::from_envelope(&envelope).is_ok(), is_for_agents);
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
@@ -101,7 +102,10 @@ impl Home {
     /// Writes a file below this home.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Others must not be able to write a state root, whatever the mask of modes is.
+        let mut directories = fs::DirBuilder::new();
+        directories.recursive(true).mode(0o755);
+        directories.create(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 

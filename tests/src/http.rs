@@ -23,7 +23,7 @@ impl Response {
     #[must_use]
     pub fn read(answer: &[u8]) -> Self {
         let text = String::from_utf8_lossy(answer);
-        parse(&text).unwrap_or_else(|| panic!("no response: {text:?}"))
+        parse(&text, true).unwrap_or_else(|| panic!("no response: {text:?}"))
     }
 
     /// The body as JSON.
@@ -77,7 +77,7 @@ pub fn request(
     }
     request.push_str("\r\n");
     request.push_str(body);
-    answer_to(stream, &request)
+    answer_to(stream, &request, method != "HEAD")
 }
 
 /// Asks for a path, and reads the whole answer.
@@ -89,14 +89,15 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     request(address, "GET", path, &[], "")
 }
 
-fn answer_to(mut stream: TcpStream, request: &str) -> io::Result<Response> {
+fn answer_to(mut stream: TcpStream, request: &str, has_body: bool) -> io::Result<Response> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    parse(&String::from_utf8_lossy(&answer), has_body)
+        .ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
-fn parse(answer: &str) -> Option<Response> {
+fn parse(answer: &str, has_body: bool) -> Option<Response> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
@@ -110,5 +111,6 @@ fn parse(answer: &str) -> Option<Response> {
         body: body.to_owned(),
     };
     let len: usize = response.header("content-length")?.parse().ok()?;
-    (response.body.len() == len).then_some(response)
+    let expected = if has_body { len } else { 0 };
+    (response.body.len() == expected).then_some(response)
 }

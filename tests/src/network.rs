@@ -185,7 +185,13 @@ impl Network {
 pub fn mount_disk(directory: &Path, bytes: u64) {
     assert!(std::env::var_os(APART_VAR).is_some(), "not apart");
     let mut command = Command::new("mount");
-    command.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "disk"]);
+    command.args([
+        "-t",
+        "tmpfs",
+        "-o",
+        &format!("size={bytes},mode=700"),
+        "disk",
+    ]);
     succeeds(command.arg(directory));
 }
 

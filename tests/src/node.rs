@@ -161,6 +161,8 @@ impl Node {
 fn is_apart(path: &str) -> bool {
     let names: Vec<&str> = path.split('/').collect();
     match names[..] {
+        // What only this node has is known here alone.
+        ["known", .., "here.jsonl"] => true,
         ["tasks", _] => false,
         ["tasks", _, below, ..] => below != METADATA,
         _ => names.last().is_some_and(|name| APART.contains(name)),

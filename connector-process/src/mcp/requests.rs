@@ -36,8 +36,10 @@ pub(super) async fn list_tools(
     peer: &Peer<RoleClient>,
     page: PaginatedRequestParams,
 ) -> Result<ToolPage, ServiceError> {
-    let mut request = ListToolsRequest::default();
-    request.params = Some(page);
+    let request = ListToolsRequest {
+        params: Some(page),
+        ..ListToolsRequest::default()
+    };
     match send(peer, ClientRequest::ListToolsRequest(request)).await? {
         ServerResult::ListToolsResult(found) => Ok(ToolPage {
             tools: found.tools,
@@ -136,6 +138,10 @@ struct CancelOnDrop {
 }
 
 impl Drop for CancelOnDrop {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever waited is gone; the task ends with the connection at the latest"
+    )]
     fn drop(&mut self) {
         let Some(id) = self.id.take() else {
             return;

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use super::dialect::{Dialect, Fault, Next, is_text, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::Event;
-use super::question::{Part, Picture, Question, Said, arguments, told};
+use super::message::{Part, Picture, Said};
+use super::question::{Question, arguments, told};
 
 /// What the field `anthropic-version` says.
 pub(super) const VERSION: &str = "2023-06-01";

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::Event;
-use super::question::{Part, Picture, Question, Said, arguments, told};
+use super::message::{Part, Picture, Said};
+use super::question::{Question, arguments, told};
 
 /// What the first call of a step bears that nobody signed: one that was made by another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";

@@ -15,7 +15,7 @@ use goondan_protocol::ids::ToolCallId;
 use goondan_protocol::message::{Role, ToolCall, ToolResult};
 use sha2::{Digest as _, Sha256};
 
-use super::question::{Part, Said};
+use super::message::{Part, Said};
 use super::thoughts::Thoughts;
 
 /// Bytes of a tool's name that all providers accept.

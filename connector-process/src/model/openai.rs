@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::Event;
-use super::question::{Part, Picture, Question, Said, arguments, sends_reasoning, told};
+use super::message::{Part, Picture, Said};
+use super::question::{Question, arguments, sends_reasoning, told};
 use super::tool_calls::{CallJoiner, Fragment};
 
 /// What ends a stream.

@@ -15,6 +15,8 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
+use super::names;
+
 mod rehearse;
 
 use rehearse::BundleRehearseArgs;
@@ -168,11 +170,20 @@ pub(crate) async fn run(command: BundleCommand, context: &Context) -> Result<(),
 
 async fn status(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let show = ShowBundle {
-        instance_key: workspace.conversation(args.key),
-        workspace_id: workspace.workspace_id,
+        instance_key: key.clone(),
+        workspace_id: workspace.workspace_id.clone(),
     };
-    let status = client.query(show).await?;
+    let status = match client.query(show).await {
+        Ok(status) => status,
+        Err(error) => {
+            // The near name helps more than the daemon's word that there is none.
+            let id = &workspace.workspace_id;
+            names::check_conversation(Some(&key), &mut client, id, context).await?;
+            return Err(error.into());
+        }
+    };
     print_status(&status, schemas::BUNDLE_STATUS, context)
 }
 

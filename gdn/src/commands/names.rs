@@ -57,7 +57,10 @@ pub(super) async fn check_conversation(
         .iter()
         .map(|instance| instance.instance_key.as_str())
         .collect();
-    let message = format!("there is no conversation `{}`", text::one_line(key.as_str()));
+    let message = format!(
+        "there is no conversation `{}`",
+        text::one_line(key.as_str())
+    );
     let hint = match known.is_empty() {
         true => format!(
             "no conversation exists yet; the first message begins one: `{}`",
@@ -85,7 +88,10 @@ fn hint_of(written: &str, known: &[&str], what: &str) -> String {
         false => format!("the {what} are: {}{more}", shown.join(", ")),
     };
     match nearest_name(written, known.iter().copied()) {
-        Some(near) => format!("did you mean `{}`? Otherwise, {listed}", text::one_line(near)),
+        Some(near) => format!(
+            "did you mean `{}`? Otherwise, {listed}",
+            text::one_line(near)
+        ),
         None => listed,
     }
 }
@@ -101,7 +107,10 @@ mod tests {
             hint_of("clrek", &known, "agents"),
             "did you mean `clerk`? Otherwise, the agents are: clerk, buyer"
         );
-        assert_eq!(hint_of("x", &known, "agents"), "the agents are: clerk, buyer");
+        assert_eq!(
+            hint_of("x", &known, "agents"),
+            "the agents are: clerk, buyer"
+        );
         assert_eq!(hint_of("x", &[], "agents"), "there are no agents");
         let many: Vec<String> = (0..12).map(|number| format!("agent-{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

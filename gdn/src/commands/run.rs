@@ -210,7 +210,10 @@ async fn ready(
         }
         tokio::time::sleep(READY_POLL).await;
     };
-    Ok((context.find_by_id(client, &info.workspace_id).await?, silent))
+    Ok((
+        context.find_by_id(client, &info.workspace_id).await?,
+        silent,
+    ))
 }
 
 /// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::following;
-use super::names;
 use super::happened::{subject, told};
+use super::names;
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -44,7 +44,10 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
     let known = names::check_conversation(key, &mut client, &workspace_id, context).await;
     if let Err(unknown) = known {
         // It may begin while it is watched.
-        let note = format!("{}; waiting for it. Hint: {}", unknown.message, unknown.hint);
+        let note = format!(
+            "{}; waiting for it. Hint: {}",
+            unknown.message, unknown.hint
+        );
         context.output.note(note);
     }
     let mut after = None;

@@ -234,6 +234,8 @@ impl Serving {
                 })
                 .unwrap(),
             ),
+            // `gdn run` waits for the connections of a project.
+            Call::ListProcesses(_) => answer(json!({"processes": []})),
             other => panic!("the test has no answer to {other:?}"),
         }
     }

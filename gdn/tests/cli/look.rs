@@ -540,6 +540,7 @@ fn restart_passes_on_what_is_meant_and_asks_before_it_deletes() {
             let removed = if restart.fresh { vec!["main"] } else { vec![] };
             answer(json!({"processes": 2, "removed": removed}))
         }
+        Call::ShowInstance(show) => answer(shown(show)),
         _ => vec![],
     });
     home.gdn(&["restart", "--agent", "clerk", "--fresh"])

@@ -20,6 +20,7 @@ mod doctor;
 mod failures;
 #[cfg(test)]
 mod hints;
+#[cfg(test)]
 mod home;
 #[cfg(test)]
 mod init;

@@ -115,8 +115,12 @@ impl BundleError {
         let hint = match self {
             Self::NoInstance => "`gdn instance list` shows the conversations",
             // What lists the bundle cannot read it either.
-            Self::Damaged { .. } => "`gdn verify` shows what is damaged; `gdn verify --repair` sets it aside",
-            Self::File(_) | Self::NotRemoved { .. } => "`gdn doctor` checks the disk of the state root",
+            Self::Damaged { .. } => {
+                "`gdn verify` shows what is damaged; `gdn verify --repair` sets it aside"
+            }
+            Self::File(_) | Self::NotRemoved { .. } => {
+                "`gdn doctor` checks the disk of the state root"
+            }
             _ => list,
         };
         ControlError::new(code, text).suggest(hint)

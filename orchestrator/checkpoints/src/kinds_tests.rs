@@ -2,6 +2,11 @@
 //! nothing; and it never waits. Method: every kind of file in the place of a file, a directory and a link, and these in
 //! its place, on real files.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -69,7 +74,7 @@ fn pipe(path: &Path) {
 
 impl Kind {
     fn make(self, it: &Path) {
-        let closed = Permissions::from_mode(0);
+        let closed = Permissions::from_mode(0o0);
         match self {
             Self::Nothing => {}
             Self::File => fs::write(it, "file").unwrap(),

@@ -185,7 +185,9 @@ pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
 /// Reads the manifest of `metadata.json`, which may be hostile.
 pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, String> {
     let Some(expected) = summary.manifest_digest else {
-        return Err("another program made it, and it has no manifest; `tar` can unpack it".to_owned());
+        return Err(
+            "another program made it, and it has no manifest; `tar` can unpack it".to_owned(),
+        );
     };
     let WithManifest { manifest } = serde_json::from_slice(text)
         .map_err(|error| format!("the manifest in `metadata.json` cannot be read: {error}"))?;

@@ -31,10 +31,7 @@ pub(crate) fn nearest<'c>(
 
 /// Returns the name nearest to `text`, if one is near enough to be what was meant.
 #[must_use]
-pub fn nearest_name<'c>(
-    text: &str,
-    names: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
+pub fn nearest_name<'c>(text: &str, names: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     nearest(text, names).map(|nearest| nearest.name)
 }
 

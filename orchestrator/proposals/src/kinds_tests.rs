@@ -2,6 +2,11 @@
 //! worker or a person made of a path; and nothing ever waits. Method: every kind of change on either side, on real
 //! files.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
@@ -90,7 +95,7 @@ impl To {
             Self::File => fs::write(&it, "another\n").unwrap(),
             Self::ClosedFile => {
                 fs::write(&it, "closed\n").unwrap();
-                fs::set_permissions(&it, Permissions::from_mode(0)).unwrap();
+                fs::set_permissions(&it, Permissions::from_mode(0o0)).unwrap();
             }
             Self::HardLink => fs::hard_link(root.join("src/b.rs"), &it).unwrap(),
             Self::Directory => {

@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use goondan_durable::disk::Folder;
-use goondan_log::error_chain;
 use goondan_protocol::control::{
     BaseCheck, ProposalReview, ProposalState, Refusal, RefusalKind, RunEventKind, SandboxRef,
 };

@@ -66,7 +66,7 @@ impl ConnectFault {
         let Self::Refused { source, .. } = self else {
             return false;
         };
-        let code = source.code().map(|code| code.code());
+        let code = source.code().map(tokio_postgres::error::SqlState::code);
         code.is_some_and(|code| code.starts_with(INVALID_AUTHORIZATION))
     }
 }

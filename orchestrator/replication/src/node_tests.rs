@@ -454,7 +454,7 @@ fn a_workspace_that_was_to_be_given_up_can_stay() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(2_000);
-    // Nothing is offered to a log that does not answer.
+    world.shells[0].seen.clear();
     world.give(0, Input::Keep(workspace("w")));
     assert!(world.has_seen(0, &Effect::Own(workspace("w"))));
     world.batch(0, "w", 2);

@@ -243,12 +243,17 @@ fn is_memory_open() -> bool {
 /// The file system. Below the directories of workspaces the programs of agents write: in work areas, work directories
 /// and sandboxes.
 fn guarded_disk(layout: &Layout) -> GuardedDisk {
-    let guard = Guard {
+    let workspaces = Guard {
         directory: layout.workspaces(),
         // The workspace, and what of it: `tasks`, `instances`, `sandboxes`.
         own_names: 2,
     };
-    GuardedDisk::new(vec![guard])
+    let tasks = layout.tasks_root().map(|tasks_root| Guard {
+        directory: tasks_root.to_owned(),
+        // The workspace.
+        own_names: 1,
+    });
+    GuardedDisk::new(std::iter::once(workspaces).chain(tasks).collect())
 }
 
 async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<(), StartFailure> {

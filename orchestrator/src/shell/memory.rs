@@ -19,7 +19,10 @@ impl Families {
     pub(super) fn read() -> Self {
         let mut families = Self::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
             if let Some(pid) = pid
                 && let Some(parent) = parent_of(pid)
             {
@@ -35,7 +38,10 @@ impl Families {
         let mut next = 0;
         while let Some(parent) = found.get(next).copied() {
             let children = self.children.get(&parent).into_iter().flatten();
-            let new: Vec<u32> = children.copied().filter(|pid| !found.contains(pid)).collect();
+            let new: Vec<u32> = children
+                .copied()
+                .filter(|pid| !found.contains(pid))
+                .collect();
             found.extend(new);
             next += 1;
         }
@@ -128,7 +134,10 @@ mod tests {
         // A shell that waits for a program that holds so much.
         let program = format!("x=$(head -c {size} /dev/zero | tr '\\0' x); echo held; read y");
         let mut outer = std::process::Command::new("sh")
-            .args(["-c", &format!("sh -c '{}'; true", program.replace('\'', "'\\''"))])
+            .args([
+                "-c",
+                &format!("sh -c '{}'; true", program.replace('\'', "'\\''")),
+            ])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()

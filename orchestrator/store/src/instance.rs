@@ -28,8 +28,8 @@ use goondan_durable::checksum::crc32;
 use goondan_durable::disk::Disk;
 use goondan_durable::manifest::Manifest;
 use goondan_durable::{FileError, Finding, IoContext as _, Verified, files};
-use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::conversation::MissingTarget;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionStates, InstanceKey, TurnId,
 };

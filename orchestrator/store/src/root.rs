@@ -334,11 +334,7 @@ fn renew_egress(egress: &Path) -> Result<(), FileError> {
 }
 
 /// Makes the directory of work areas, and returns its path without links.
-fn make_tasks_root(
-    path: &Path,
-    root: &Path,
-    config: &SystemConfig,
-) -> Result<PathBuf, StoreError> {
+fn make_tasks_root(path: &Path, root: &Path, config: &SystemConfig) -> Result<PathBuf, StoreError> {
     let refused = |problem: &'static str| StoreError::TasksRoot {
         path: path.to_owned(),
         problem,

@@ -452,7 +452,6 @@ fn check_own_files(
     out: &mut Verified,
 ) -> Result<(), StoreError> {
     check_record(disk, layout, dir, out)?;
-    check_moved_tasks(disk, layout, dir, out)?;
     own_files::check(disk, dir, out)?;
     for (path, kind, name) in sorted(disk, dir)? {
         match (kind, name.as_str()) {
@@ -465,23 +464,6 @@ fn check_own_files(
             }
             _ => out.findings.push(instance::odd(&path, kind, &name)),
         }
-    }
-    Ok(())
-}
-
-/// Checks the tasks of a workspace, if they have a directory of their own.
-fn check_moved_tasks(
-    disk: &dyn Disk,
-    layout: &Layout,
-    dir: &Path,
-    out: &mut Verified,
-) -> Result<(), StoreError> {
-    let name = dir.file_name().unwrap_or_default();
-    let Some(tasks) = layout.tasks_root().map(|root| root.join(name)) else {
-        return Ok(());
-    };
-    if disk.stat(&tasks).during("look at", &tasks)?.is_some() {
-        check_tasks(disk, &tasks, out)?;
     }
     Ok(())
 }

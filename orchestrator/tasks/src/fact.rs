@@ -405,9 +405,8 @@ mod tests {
             ),
         ];
         for (earlier, now) in pairs {
-            let stamped = |line: &str| {
-                line.replacen('{', r#"{"timestamp":"2024-02-15T10:25:00.000Z","#, 1)
-            };
+            let stamped =
+                |line: &str| line.replacen('{', r#"{"timestamp":"2024-02-15T10:25:00.000Z","#, 1);
             let read = Entry::from_record(stamped(earlier).as_bytes()).unwrap();
             assert_eq!(serde_json::to_string(&read).unwrap(), stamped(now));
             assert_eq!(Entry::from_record(stamped(now).as_bytes()).unwrap(), read);

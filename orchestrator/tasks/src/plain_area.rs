@@ -154,7 +154,7 @@ pub struct Translated {
     pub left_out: Vec<String>,
 }
 
-fn damaged(path: &Path, problem: impl ToString) -> WorkAreaError {
+fn damaged(path: &Path, problem: &dyn std::fmt::Display) -> WorkAreaError {
     WorkAreaError::Damaged {
         path: path.to_owned(),
         problem: problem.to_string(),
@@ -187,10 +187,10 @@ impl PlainArea {
         let agent = read_file(disk, &root.join(".metadata/agent-state.json"))?;
         let tokens = read_file(disk, &root.join(".metadata/tokens.json"))?;
         Ok(Some(Self {
-            task: task.ok_or_else(|| damaged(root, "`.metadata/task.json` is missing"))?,
+            task: task.ok_or_else(|| damaged(root, &"`.metadata/task.json` is missing"))?,
             agent: agent.unwrap_or_default(),
             tokens: tokens.unwrap_or_default(),
-            history: history.map_err(|error| damaged(&path, error))?,
+            history: history.map_err(|error| damaged(&path, &error))?,
         }))
     }
 
@@ -433,7 +433,7 @@ fn read_file<T: for<'de> Deserialize<'de>>(
     }
     let mut file = disk.open_read(path).during("open", path)?;
     let text = read_all(file.as_mut(), FILE_BYTES_MAX).during("read", path)?;
-    let read = serde_json::from_slice(&text).map_err(|error| damaged(path, error))?;
+    let read = serde_json::from_slice(&text).map_err(|error| damaged(path, &error))?;
     Ok(Some(read))
 }
 

@@ -223,13 +223,31 @@ mod tests {
             r#"{"timestamp":"2024-02-15T10:15:00.000Z","level":"info","message":"Document created: docs/planning/01_idea.md","taskId":"task_20240215_abc123"}"#
         );
         let levels = [
-            (r#"{"event":"dependency_requested","data":{"id":"d-0001","type":"api_key","name":"K","until":null}}"#, "warn"),
+            (
+                r#"{"event":"dependency_requested","data":{"id":"d-0001","type":"api_key","name":"K","until":null}}"#,
+                "warn",
+            ),
             (r#"{"event":"task_failed","data":{"reason":"no"}}"#, "error"),
-            (r#"{"event":"error_reported","data":{"type":"fatal","message":"no"}}"#, "error"),
-            (r#"{"event":"run_ended","data":{"run":1,"outcome":"done"}}"#, "info"),
-            (r#"{"event":"run_ended","data":{"run":1,"outcome":"unknown"}}"#, "warn"),
-            (r#"{"event":"task_paused","data":{"reason":"person"}}"#, "info"),
-            (r#"{"event":"task_paused","data":{"reason":"budget"}}"#, "warn"),
+            (
+                r#"{"event":"error_reported","data":{"type":"fatal","message":"no"}}"#,
+                "error",
+            ),
+            (
+                r#"{"event":"run_ended","data":{"run":1,"outcome":"done"}}"#,
+                "info",
+            ),
+            (
+                r#"{"event":"run_ended","data":{"run":1,"outcome":"unknown"}}"#,
+                "warn",
+            ),
+            (
+                r#"{"event":"task_paused","data":{"reason":"person"}}"#,
+                "info",
+            ),
+            (
+                r#"{"event":"task_paused","data":{"reason":"budget"}}"#,
+                "warn",
+            ),
         ];
         for (event, level) in levels {
             let line = line(serde_json::from_str(event).unwrap());

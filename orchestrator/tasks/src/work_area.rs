@@ -223,7 +223,10 @@ impl WorkArea {
         let (task, created) = Task::create(new, now)?;
         if let Some(file) = foreign(disk, root)? {
             let directory = root.to_owned();
-            return Err(match file == root.join(HISTORY) {
+            let history = root.join(HISTORY);
+            let is_there = disk.stat(&history).during("look at", &history)?.is_some();
+            let is_task = is_there && !is_empty_history(disk, root, Path::new(HISTORY))?;
+            return Err(match is_task {
                 true => WorkAreaError::Taken(directory),
                 false => WorkAreaError::Occupied { directory, file },
             });

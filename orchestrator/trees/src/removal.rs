@@ -193,8 +193,8 @@ mod tests {
         let pipe = fs::FileType::Fifo;
         let at = File::open(&tree).unwrap();
         fs::mknodat(&at, "pipe", pipe, Mode::RUSR, 0).unwrap();
-        set_permissions(tree.join("closed/inner"), Permissions::from_mode(0)).unwrap();
-        set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
+        set_permissions(tree.join("closed/inner"), Permissions::from_mode(0o0)).unwrap();
+        set_permissions(tree.join("closed"), Permissions::from_mode(0o0)).unwrap();
         let parent = File::open(place.path()).unwrap();
         remove(&parent, OsStr::new("tree")).unwrap();
         assert!(!tree.exists() && outside.join("file").exists());

@@ -409,6 +409,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
 
 /// Step 4, and the syncs of step 5.
 fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
+    // Long: the order of these steps is what makes a swap whole or none.
     for (path, aside) in plan.specials() {
         match root.rename_new(path.as_path(), &aside) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

@@ -176,6 +176,7 @@ impl<'a> Denials<'a> {
     }
 
     fn of_line(&self, line: &str) -> Option<String> {
+        // Long: one arm for each kind of denial, since the first that fits says it best.
         let (policy, owner) = (self.policy, self.owner);
         let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
         let (is_absent, is_refused) = (says(&ABSENT), says(&REFUSED));
@@ -189,7 +190,10 @@ impl<'a> Denials<'a> {
                 listed.join(", ")
             ));
         }
-        if policy.network == Network::None && (says(&UNREACHABLE) || is_about_a_host(line)) {
+        if policy.network == Network::None
+            && (says(&UNREACHABLE) || is_about_a_host(line))
+            && !says(&NO_SOCKET)
+        {
             return Some(self.of_network());
         }
         if says(&SHARED_BY_KEY) && is_refused && policy.require != Level::Full {

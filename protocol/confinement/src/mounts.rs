@@ -193,7 +193,7 @@ fn cover(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     File::options()
         .write(true)
         .create_new(true)
-        .mode(0)
+        .mode(0o0)
         .open(COVER)?;
     for socket in sockets {
         let cover = take(Path::new(COVER))?;

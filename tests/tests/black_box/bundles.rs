@@ -414,7 +414,7 @@ const MODULES: [(&str, &str); 8] = [
     ("stays.py", "import sys\nfor line in sys.stdin: pass\n"),
     (
         "good.mjs",
-        "import fs from 'node:fs';\nfs.writeFileSync('here', 'x');\n\
+        "import fs from 'node:fs';\nfs.writeFileSync(process.env.GOONDAN_WORK_DIR + '/here', 'x');\n\
          export const handlers = { go: () => 'it goes' };\n",
     ),
 ];

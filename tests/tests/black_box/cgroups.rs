@@ -138,7 +138,16 @@ fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
     home.write_program("project/agent.sh", RUNAWAY);
     let daemon = Daemon::start_command(&home, group.daemon(&home));
     home.gdn(&["run"]).exits(0);
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x", "--start"];
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "shop",
+        "--description",
+        "x",
+        "--start",
+    ];
     home.gdn(&new).exits(0);
     wait_until("its program runs", || home.running("sleep").len() == 4);
     let sleepers: Vec<u32> = home.running("sleep").iter().map(|it| it.pid).collect();

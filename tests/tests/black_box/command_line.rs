@@ -77,9 +77,10 @@ spec:
 "#
     );
     let home = Home::new(&[LAB, &connection].concat());
-    home.gdn(&["run"])
-        .exits(16)
-        .tells(&["connector taken is not ready: cannot listen on 127.0.0.1", "gdn ps"]);
+    home.gdn(&["run"]).exits(16).tells(&[
+        "connector taken is not ready: cannot listen on 127.0.0.1",
+        "gdn ps",
+    ]);
     // The daemon runs, with the rest of the project.
     assert_eq!(home.ask("main", "echo hello"), "hello");
     drop(taken);

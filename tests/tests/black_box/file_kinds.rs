@@ -28,7 +28,7 @@ type Kind = (&'static str, fn(&Path));
 
 const KINDS: [Kind; 4] = [
     ("a link to a directory", |path| {
-        symlink("docs", path).unwrap()
+        symlink("docs", path).unwrap();
     }),
     ("a link to nothing", |path| symlink("none", path).unwrap()),
     ("a pipe", pipe),

@@ -86,6 +86,8 @@ fn surroundings(home: &Home) -> BTreeMap<PathBuf, Entry> {
         workspace.join("instances"),
         workspace.join("audit.jsonl"),
         workspace.join("manifest.jsonl"),
+        // Where files of conversations are known outside of their folders.
+        workspace.join("known"),
         home.state_root().join("run"),
     ];
     tree::snapshot(home.path(), |path| !changing.iter().any(|dir| path == dir))

@@ -134,7 +134,7 @@ fn log_3_no_program_loses_a_character_on_its_way_to_the_log() {
         texts(&lines, is_it)
     };
     let has = |texts: &[String], text: String| {
-        let found = texts.iter().any(|it| *it == text);
+        let found = texts.contains(&text);
         let lengths: Vec<usize> = texts.iter().map(String::len).collect();
         assert!(found, "no text of {} bytes among {lengths:?}", text.len());
     };

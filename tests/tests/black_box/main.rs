@@ -28,6 +28,7 @@ mod chatting;
 mod children;
 #[cfg(test)]
 mod command_line;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod confined;
@@ -51,6 +52,7 @@ mod demo_kill;
 mod demo_nodes;
 #[cfg(test)]
 mod denials;
+#[cfg(test)]
 mod durable_files;
 #[cfg(test)]
 mod egress;
@@ -204,6 +206,7 @@ mod system_documents;
 mod taken_elsewhere;
 #[cfg(test)]
 mod task_areas;
+#[cfg(test)]
 mod task_budgets;
 #[cfg(test)]
 mod task_conversations;

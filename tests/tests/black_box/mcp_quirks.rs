@@ -52,8 +52,10 @@ spec:
   provider: scripted
   options:
     rules:
-      - when: {{user: '^call (?P<name>.*)$', step: 1}}
-        call: [{{tool: "box__${{name}}", args: {{f: 1}}}}]
+      - when: {{user: '^call fine$', step: 1}}
+        call: [{{tool: box__fine, args: {{f: 1}}}}]
+      - when: {{user: '^call odd$', step: 1}}
+        call: [{{tool: box__odd, args: {{f: 1}}}}]
       - say: "so: ${{result}}"
 ---
 apiVersion: goondan.ai/v1

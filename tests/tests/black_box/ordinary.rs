@@ -4,6 +4,11 @@
 //! Method: an agent of a real daemon runs `work.py`, a piece of work in each message of one conversation. The programs
 //! are those of the machine, and nothing is fetched from a network.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -85,7 +90,7 @@ fn is_done_at(level: &str) {
                 false => needs::left_out(&why),
             };
         } else if is_possible {
-            if said.trim() != "done" {
+            if !is_done(&said) {
                 wrong.push(format!("{name}: {said}"));
             }
         } else {
@@ -94,6 +99,12 @@ fn is_done_at(level: &str) {
     }
     assert!(wrong.is_empty(), "{level}: {}", wrong.join("\n\n"));
     daemon.stop();
+}
+
+/// True if a command ended well, and the last that it printed is `done`.
+fn is_done(said: &str) -> bool {
+    let said = said.trim();
+    said == "done" || said.starts_with("exit code: 0\n") && said.ends_with("\ndone")
 }
 
 /// What is wrong with what was said of a piece of work that the level refuses: one sentence names what allows it.

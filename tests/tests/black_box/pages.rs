@@ -73,8 +73,9 @@ fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<Running> {
             let args = ["send", "--instance", key, "--event-id", &id, &text];
             sent.push(home.start_gdn(&args));
             wait_until("it waits", || {
-                let listed = home.gdn_json(&["event", "list", "--instance", key]);
-                listed["events"].as_array().unwrap().len() == number + 1
+                let listed = home.gdn(&["--json", "event", "list", "--instance", key]);
+                // The conversation begins with its first event.
+                listed.code == 0 && listed.json()["events"].as_array().unwrap().len() == number + 1
             });
         }
         let runs = home.notes().join(format!("{key}.runs"));

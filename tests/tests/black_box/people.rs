@@ -56,7 +56,7 @@ fn a_stop_tells_who_is_waited_for_and_a_watch_what_it_watches() {
     home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
     wait_until("the tool runs", || home.note("x.runs") == "run\n");
     let stopping = home.start_gdn(&["stop"]);
-    stopping.wait_for_stderr("waiting for agent worker/main (finishes its turn)");
+    stopping.wait_for_stderr("agent worker/main (finishes its turn)");
     home.write("notes/x.go", "");
     stopping.wait().exits(0).prints(&["Stopped workspace"]);
 }

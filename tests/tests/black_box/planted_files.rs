@@ -4,6 +4,11 @@
 //! conversation, before the hosts of its tool and its extension start. Each is first shown to count where the runtime
 //! itself starts beside it, so that a row cannot pass because it is spelled wrong.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

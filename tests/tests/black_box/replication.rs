@@ -361,7 +361,7 @@ fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
     let workspace = workspace.as_str().unwrap();
     a.gdn(&["node", "move", workspace, "--to", "c"])
         .exits(2)
-        .tells(&["node `c` was not lately heard", "those that do: b"]);
+        .tells(&["node `c` was not lately heard", "those that were: b"]);
     ask(&a);
     for (from, to, name) in [(&a, &b, "b"), (&b, &a, "a"), (&a, &b, "b")] {
         let moved = from.json(&["node", "move", workspace, "--to", name]);

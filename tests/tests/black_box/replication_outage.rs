@@ -2,6 +2,11 @@
 //!
 //! Without PostgreSQL these tests are left out.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use goondan_tests::alerts::rules;
 use goondan_tests::node::Node;
 use goondan_tests::postgres::{ROLE, Server};
@@ -26,12 +31,11 @@ fn fires(node: &Node) -> bool {
 
 /// Waits until `status`, `ps`, `node list` and `doctor` say that nothing is acknowledged, and why.
 fn all_say(node: &Node, reason: &str) {
-    wait_until("the status says so", || {
-        node.gdn(&["status"])
-            .stderr
-            .contains("nothing is acknowledged for")
-    });
     let told = ["nothing is acknowledged for", reason];
+    wait_until("the status says so, and why", || {
+        let said = node.gdn(&["status"]).stderr;
+        told.iter().all(|told| said.contains(told))
+    });
     node.gdn(&["status"]).exits(DEGRADED).tells(&told);
     node.gdn(&["ps"]).exits(DEGRADED).tells(&told);
     node.gdn(&["node", "list"]).exits(0).tells(&told);

@@ -90,7 +90,16 @@ fn wait_for(home: &Home, status: &str) {
 }
 
 fn new_task(home: &Home) {
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "Build.", "--start"];
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "shop",
+        "--description",
+        "Build.",
+        "--start",
+    ];
     home.gdn(&new).exits(0);
 }
 

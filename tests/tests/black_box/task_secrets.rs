@@ -151,6 +151,8 @@ fn work(home: &Home, server: &Provider, agent: &str) {
         "task",
         "new",
         agent,
+        "--id",
+        agent,
         "--description",
         "Build.",
         "--agent",

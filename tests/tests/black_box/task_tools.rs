@@ -97,7 +97,7 @@ fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
     let tasks = tasks(&home);
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     let id = tasks[0]["taskId"].as_str().unwrap();
-    assert!(id.starts_with("the-menu-"), "{id}");
+    assert!(id.starts_with("task_"), "{id}");
     assert_eq!(tasks[0]["createdBy"], "main");
     let shown = home.gdn_json(&["task", "show", id]);
     assert_eq!(shown["budget"]["tokens"], 5000);

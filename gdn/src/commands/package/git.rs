@@ -164,7 +164,7 @@ enum Unlisted<'l> {
 fn listed(listing: &[u8]) -> Result<Vec<Blob<'_>>, Unlisted<'_>> {
     let entries = listing.split(|byte| *byte == 0);
     let entries = entries.filter(|entry| !entry.is_empty());
-    entries.map(|entry| blob_of(entry)).collect()
+    entries.map(blob_of).collect()
 }
 
 fn blob_of(entry: &[u8]) -> Result<Blob<'_>, Unlisted<'_>> {
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn pkg_3_a_list_of_git_is_read_whatever_its_names_are() {
-        let listing = b"100644 blob 0a      12\tsrc/a b\0120000 blob 0b 3\tl\ti\nk\0";
+        let listing = b"100644 blob 0a      12\tsrc/a b\x00120000 blob 0b 3\tl\ti\nk\0";
         let blob = |mode, object, bytes, path| Blob {
             mode,
             object,

@@ -280,7 +280,7 @@ mod tests {
         let home = Path::new("/home/ada");
         assert_eq!(writable_of(&unit, home), dirs);
         assert_eq!(writable_of(&system, home), dirs);
-        assert_eq!(writable_of(UNIT, home), [PathBuf::new(); 0]);
+        assert_eq!(writable_of(UNIT, home), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -208,7 +208,10 @@ pub(super) mod tests {
         for said in ["asks", "over budget", "damaged", "completed", "2/3 40 %"] {
             assert!(shown.contains(said), "{said}:\n{shown}");
         }
-        assert!(!shown.contains("2m ago"), "nothing is known of it:\n{shown}");
+        assert!(
+            !shown.contains("2m ago"),
+            "nothing is known of it:\n{shown}"
+        );
         assert!(needs_person(&tasks[1]) && needs_person(&tasks[2]) && !needs_person(&tasks[3]));
     }
 }

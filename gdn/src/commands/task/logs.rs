@@ -168,7 +168,8 @@ mod tests {
                 is_agent_log: true,
                 rest: String::new(),
             };
-            let parts = [words.of(&log[..cut]), words.of(&log[cut..])];
+            let (first, rest) = log.split_at(cut);
+            let parts = [words.of(first), words.of(rest)];
             assert_eq!(parts.concat(), shown);
             assert_eq!(words.rest, "");
         }

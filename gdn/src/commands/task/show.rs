@@ -352,6 +352,7 @@ mod tests {
             approvals: Vec::new(),
             review: None,
             documents: vec!["docs/planning/01_idea.md".to_owned()],
+            missing_documents: Vec::new(),
             step: Some("Writing".to_owned()),
             plan: plan(),
             run: None,

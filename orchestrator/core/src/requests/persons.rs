@@ -106,6 +106,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         // Reads.
         Call::Connect(_)
         | Call::Status(_)
+        | Call::CheckDaemon(_)
         | Call::ReadMetrics(_)
         | Call::ListProcesses(_)
         | Call::WatchProcesses(_)

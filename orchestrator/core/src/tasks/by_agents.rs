@@ -137,9 +137,9 @@ impl Tasks {
     ) -> Result<TaskId, AgentAnswer> {
         let (at, call) = (&requester.at, SpanId::of_id(call.as_str()).to_string());
         let space = self.spaces.get(&at.workspace_id).into_iter();
-        let mut own = space.flat_map(|space| &space.entries).filter(|(_, entry)| {
-            entry.created_by() == Some(&at.instance_key)
-        });
+        let mut own = space
+            .flat_map(|space| &space.entries)
+            .filter(|(_, entry)| entry.created_by() == Some(&at.instance_key));
         if let Some((made, _)) = own.find(|(id, _)| id.as_str().ends_with(&call)) {
             return Ok(made.clone());
         }

@@ -381,7 +381,7 @@ mod tests {
             [b"{".as_slice(), &vec![b'x'; OWN_LINE_BYTES_MAX + 10]].concat(),
         ] {
             let mut splitter = LineSplitter::default();
-            let stream = [&long, b"\n".as_slice()].concat();
+            let stream = [long.as_slice(), b"\n"].concat();
             let pieces = splitter.push(&stream, &masks).into_iter();
             let pieces: Vec<Piece> = pieces
                 .flat_map(|piece| shortened(piece, &masks, &mut PartNumbers::default()))

@@ -48,9 +48,8 @@ pub(super) fn message_parts(
         return None;
     }
     let message = fields.get_mut(MESSAGE)?;
-    let text = match std::mem::take(message) {
-        Value::String(text) => text,
-        _ => return None,
+    let Value::String(text) = std::mem::take(message) else {
+        return None;
     };
     let beside = serde_json::to_vec(&fields).ok()?.len() + BESIDE_BYTES;
     if beside > MAX_LOG_LINE_BYTES / 2 {

@@ -161,7 +161,7 @@ impl FilesThread {
                 self.why_unfit(&workspace)
             };
             if self.unfit.get(&workspace) != Some(&unfit) {
-                if let Some(why) = &unfit {
+                if let Some(why) = unfit.as_deref().filter(|why| *why != NOT_FOLLOWED_YET) {
                     tracing::warn!(
                         workspace_id = %workspace,
                         why,
@@ -178,8 +178,9 @@ impl FilesThread {
     fn why_unfit(&self, workspace: &WorkspaceId) -> Option<String> {
         match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
             Ok(Some(record)) if record.registered => self.projects.check_runnable(&record).err(),
-            // What is not followed yet says nothing, and what cannot be read is found by whoever runs it.
-            Ok(_) | Err(_) => None,
+            Ok(None) => Some(NOT_FOLLOWED_YET.to_owned()),
+            // One that is stopped runs nowhere; what cannot be read is told by whoever runs it.
+            Ok(Some(_)) | Err(_) => None,
         }
     }
 
@@ -654,6 +655,9 @@ impl FilesThread {
 fn has_seals_alone(chain: &Chain) -> bool {
     chain.position().0 == chain.epoch().0
 }
+
+/// Why a node could not run a workspace whose record it does not have.
+const NOT_FOLLOWED_YET: &str = "its log is not followed here yet";
 
 const NOTE_SUFFIX: &str = ".json";
 

@@ -94,7 +94,7 @@ impl Link {
 
     /// One life of the program.
     async fn live(&mut self, has_spoken: &mut bool) -> Result<(), LinkFault> {
-        self.is_server_changed();
+        self.reload_server();
         let (launcher, program) = (self.launcher.clone(), self.program.clone());
         let launched = tokio::task::spawn_blocking(move || launcher.launch_program(program)).await;
         let launched = launched.map_err(|error| LinkFault::Start(std::io::Error::other(error)))?;
@@ -143,7 +143,7 @@ impl Link {
     }
 
     /// Reads again which server `config.json` names, and with which password; true if that is another URL than before.
-    fn is_server_changed(&mut self) -> bool {
+    fn reload_server(&mut self) -> bool {
         // While it is written, or without a server in it, what was read before holds.
         let Ok(named) = root::replication_config(&self.layout) else {
             return false;
@@ -162,7 +162,7 @@ impl Link {
     async fn watch_config(&mut self, asks: &mpsc::UnboundedSender<Request>) {
         loop {
             tokio::time::sleep(Duration::from_millis(REPLICA_CONFIG_LOOK_MS)).await;
-            if self.is_server_changed() {
+            if self.reload_server() {
                 let request = Request {
                     id: SERVER_REQUEST,
                     ask: Ask::Server(self.welcome.server.clone()),

@@ -170,6 +170,7 @@ impl Machine {
     }
 
     fn take(&mut self, message: Message) {
+        // Long: one arm for each message.
         match message {
             Message::HandedOver(HandedOver {
                 workspace,

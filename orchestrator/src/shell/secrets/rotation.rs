@@ -12,6 +12,7 @@ use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::SecretsRotated;
 use goondan_protocol::time::Timestamp;
+use goondan_store::root::TASKS_GROUP;
 use goondan_vault::limits::SECRET_DOCUMENT_BYTES_MAX;
 use goondan_vault::{Document, Identities, IdentityOrigin, VaultError};
 use secrecy::{ExposeSecret as _, SecretSlice};
@@ -199,14 +200,31 @@ impl SecretKeeper {
             .ancestors()
             .nth(2)
             .filter(|_| path.ends_with(super::tasks::FILE));
-        let register = task.map(|task| Register::of(disk, task).here());
+        let register = task.map(|task| self.register_of_task(task).here());
         match register {
             Some(register) if register.exists()? => {
-                register.replace(super::tasks::FILE, content)?
+                register.replace(super::tasks::FILE, content)?;
             }
             Some(_) | None => files::replace(disk, path, content)?,
         }
         Ok(())
+    }
+
+    /// The register of a task, which is in its workspace wherever the work area is.
+    fn register_of_task(&self, task: &Path) -> Register<'_> {
+        let disk = self.disk.as_ref();
+        let tasks = task.parent().unwrap_or(Path::new("/"));
+        let is_moved = self
+            .layout
+            .tasks_root()
+            .is_some_and(|tasks_root| tasks.parent() == Some(tasks_root));
+        match tasks.file_name().filter(|_| is_moved) {
+            Some(workspace) => {
+                let workspace = self.layout.workspaces().join(workspace);
+                Register::in_group(disk, &workspace, Path::new(TASKS_GROUP), task)
+            }
+            None => Register::of(disk, task),
+        }
     }
 
     /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.

@@ -302,7 +302,11 @@ fn restore(
 ) -> Result<TaskRestored, ControlError> {
     let mut store = open(ground, boot, at)?;
     let which = match checkpoint_id {
-        Some(id) => Which::Id(store.find(id).map_err(|error| told(&error, at.task_id.as_str()))?),
+        Some(id) => Which::Id(
+            store
+                .find(id)
+                .map_err(|error| told(&error, at.task_id.as_str()))?,
+        ),
         None => Which::Latest,
     };
     let restored = store

@@ -39,6 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "files that a test needs")]
     fn proto_4_documents_that_do_not_exist_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("task");
@@ -47,7 +48,11 @@ mod tests {
         std::fs::write(dir.path().join("outside.md"), "out").unwrap();
         std::os::unix::fs::symlink(dir.path(), root.join("away")).unwrap();
         let absolute = root.join("docs/planning/01_idea.md").display().to_string();
-        let existing = ["docs/planning/01_idea.md", "./docs/planning/01_idea.md", &absolute];
+        let existing = [
+            "docs/planning/01_idea.md",
+            "./docs/planning/01_idea.md",
+            &absolute,
+        ];
         let wrong = [
             "docs/planning/02_market.md",
             "docs/planning/01_idea.md/x",

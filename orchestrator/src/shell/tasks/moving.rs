@@ -52,7 +52,9 @@ pub(super) fn import(
             ErrorCode::InvalidRequest,
             format!("cannot open `{}`: {error}", path.display()),
         )
-        .suggest("name a work area: the directory of a task, such as one in `backups/` of a state root")
+        .suggest(
+            "name a work area: the directory of a task, such as one in `backups/` of a state root",
+        )
     })?;
     let parent = RealFolder::open(&tasks).map_err(|error| storage("open", &tasks, &error))?;
     let staging = format!("{STAGING_PREFIX}{}", uuid::Uuid::now_v7().simple());

@@ -106,10 +106,7 @@ pub(super) fn prepare(
 
 /// The rule of [`goondan_protocol::conversation::Conversation::apply`], over raw lines. A target that
 /// is missing changes nothing, and is returned.
-fn apply(
-    messages: &mut Vec<Held>,
-    event: RawEvent,
-) -> Result<Option<MissingTarget>, StoreError> {
+fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarget>, StoreError> {
     let position = |messages: &[Held], target: &str| messages.iter().position(|m| m.id == target);
     match event {
         RawEvent::Append { message } => messages.push(Held::new(message.get())?),

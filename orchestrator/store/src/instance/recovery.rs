@@ -158,8 +158,7 @@ impl InstanceStore {
             let metadata = &self.metadata;
             let whose = (metadata.agent_name.clone(), metadata.instance_key.clone());
             let kind = RuntimeEventKind::MessageWarning;
-            let event =
-                RuntimeEvent::new(kind, metadata.updated_at, place, whose, turn_id.clone());
+            let event = RuntimeEvent::new(kind, metadata.updated_at, place, whose, turn_id.clone());
             let event = RuntimeEvent {
                 detail: Some(detail_of(&target.to_string())),
                 ..event

@@ -60,13 +60,18 @@ fn imported(disk: &SimulatedDisk) -> (State, Vec<String>) {
 }
 
 fn view(disk: &SimulatedDisk, name: &str) -> Value {
-    read_file(disk, &Path::new(ROOT).join(name)).unwrap().unwrap()
+    read_file(disk, &Path::new(ROOT).join(name))
+        .unwrap()
+        .unwrap()
 }
 
 #[test]
 fn task_2_the_plain_format_is_imported_with_all_it_says() {
     let disk = disk();
-    let before: Vec<Value> = FILES[1..].iter().map(|(name, _)| view(&disk, name)).collect();
+    let before: Vec<Value> = FILES[1..]
+        .iter()
+        .map(|(name, _)| view(&disk, name))
+        .collect();
     let (state, left_out) = imported(&disk);
     assert_eq!(left_out, [""; 0]);
     let open: Vec<(&str, &Asked)> = state.open_asks().map(|(id, ask)| (id, &ask.what)).collect();
@@ -82,14 +87,29 @@ fn task_2_the_plain_format_is_imported_with_all_it_says() {
         panic!("three files");
     };
     let now = view(&disk, ".metadata/task.json");
-    for field in ["id", "title", "type", "description", "createdAt", "startedAt", "updatedAt"] {
+    for field in [
+        "id",
+        "title",
+        "type",
+        "description",
+        "createdAt",
+        "startedAt",
+        "updatedAt",
+    ] {
         assert_eq!(now[field], task[field], "{field}");
     }
     assert_eq!(now["totalPhases"], 4);
     assert_eq!(now["status"], "waiting_dependency");
     assert_eq!(now["workingDir"], ROOT);
     let now = view(&disk, ".metadata/agent-state.json");
-    for field in ["taskId", "currentPhase", "currentStep", "progress", "tokensUsed", "checkpointId"] {
+    for field in [
+        "taskId",
+        "currentPhase",
+        "currentStep",
+        "progress",
+        "tokensUsed",
+        "checkpointId",
+    ] {
         assert_eq!(now[field], agent[field], "{field}");
     }
     for field in ["startTime", "completedSteps", "pendingSteps"] {

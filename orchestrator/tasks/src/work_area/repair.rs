@@ -46,11 +46,12 @@ impl Records {
                 records.entry(place.n).or_insert(record);
             }
         }
-        let agrees = |(number, record): (&u64, &Box<RawValue>)| {
+        let agrees = |number: &u64, record: &RawValue| {
             let own = self.0.get(number);
             own.is_none_or(|own| own.get() == record.get())
         };
-        if records.iter().all(agrees) {
+        let mut all = records.iter();
+        if all.all(|(number, record)| agrees(number, record)) {
             records.append(&mut self.0);
             self.0 = records;
         }

@@ -1,6 +1,11 @@
 //! Goal: all old or all new, whenever the machine stops, and nothing lost that a person wrote, whenever they
 //! write. Method: one swap that has every kind of change, stopped, and meddled with, at every call.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files that a test needs are no durable state"
+)]
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
