@@ -184,7 +184,7 @@ impl Gateway {
         (gateway, receiver)
     }
 
-    /// What tells the connector that it is to take nothing new from outside. Calls may still come.
+    /// Cancelled when the connector must accept no new input. Calls can still arrive.
     pub(crate) fn intake_over(&self) -> CancellationToken {
         self.intake_over.clone()
     }

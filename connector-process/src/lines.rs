@@ -26,7 +26,7 @@ pub(crate) struct Line {
     pub(crate) bytes: Bytes,
     /// Its number as a part, from 1; none for a whole line.
     pub(crate) part: Option<u32>,
-    /// Whether the line ends with it.
+    /// True if the line ends with it.
     pub(crate) is_end: bool,
 }
 
@@ -47,12 +47,12 @@ impl Source {
 }
 
 impl Line {
-    /// Whether it is a whole line.
+    /// True if it is a whole line.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()
     }
 
-    /// Whether nothing but space is in it.
+    /// True if nothing but space is in it.
     pub(crate) fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }

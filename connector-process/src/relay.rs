@@ -252,7 +252,7 @@ impl Entrance {
                 }),
                 Err(error) => {
                     let why = format!("`{}`: {}", client.name, error_chain(&error));
-                    // Whoever is gone need not be told.
+                    // The peer may be gone already.
                     drop(decline(&mut wire, error_chain(&error)).await);
                     Err(why)
                 }

@@ -1,4 +1,4 @@
-//! Whose the files of the state root must be: whoever can write one of them decides what agents do (`SEC-4`).
+//! Owner and mode of the files of the state root, because a user who can write one of them controls the agents (`SEC-4`).
 
 use std::path::{Path, PathBuf};
 

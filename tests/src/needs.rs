@@ -143,7 +143,7 @@ pub fn sandbox(level: &str) -> bool {
     true
 }
 
-/// Whether a system of its own can be booted, with a real systemd; if not, the calling test is noted as left out.
+/// True if a system of its own can be booted, with a real systemd; if not, the calling test is noted as left out.
 ///
 /// # Panics
 ///

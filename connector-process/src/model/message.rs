@@ -47,7 +47,7 @@ impl Said {
         texts.collect()
     }
 
-    /// Whether it is text and nothing else.
+    /// True if it is text and nothing else.
     pub(super) fn is_text(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
     }

@@ -260,7 +260,7 @@ pub struct Client {
     daemon: Connected,
 }
 
-/// Whether a daemon owns the state root, whether it listens or not: it locks the directory, and the file of its process
+/// True if a daemon owns the state root, whether it listens or not: it locks the directory, and the file of its process
 /// id, for as long as it lives.
 fn is_owned(state_root: &Path) -> bool {
     let is_locked = |path: &Path| {

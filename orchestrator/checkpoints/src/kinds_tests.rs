@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// Whether a checkpoint holds it as a file or link.
+    /// True if a checkpoint holds it as a file or link.
     fn is_leaf(self) -> bool {
         matches!(
             self,

@@ -265,7 +265,7 @@ pub struct Spawn {
     /// What is added to each of its log lines: `workspaceId`, and `agentName` with `instanceKey` or
     /// `connection`.
     pub identity: JsonObject,
-    /// Whether it is the process of an agent with a model that works for a task.
+    /// True if it is the process of an agent with a model that works for a task.
     pub works_for_task: bool,
     /// The trace of what it logs outside any turn.
     pub trace_id: TraceId,

@@ -231,7 +231,7 @@ pub struct Standing {
     pub is_failed: bool,
     /// Who owns it, as far as the log was read; none while it is given up and not taken yet.
     pub owner: Option<NodeId>,
-    /// Whether that is this node, or was heard lately.
+    /// True if that is this node, or was heard lately.
     pub is_owner_heard: bool,
     /// Why this node could not run it, and so does not take it over.
     pub unfit: Option<String>,

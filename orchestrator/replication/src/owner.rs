@@ -202,7 +202,7 @@ pub struct Owner {
     /// A snapshot that is kept, until the log says so: its record's place and its digest.
     snapshot: Option<(Position, Hash)>,
     release: Option<Option<NodeId>>,
-    /// Whether the log was offered the record that says so: what was offered once is never taken back.
+    /// True if the log was offered the record that says so: what was offered once is never taken back.
     offers_release: bool,
     /// While looked for: the first of the acknowledged records known to be lost, others standing in their place.
     taken_from: Option<Position>,
@@ -283,7 +283,7 @@ impl Owner {
         self.offered.is_none() && self.queue.is_empty() && self.snapshot.is_none()
     }
 
-    /// Whether it is being given up.
+    /// True if it is being given up.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
         self.release.is_some()

@@ -293,7 +293,7 @@ impl Masks {
         }
     }
 
-    /// What a child is told that it passes on to the outside as it stands, or to a model as a context block.
+    /// Masks the messages that a child passes on unchanged, to a service or to a model as a context block.
     pub(super) fn told(&self, message: &mut ToChild) {
         let message = match message {
             ToChild::Connector(message) => message,

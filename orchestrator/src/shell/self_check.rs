@@ -29,7 +29,7 @@ pub(super) fn answer(projects: &Projects) -> Result<Value, ControlError> {
     serde_json::to_value(check).map_err(|error| internal(error.to_string()))
 }
 
-/// Whether a proposal can be applied in a project. One that is gone is reported where it is opened.
+/// True if a proposal can be applied in a project. One that is gone is reported where it is opened.
 fn is_writable(root: &Path) -> bool {
     let folder = match RealFolder::open(root) {
         Ok(folder) => folder,

@@ -442,7 +442,7 @@ fn lock_root(layout: &Layout) -> Result<Option<File>, StoreError> {
     }
 }
 
-/// Whether a lock is had. A client that looks whether a daemon lives holds it for a moment.
+/// True if a lock is had. A client that looks whether a daemon lives holds it for a moment.
 fn lock(file: &File, path: &Path) -> Result<bool, FileError> {
     for tries in (0..LOCK_TRIES).rev() {
         match file.try_lock() {

@@ -45,7 +45,7 @@ pub struct Task {
     disk: Option<DiskUse>,
     /// Which budget that it shares with others lets it take no more, if one does.
     shortage: Option<String>,
-    /// Whether [`Input::Tick`] came since it was restored.
+    /// True if [`Input::Tick`] came since it was restored.
     has_ticked: bool,
     output: Output,
 }

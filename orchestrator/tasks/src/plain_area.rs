@@ -34,7 +34,7 @@ pub struct PlainWorker {
     pub agent: AgentName,
     /// What it is.
     pub runtime: Runtime,
-    /// Whether its output has a result.
+    /// True if its output has a result.
     pub tells_result: bool,
 }
 

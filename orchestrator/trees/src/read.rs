@@ -51,7 +51,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// Whether it is this entry.
+    /// True if it is this entry.
     pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
         match self {
             Self::Free => entry.is_none(),

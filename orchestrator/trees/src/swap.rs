@@ -148,7 +148,7 @@ pub struct Place<'p> {
     pub specials: Specials,
 }
 
-/// What is done about a pipe, a socket or a device where something is to be put. None of them holds anything.
+/// Treatment of a pipe, a socket or a device in the way of a new file. They hold no content that could be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Specials {
     /// It is [`SwapError::Blocked`].

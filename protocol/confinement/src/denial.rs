@@ -112,7 +112,7 @@ const NAMELESS_SOCKET: [&str; 2] = [
 ];
 
 /// What they say when the proxy to the hosts that may be reached does not let them through.
-/// The last of them may be a listed host's own word; what is told then is true all the same.
+/// A listed host can send the last of them itself; the hint is true then, too.
 const NOT_LISTED: [&str; 7] = [
     "CONNECT tunnel failed, response 403",
     "from proxy after CONNECT",
@@ -251,7 +251,7 @@ impl<'a> Denials<'a> {
         })
     }
 
-    /// Whether a line names a path that is neither the sandbox's own nor one that may be written: `/run` is its own, and
+    /// True if a line names a path that is neither the sandbox's own nor one that may be written: `/run` is its own, and
     /// nothing is in it but what programs put there.
     fn names_outside(&self, line: &str) -> bool {
         let own = ["/tmp", "/proc", "/dev/shm"];
@@ -353,7 +353,7 @@ impl<'a> Denials<'a> {
     }
 }
 
-/// Whether curl could not connect to some host, and not to one of the sandbox's own services.
+/// True if curl could not connect to some host, and not to one of the sandbox's own services.
 fn is_about_a_host(line: &str) -> bool {
     let host = line
         .split_once("Failed to connect to ")
@@ -375,7 +375,7 @@ fn is_path(word: &str) -> bool {
     word.len() > 1 && word.starts_with('/')
 }
 
-/// Whether it is of the sandbox itself, and so nothing that a person could list.
+/// True if it is of the sandbox itself, and so nothing that a person could list.
 fn is_own(path: &str, level: Level) -> bool {
     let own: &[&str] = match level {
         Level::Full => &["/proc", "/dev", "/sys", "/tmp", "/run"],

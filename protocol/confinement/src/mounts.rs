@@ -117,7 +117,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
         ))
 }
 
-/// Whether a part of the machine's files can be mounted at a second place, as roots are put together. For a process
+/// True if a part of the machine's files can be mounted at a second place, as roots are put together. For a process
 /// with mounts of its own and an empty `/tmp`.
 pub(crate) fn can_put_in() -> bool {
     const DEVICE: &str = "/dev/null";

@@ -32,7 +32,7 @@ pub fn text_parts(text: &str) -> impl Iterator<Item = TextPart<'_>> {
     })
 }
 
-/// How many of these bytes, the first part of a line that goes on, stand before a character that is only begun.
+/// Number of leading bytes that are whole characters, for a line that is cut in the middle of one.
 #[must_use]
 pub fn whole_characters(bytes: &[u8]) -> usize {
     let mut from_end = bytes.iter().rev().take(UTF8_REST_MAX).enumerate();

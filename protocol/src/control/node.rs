@@ -69,7 +69,7 @@ pub struct ReplicatedWorkspace {
     pub owner: Option<String>,
     /// Whether that is the daemon that answers.
     pub is_here: bool,
-    /// Whether that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
+    /// True if that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
     #[serde(default)]
     pub is_owner_heard: bool,
     /// Why the daemon that answers could not run it, and so does not take it over; none if it could.

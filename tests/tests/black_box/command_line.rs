@@ -1,4 +1,4 @@
-//! What `gdn` says of what a person got wrong, and of what does not run (`CTL-1`, `OBS-6`).
+//! Errors of `gdn` for wrong names and for connections that do not start (`CTL-1`, `OBS-6`).
 
 use std::net::TcpListener;
 

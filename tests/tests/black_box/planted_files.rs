@@ -254,7 +254,7 @@ fn plant(dir: &Path, files: &[Plant], user_site: &str) {
     }
 }
 
-/// Whether the files of a row count where the runtime starts beside them.
+/// True if the files of a row count where the runtime starts beside them.
 fn counts(case: &Case, row: &Row, program: &Path, user_site: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     plant(dir.path(), row.files, user_site);

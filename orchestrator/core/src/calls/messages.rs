@@ -36,8 +36,8 @@ pub(super) fn check_call(
     Ok(turn.clone())
 }
 
-/// Whose limits a call counts towards; none if nobody could make it. What left the configuration, and runs on for turns
-/// that began before that, has limits of its own.
+/// Credential whose limits a call counts towards; none if no process can make the call. A connection that left the
+/// configuration, and runs only for turns that began earlier, has limits of its own.
 pub(super) fn credential_of(
     fleet: &Fleet,
     id: &WorkspaceId,

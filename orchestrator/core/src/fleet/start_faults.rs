@@ -15,7 +15,7 @@ pub(super) struct StartFaults {
     reason: Option<String>,
     /// Why the process that runs says that it cannot start.
     reported: Option<String>,
-    /// Whether nothing was tried since the latest one.
+    /// True if nothing was tried since the latest one.
     is_fresh: bool,
 }
 

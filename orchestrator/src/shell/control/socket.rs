@@ -17,7 +17,7 @@ pub(in crate::shell) struct Socket {
     file: Option<(u64, u64)>,
     /// The file of the process id, once it was made again.
     pid_file: Option<PidFile>,
-    /// Whether the last try to bind it again failed, which is logged once.
+    /// True if the last try to bind it again failed, which is logged once.
     is_failing: bool,
 }
 

@@ -179,7 +179,7 @@ impl FilesThread {
         match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
             Ok(Some(record)) if record.registered => self.projects.check_runnable(&record).err(),
             Ok(None) => Some(NOT_FOLLOWED_YET.to_owned()),
-            // One that is stopped runs nowhere; what cannot be read is told by whoever runs it.
+            // A stopped workspace runs on no node; the node that runs it reports what cannot be read.
             Ok(Some(_)) | Err(_) => None,
         }
     }

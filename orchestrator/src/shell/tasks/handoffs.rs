@@ -6,8 +6,8 @@ use goondan_durable::disk::{Folder as _, NodeKind};
 use goondan_protocol::handoff::{HANDOFF_MARK, Handoff, HandoffField};
 use goondan_trees::RealFolder;
 
-/// What a HANDOFF names and is not there, in words; none if all of it is. A text that names nothing is none either: it
-/// is for people.
+/// Reports the first path of a HANDOFF that does not exist or lies outside; none if every path exists. A text without
+/// paths is for people and has no problem.
 pub(super) fn problem_of(text: &str, work_area: &Path, sandboxes: &Path) -> Option<String> {
     let handoff: Handoff = format!("{HANDOFF_MARK}\n{text}").parse().ok()?;
     let named = [

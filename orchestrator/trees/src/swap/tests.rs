@@ -647,7 +647,7 @@ impl Kind {
         (folder, manifest)
     }
 
-    /// Whether it is, or holds, what is in the way of this.
+    /// True if it is, or holds, what is in the way of this.
     fn blocks(self, new: Self) -> bool {
         let comes = !matches!(new, Self::Nothing | Self::Pipe | Self::Socket);
         let is_directory = matches!(new, Self::Directory | Self::DirectoryWithPipe);
