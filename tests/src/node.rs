@@ -1,13 +1,13 @@
 //! Places for daemons that share the logs of their workspaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::home::{Home, Ran};
 use crate::postgres::Server;
 use crate::projects::LAB;
-use crate::wait::wait_until;
+use crate::wait::{PATIENCE, wait_until, within};
 
 /// What of a workspace is in no log, by the names of directories, wherever they are.
 const APART: [&str; 5] = ["work", ".checkpoints", "changesets", "gate", "sandboxes"];
@@ -131,6 +131,22 @@ impl Node {
         });
     }
 
+    /// Waits until others have the same replicated files as this one.
+    ///
+    /// # Panics
+    ///
+    /// With the files that differ, if they do for long.
+    pub fn waits_until_alike(&self, others: &[&Self]) {
+        let mut differ = Vec::new();
+        let alike = within(PATIENCE, || {
+            let own = self.files();
+            let of_other = |other: &Self| unlike(&own, &other.files());
+            differ = others.iter().copied().flat_map(of_other).collect();
+            differ.is_empty().then_some(())
+        });
+        assert!(alike.is_some(), "nodes have other files: {differ:#?}");
+    }
+
     /// All replicated files of its workspace, with what they hold.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
@@ -155,6 +171,21 @@ impl Node {
         }
         files
     }
+}
+
+/// The files that two nodes have of which one lacks something, with how long they are on each.
+fn unlike(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    let unlike = names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name));
+    let bytes = |of: Option<&Vec<u8>>| of.map_or("none".to_owned(), |it| it.len().to_string());
+    unlike
+        .map(|name| {
+            let (one, other) = (bytes(one.get(name)), bytes(other.get(name)));
+            format!("{name}: {one} bytes here, {other} there")
+        })
+        .collect()
 }
 
 /// Whether something in a workspace is in no log.

@@ -273,10 +273,8 @@ impl Trial {
         let epochs =
             oracle::each_epoch_has_one_owner(&sent, &NODES, &self.services, self.pair.primary());
         oracle::no_daemon_failed(&self.services);
-        wait_until("all nodes have the same files", || {
-            let of_owner = node.files();
-            self.nodes.iter().all(|node| node.files() == of_owner)
-        });
+        let nodes: Vec<&Node> = self.nodes.iter().map(Arc::as_ref).collect();
+        node.waits_until_alike(&nodes);
         let mut told = format!(
             "{} events, {} lines of tools, {tasks} tasks, {epochs} epochs, in {:.0} s",
             sent.acknowledged.len(),

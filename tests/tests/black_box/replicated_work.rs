@@ -55,6 +55,8 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     assert!(area(&a.home).join("docs").is_dir());
     let before = shown(&a, "shop").unwrap();
     let known = events(&a);
+    // What is noted behind the last sync, too, and although nothing more is written.
+    a.waits_until_alike(&[&b]);
     drop(daemon_a.kill());
 
     b.waits_until_it_runs();

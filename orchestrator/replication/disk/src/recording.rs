@@ -99,6 +99,16 @@ impl Recording {
         }
     }
 
+    /// Hands over changes that no sync follows, such as the last note of how far a file is durable: without that, they would
+    /// wait for the next change that is synced. A workspace that is being changed right now is skipped, so that this never
+    /// blocks; the next call finds it.
+    pub fn hand_over_rest(&self) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        for workspace in known.workspaces.values() {
+            workspace.hand_over_rest();
+        }
+    }
+
     /// Nobody will acknowledge anything any more: every wait ends with an error, those to come too.
     pub fn end(&self, why: String) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use goondan_durable::disk::{Disk, DiskFile};
 use goondan_protocol::ids::WorkspaceId;
@@ -265,6 +265,18 @@ impl Workspace {
         let mut changing = self.change(disk)?;
         changing.hand_over(is_awaited);
         Ok(Some(self.confirmations.awaited()))
+    }
+
+    /// Hands over what was taken down and not synced, unless the workspace is being changed right now.
+    pub(crate) fn hand_over_rest(&self) {
+        let mut record = match self.record.try_lock() {
+            Ok(record) => record,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if record.refused.is_none() {
+            self.give(&mut record.taken, false);
+        }
     }
 
     /// Hands over what was taken down, if it is much.

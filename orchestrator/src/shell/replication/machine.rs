@@ -106,6 +106,9 @@ impl Machine {
         if self.node.due_ms() <= now_ms {
             self.give(Input::Tick);
         }
+        if now_ms >= self.look_due_ms || self.is_stopping {
+            self.recording.hand_over_rest();
+        }
         self.look_for_unacknowledged(now_ms);
         self.give_up(now_ms);
         self.deposed.is_some() && !self.has_stopped()

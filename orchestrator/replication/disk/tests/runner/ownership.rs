@@ -105,6 +105,24 @@ fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
 }
 
 #[test]
+fn rep_1_a_change_that_no_sync_follows_is_handed_over() {
+    for waits in [Waits::AtEachSync, Waits::AtConfirm] {
+        let node = Node::owning(waits);
+        let mut file = node.replicated.create(&dir().join("a")).unwrap();
+        file.append(b"1").unwrap();
+        drop(file);
+        assert!(node.handed.try_recv().is_err());
+        node.recording.hand_over_rest();
+        let handed = node.handed.recv().unwrap();
+        assert!(!handed.is_awaited);
+        node.recording.hand_over_rest();
+        assert!(node.handed.try_recv().is_err(), "handed over twice");
+        node.recording.acknowledge(&workspace(), handed.batch);
+        assert!(node.recording.is_quiet(&workspace()));
+    }
+}
+
+#[test]
 fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
     let node = Node::owning(Waits::AtConfirm);
     let disk = &node.replicated;
