@@ -71,7 +71,7 @@ metrics! {
     WorkspaceProblem = "goondan_workspace_problem" Gauge [Workspace]:
         "1 while the configuration of a workspace cannot run, or only its last known good one does.";
     EventOldestAge = "goondan_event_oldest_age_seconds" Gauge [Workspace, Agent] unit "seconds":
-        "How long ago the oldest event was made that waits, unless a person paused it, or is worked on; 0 if there is none.";
+        "How long the oldest event waits to be acknowledged, waits for its turn, unless a person paused it, or is worked on; 0 if there is none.";
     UnacknowledgedTime = "goondan_unacknowledged_seconds" Gauge [Workspace] unit "seconds":
         "How long the log of a workspace on several nodes has confirmed nothing, so that nothing is acknowledged; 0 while it does.";
     EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::EventId;
+use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Arranged;
 
 use super::turn::Turn;
@@ -33,8 +34,9 @@ pub(crate) struct Inbox {
     paused: BTreeSet<EventId>,
     /// Those that a person wants to wait, while that is on its way to the disk.
     pausing: BTreeSet<EventId>,
-    /// Events handed to the store and not reported yet.
-    accepting: usize,
+    /// When each event was handed to the store that is not reported yet, the oldest first: the store reports them in this
+    /// order.
+    accepting: VecDeque<Timestamp>,
     /// How many processes crashed in the turns of waiting events, where any did.
     crashes: BTreeMap<EventId, u32>,
     /// The turn in which the latest process crashed, and how.
@@ -49,7 +51,7 @@ impl Inbox {
             waiting: VecDeque::new(),
             paused: BTreeSet::new(),
             pausing: BTreeSet::new(),
-            accepting: 0,
+            accepting: VecDeque::new(),
             crashes: BTreeMap::new(),
             last_crash: None,
         }
@@ -161,22 +163,27 @@ impl Inbox {
 
     /// How many events wait or are on their way here.
     pub(super) fn pending(&self) -> usize {
-        self.waiting.len() + self.accepting
+        self.waiting.len() + self.accepting.len()
     }
 
     /// Whether events are on their way here.
     pub(super) fn is_accepting(&self) -> bool {
-        self.accepting > 0
+        !self.accepting.is_empty()
     }
 
     /// An event is handed to the store.
-    pub(super) fn begin_accept(&mut self) {
-        self.accepting += 1;
+    pub(super) fn begin_accept(&mut self, now: Timestamp) {
+        self.accepting.push_back(now);
+    }
+
+    /// Since when an event waits to be durable, and its sender to hear of it; none if none does.
+    pub(super) fn accepting_since(&self) -> Option<Timestamp> {
+        self.accepting.front().copied()
     }
 
     /// The store has reported an event: this one waits from now on, if it is new.
     pub(super) fn end_accept(&mut self, new: Option<AgentEvent>) {
-        self.accepting = self.accepting.saturating_sub(1);
+        self.accepting.pop_front();
         self.waiting.extend(new);
     }
 

@@ -84,6 +84,7 @@ impl Fleet {
             );
             return self.refuse(&reply, RefusalCode::Invalid, message);
         }
+        let now = self.now.wall;
         let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
             return;
         };
@@ -100,7 +101,7 @@ impl Fleet {
             );
             return self.refuse(&reply, RefusalCode::Overloaded, message);
         }
-        entry.inbox.begin_accept();
+        entry.inbox.begin_accept(now);
         let former_id = match &reply {
             AcceptReply::Connector { said, .. } => Some(said.clone()),
             AcceptReply::Agent { .. }

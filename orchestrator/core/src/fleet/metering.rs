@@ -170,7 +170,9 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
         let of = agents.entry(&instance.agent).or_default();
         of.waiting += instance.pending();
         // What a person has wait is nobody's delay.
-        let oldest = instance.inbox.ready().map(|event| event.created_at);
+        let ready = instance.inbox.ready().map(|event| event.created_at);
+        // One that is not acknowledged yet waits, too: while nothing is, there are no others.
+        let oldest = ready.chain(instance.inbox.accepting_since());
         of.oldest = of.oldest.into_iter().chain(oldest).min();
         of.running += u64::from(instance.slot.up().is_some());
         of.in_back_off += u64::from(is_in_back_off(&instance.slot));
