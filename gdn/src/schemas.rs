@@ -206,6 +206,8 @@ pub const NODE_LIST: &str = "gdn.node.list/v1";
 pub const NODE_MOVE: &str = "gdn.node.move/v1";
 /// `gdn node drain`.
 pub const NODE_DRAIN: &str = "gdn.node.drain/v1";
+/// `gdn node leave`.
+pub const NODE_LEAVE: &str = "gdn.node.leave/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
@@ -342,6 +344,7 @@ pub const ALL: &[&str] = &[
     NODE_LIST,
     NODE_MOVE,
     NODE_DRAIN,
+    NODE_LEAVE,
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,

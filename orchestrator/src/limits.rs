@@ -144,6 +144,14 @@ pub(crate) const REPLICA_RESTART_FIRST_MS: u64 = 100;
 pub(crate) const REPLICA_RESTART_MAX_MS: u64 = 5_000;
 /// How often it is looked whether this node could run the workspaces that it stands by for, in milliseconds.
 pub(crate) const FITNESS_LOOK_MS: u64 = 2_000;
+/// How long what was found of this machine counts when that is looked at, in milliseconds: what the kernel can confine, and
+/// which node runs modules.
+pub(crate) const FITNESS_MACHINE_MS: u64 = 60_000;
+/// Pause before a workspace that cannot be loaded here is handed on again to a node that could run it, in milliseconds.
+pub(crate) const HAND_ON_PAUSE_MS: u64 = 30_000;
+/// How long a node that could not load a workspace does not take it over, although nothing is found that is missing, in
+/// milliseconds.
+pub(crate) const NOT_LOADED_MS: u64 = 600_000;
 /// How often it is looked whether `config.json` names another URL of the log's server, in milliseconds.
 pub(crate) const REPLICA_CONFIG_LOOK_MS: u64 = 2_000;
 /// How long a log confirms nothing before people are told that nothing is acknowledged, in milliseconds.

@@ -86,8 +86,8 @@ pub use instance::{
 };
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use node::{
-    CheckNodes, DrainNode, ListNodes, MoveWorkspace, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
-    ReplicatedWorkspace, ServerFinding, ServerVerdict, VerifyReplica,
+    CheckNodes, DrainNode, LeaveNodes, ListNodes, MoveWorkspace, NodeInfo, NodesCheck, NodesPage,
+    ReplicaInfo, ReplicatedWorkspace, ServerFinding, ServerVerdict, VerifyReplica,
 };
 pub use oauth::{
     BeginLogin, FinishLogin, GrantInfo, GrantRevoked, GrantState, ListGrants, LoginBegun,
@@ -204,6 +204,8 @@ methods! {
     MoveWorkspace = "node.move" -> Done;
     /// Whether this node is to take workspaces over.
     DrainNode = "node.drain" -> Done;
+    /// Has this node leave the others for good when its daemon stops.
+    LeaveNodes = "node.leave" -> Done;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.

@@ -1,17 +1,18 @@
 //! `gdn node …`: the machines that workspaces are on.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
-    DrainNode, ListNodes, MoveWorkspace, NodeInfo, NodesPage, ReplicatedWorkspace,
+    DrainNode, LeaveNodes, ListNodes, MoveWorkspace, NodeInfo, NodesPage, ReplicatedWorkspace,
 };
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::draining::while_draining;
-use super::health;
+use super::{health, shutdown};
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -21,7 +22,7 @@ use crate::output::{style, text};
 use crate::schemas;
 
 /// How long it is waited until another node runs a workspace that was moved, in milliseconds.
-const MOVED_WITHIN_MS: u64 = 30_000;
+const MOVED_WITHIN_MS: u64 = 60_000;
 /// How often it is looked whether it does, in milliseconds.
 const LOOK_MS: u64 = 100;
 
@@ -53,6 +54,15 @@ Examples:
 
 Until the daemon starts again, it takes a workspace only if no other node does.")]
     Drain(DrainArgs),
+    /// Leave the other nodes for good, and stop the daemon
+    #[command(after_help = "\
+Examples:
+  gdn node drain && gdn node leave    other nodes run on what ran here
+  gdn node leave --keep               the last node runs on alone
+
+Take `replication` out of config.json first. What other nodes run is put away on this one, so that it does not run here
+as well.")]
+    Leave(LeaveArgs),
 }
 
 #[derive(Debug, Args)]
@@ -72,6 +82,13 @@ pub(crate) struct DrainArgs {
     undo: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct LeaveArgs {
+    /// Keep the workspaces that run here: their logs end, and no other node takes them over any more
+    #[arg(long)]
+    keep: bool,
+}
+
 pub(crate) async fn run(command: &NodeCommand, context: &Context) -> Result<(), Failure> {
     match command {
         NodeCommand::List => list(context).await,
@@ -80,6 +97,7 @@ pub(crate) async fn run(command: &NodeCommand, context: &Context) -> Result<(), 
             move_one(context, &mut client, &args.workspace, args.to.clone()).await
         }
         NodeCommand::Drain(args) => drain(context, args).await,
+        NodeCommand::Leave(args) => leave(context, args).await,
     }
 }
 
@@ -111,7 +129,9 @@ async fn move_one(
                 "see why on the other node: `gdn node list`, `gdn logs`",
             ));
         }
-        let owner = found.and_then(|it| it.owner);
+        // The log names a node from its seal on. Whether that node lives to run the workspace is heard a moment later.
+        let owner = found.filter(|it| it.is_owner_heard);
+        let owner = owner.and_then(|it| it.owner);
         if let Some(owner) = owner.filter(|owner| Some(owner.as_str()) != own) {
             break owner;
         }
@@ -160,6 +180,44 @@ async fn drain(context: &Context, args: &DrainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+async fn leave(context: &Context, args: &LeaveArgs) -> Result<(), Failure> {
+    let mut client = context.connect().await?;
+    let all = pages(&mut client).await?;
+    client.change(LeaveNodes { keep: args.keep }).await?;
+    let output = context.output;
+    output.note("Stopping, after the turns in progress …");
+    shutdown::stop(client, None, context).await?;
+    let dir = context.state_root.join("replication");
+    if let Some(note) = first_note(&dir) {
+        return Err(Failure::new(
+            Exit::Degraded,
+            format!(
+                "this node has not left the others: `{}` is still there",
+                note.display()
+            ),
+            "see why in the daemon's log; then put `replication` back into config.json, start the daemon, and try again",
+        ));
+    }
+    let node = all.node.unwrap_or_default();
+    output.object(
+        schemas::NODE_LEAVE,
+        &json!({ "node": node, "keeps": args.keep }),
+    )?;
+    output.data(format!("Node {node} has left the others"))?;
+    output.note(format!(
+        "What it had of workspaces that other nodes run is in {}",
+        dir.join("before").display()
+    ));
+    Ok(())
+}
+
+/// A note of how far a log was followed, if there is one.
+fn first_note(dir: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(dir).ok()?;
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    paths.find(|path| path.is_file())
+}
+
 /// All pages of the list.
 pub(super) async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
     let mut asked = ListNodes::default();
@@ -173,6 +231,35 @@ pub(super) async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
         all.next = next;
     }
     Ok(all)
+}
+
+/// The failure that a workspace runs on no node, as far as this node knows; none if every owner is heard. A node that
+/// only follows has nothing else to say so.
+pub(super) async fn verdict_of_unheard(
+    client: &mut Client,
+    context: &Context,
+) -> Result<(), Failure> {
+    let all = pages(client).await?;
+    let mut unheard = all.workspaces.iter().filter_map(|workspace| {
+        let owner = workspace.owner.as_deref()?;
+        (!workspace.is_owner_heard).then_some((&workspace.workspace_id, owner))
+    });
+    let Some((id, owner)) = unheard.next() else {
+        return Ok(());
+    };
+    let (list, doctor) = (
+        context.daemon_command("node list"),
+        context.daemon_command("doctor"),
+    );
+    Err(Failure::new(
+        Exit::Degraded,
+        format!(
+            "node {owner}, which has workspace {id}, is not heard, and no other node has taken it over"
+        ),
+        format!(
+            "see who could: `{list}`; and whether the log's server confirms anything: `{doctor}`"
+        ),
+    ))
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {
@@ -220,9 +307,21 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     for workspace in &all.workspaces {
         if let Some(why) = &workspace.unfit {
-            let why = text::one_line(why);
+            let (id, why) = (&workspace.workspace_id, text::one_line(why));
+            output.note(if workspace.is_here {
+                format!(
+                    "warning: {id}: {own} has it and cannot run it; a node that could run it takes it as soon as one \
+                     follows it: {why}"
+                )
+            } else {
+                format!("warning: {id}: {own} could not run it, and does not take it over: {why}")
+            });
+        }
+    }
+    for workspace in &all.workspaces {
+        if let Some(node) = &workspace.ended_by {
             output.note(format!(
-                "warning: {}: {own} could not run it, and does not take it over: {why}",
+                "warning: {}: node {node} left the others and keeps it; its log has ended, and no other node takes it over",
                 workspace.workspace_id
             ));
         }
@@ -273,6 +372,10 @@ fn workspaces(workspaces: &[ReplicatedWorkspace]) -> Table {
     for workspace in workspaces {
         let owner = workspace.owner.as_deref().unwrap_or("-");
         let runs_on = match &workspace.owner {
+            None if workspace.ended_by.is_some() => {
+                let node = workspace.ended_by.as_deref().unwrap_or_default();
+                Cell::styled(format!("{node} (left)"), style::WARN)
+            }
             Some(owner) if workspace.is_owner_heard => Cell::from(owner),
             Some(owner) => Cell::styled(format!("{owner} (not heard)"), style::WARN),
             None => Cell::from("-"),

@@ -8,7 +8,7 @@ use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::state_format::StateFormat;
 
 use self::observation::Observation;
-use super::{approval, health};
+use super::{approval, health, node};
 use crate::client::{Client, OtherDaemon, Reached};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -52,6 +52,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         output.data(format!(
             "\nNo workspaces. Start one in its directory: {hint}"
         ))?;
+        node::verdict_of_unheard(&mut client, context).await?;
         return health::verdict_of_all(&status, context);
     }
     output.data(format!(
@@ -62,6 +63,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         health::report(workspace, context);
     }
     approval::report(&mut client, &status, context).await?;
+    node::verdict_of_unheard(&mut client, context).await?;
     health::verdict_of_all(&status, context)
 }
 

@@ -59,6 +59,13 @@ pub enum Input {
         /// How that ended.
         result: Result<(), ControlError>,
     },
+    /// A workspace that this node cannot load is to be run by another node.
+    HandOn {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The node.
+        to: String,
+    },
     /// The workspaces of which nothing is acknowledged, since their logs confirm nothing.
     Unacknowledged(BTreeMap<WorkspaceId, Unacknowledged>),
     /// What a connection remembers was read or kept, or could not be.

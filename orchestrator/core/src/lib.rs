@@ -137,6 +137,11 @@ impl Core {
                 workspace_id,
                 result,
             } => self.on_workspace_written(&workspace_id, &result),
+            Input::HandOn { workspace_id, to } => {
+                if self.fleet.hand_on(&workspace_id, to) {
+                    self.tasks.on_close(&mut self.fleet, &workspace_id);
+                }
+            }
             Input::Unacknowledged(workspaces) => self.fleet.on_unacknowledged(&workspaces),
             Input::ConnectionState {
                 workspace_id,

@@ -294,12 +294,12 @@ impl Core {
             }
             Call::MoveWorkspace(MoveWorkspace { workspace_id, to }) => match to {
                 Some(to) => {
-                    self.fleet.move_workspace(token, &workspace_id, to);
+                    self.fleet.move_workspace(Some(token), &workspace_id, to);
                     self.tasks.on_close(&mut self.fleet, &workspace_id);
                 }
                 None => self.fleet.respond_error(token, no_other_nodes()),
             },
-            Call::DrainNode(_) | Call::VerifyReplica(_) => {
+            Call::DrainNode(_) | Call::LeaveNodes(_) | Call::VerifyReplica(_) => {
                 self.fleet.respond_error(token, no_other_nodes());
             }
             Call::Restart(request) => match self.fleet.workspace(&request.workspace_id) {

@@ -53,6 +53,8 @@ enum Job {
         from: Position,
         reply: oneshot::Sender<Page>,
     },
+    /// Make a commit with nothing in it.
+    Probe(oneshot::Sender<()>),
 }
 
 impl Job {
@@ -61,6 +63,7 @@ impl Job {
         match self {
             Self::Offer(offer) => offer.reply.is_closed(),
             Self::Confirm { reply, .. } => reply.is_closed(),
+            Self::Probe(reply) => reply.is_closed(),
         }
     }
 }
@@ -121,6 +124,15 @@ impl Puts {
         };
         lane.try_send(job).ok()?;
         within_deadline(answer).await
+    }
+
+    /// Makes a commit with nothing in it; true if the server confirms it by the deadline. All lanes wait for the same disk and
+    /// the same standbys, so that one of them says it for all.
+    pub(crate) async fn probe(&self) -> bool {
+        let (reply, answer) = oneshot::channel();
+        let lane = self.lanes.first();
+        let is_asked = lane.is_some_and(|lane| lane.try_send(Job::Probe(reply)).is_ok());
+        is_asked && within_deadline(answer).await.is_some()
     }
 
     /// That of a workspace, which is always the same one.
@@ -200,6 +212,15 @@ impl Writer {
                     if let Some(page) = batch::confirm(&shared, &workspace, from, &doubts).await {
                         // As above.
                         reply.send(page).ok();
+                    }
+                    shared
+                });
+            }
+            Job::Probe(reply) => {
+                under_way.spawn(async move {
+                    if batch::barrier(&shared).await {
+                        // As above.
+                        reply.send(()).ok();
                     }
                     shared
                 });

@@ -21,6 +21,7 @@ use tokio_postgres::{Error, Row};
 use crate::check;
 use crate::connection::{Connection, Purpose};
 use crate::doubts::Doubts;
+use crate::fault::ConnectFault;
 use crate::limits::{HEARD_DAYS, SWEEP_RECORDS_MAX};
 use crate::page::{PAGE, page, position, seq};
 use crate::puts::Puts;
@@ -242,8 +243,22 @@ impl Reads {
         let Some(mut findings) = found else {
             return vec![check::unreachable(self.trouble())];
         };
-        findings.extend(self.puts.trouble().map(check::unconfirmed));
+        // What was known before may be old: a node that writes nothing has asked nothing.
+        if !self.puts.probe().await {
+            let trouble = self.puts.trouble();
+            let trouble = trouble.unwrap_or_else(|| error_chain(&ConnectFault::LateAnswer));
+            findings.push(check::unconfirmed(trouble));
+        }
         findings
+    }
+
+    /// Whether the server confirms a commit.
+    pub(crate) async fn probe(&self) -> Answer {
+        if self.puts.probe().await {
+            Answer::Noted
+        } else {
+            Answer::Unavailable
+        }
     }
 
     fn connection(&self) -> Option<Arc<Connection>> {

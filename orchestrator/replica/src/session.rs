@@ -143,6 +143,7 @@ impl Desk {
             }
             Ask::Check => Answer::Checked(self.reads.check().await),
             Ask::Standing => Answer::Standing(self.reads.trouble()),
+            Ask::Probe => self.reads.probe().await,
             Ask::Server(url) => self.use_server(&url),
         }
     }

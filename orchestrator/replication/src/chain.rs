@@ -19,7 +19,7 @@ pub struct Ownership {
     pub node: NodeId,
     /// Which life of it.
     pub life: Life,
-    /// If it gave the workspace up: to whom.
+    /// If it gave the workspace up: to whom. To itself, if it left the other nodes and keeps the workspace.
     // Left out if it was not; `null` is to anybody.
     #[serde(
         default,
@@ -171,6 +171,18 @@ impl Chain {
         self.owner.as_ref()
     }
 
+    /// The node that left the others and keeps the workspace, which then has no log any more: nobody may take it over.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<&NodeId> {
+        let owner = self.owner.as_ref()?;
+        let is_own = |to: &Option<NodeId>| to.as_ref() == Some(&owner.node);
+        owner
+            .released
+            .as_ref()
+            .is_some_and(is_own)
+            .then_some(&owner.node)
+    }
+
     /// Where the record of the last snapshot stands that is kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Position> {
@@ -226,7 +238,7 @@ impl Chain {
             .as_ref()
             .is_some_and(|owner| owner.released.is_some());
         let fits = match &record.body {
-            Body::Seal { .. } => record.epoch == self.epoch.next(),
+            Body::Seal { .. } => record.epoch == self.epoch.next() && self.ended_by().is_none(),
             Body::Operations(_)
             | Body::Snapshot { .. }
             | Body::SnapshotKept { .. }

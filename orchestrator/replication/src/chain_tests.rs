@@ -98,6 +98,22 @@ fn an_altered_record_is_damage_and_not_void() {
 }
 
 #[test]
+fn nothing_follows_the_end_of_a_log() {
+    let node = NodeId::new("a").unwrap();
+    let mut chain = chain();
+    written(&mut chain, seal("a"));
+    assert_eq!(chain.ended_by(), None);
+    let to = Some(node.clone());
+    written(&mut chain, Body::Released { to });
+    assert_eq!(chain.ended_by(), Some(&node));
+    for body in [seal("a"), seal("b"), batch("late")] {
+        let late = chain.next(body).unwrap();
+        let followed = followed(&mut chain, &late);
+        assert!(matches!(followed, Err(ChainFault::Epoch { .. })));
+    }
+}
+
+#[test]
 fn nothing_of_an_epoch_follows_its_release() {
     let mut chain = chain();
     written(&mut chain, seal("a"));

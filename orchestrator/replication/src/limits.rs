@@ -36,6 +36,9 @@ pub const RETRY_MAX_MS: u64 = 2_000;
 pub const HEARTBEAT_MS: u64 = 1_000;
 /// Silence of an owner after which the first standby tries to take over, in milliseconds.
 pub const TAKE_OVER_AFTER_MS: u64 = 5_000;
+/// How long others wait for the node that a workspace was given up to while that node is heard, in milliseconds: it checks
+/// its files before it takes them. One that is not heard is waited for as long as an owner.
+pub const TAKEN_WITHIN_MS: u64 = 30_000;
 /// How much longer each further standby waits, in milliseconds, so that they do not all try at once.
 pub const TAKE_OVER_STEP_MS: u64 = 1_000;
 /// How long a batch that nobody waits for waits for one to go with, in milliseconds.
@@ -51,6 +54,9 @@ pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const HEADS_MS: u64 = 500;
 /// How often a node asks which workspaces have a log, in milliseconds.
 pub const LIST_MS: u64 = 5_000;
+/// How often a node that owns a workspace and writes nothing makes a commit to find out whether the log's server confirms
+/// any, in milliseconds.
+pub const PROBE_MS: u64 = 5_000;
 /// Silence of a node after which it is none of those that workspaces are placed on, in milliseconds.
 pub const NODE_GONE_AFTER_MS: u64 = 15_000;
 /// How far a node may be behind to be a good one to move a workspace to, in records; one that is further is far behind.
@@ -86,4 +92,5 @@ const _: () = assert!(READ_BYTES_MAX + HEAD_BYTES_MAX < goondan_protocol::limits
 const _: () = assert!(HEADS_MAX * NODES_MAX * 250 <= HEAD_BYTES_MAX);
 const _: () = assert!(RETRY_FIRST_MS <= RETRY_MAX_MS);
 const _: () = assert!(2 * HEARTBEAT_MS < TAKE_OVER_AFTER_MS);
+const _: () = assert!(TAKE_OVER_AFTER_MS < TAKEN_WITHIN_MS);
 const _: () = assert!(TAKE_OVER_AFTER_MS + ANSWER_DEADLINE_MS + POLL_MS < 10_000);

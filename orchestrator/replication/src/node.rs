@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use goondan_protocol::ids::WorkspaceId;
 
 use crate::chain::Chain;
-use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS, SNAPSHOT_RECORDS};
+use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS, PROBE_MS, SNAPSHOT_RECORDS};
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
 use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
@@ -189,6 +189,8 @@ pub enum Effect {
     Acknowledge(WorkspaceId, BatchId),
     /// A client wants the workspace here, and another node has it.
     Elsewhere(WorkspaceId, NodeId),
+    /// A client wants the workspace here, and its log has ended: the node that ran it left the others and keeps it.
+    LogEnded(WorkspaceId, NodeId),
     /// The workspace is this node's no longer. End: children must not go on, and nothing may be acknowledged.
     Deposed(WorkspaceId, Ended),
     /// How the server is set; none if it cannot be told.
@@ -229,11 +231,13 @@ pub struct Standing {
     pub is_stopped: bool,
     /// Whether this node's disk has failed; it begins anew in a while.
     pub is_failed: bool,
+    /// The node that left the others and keeps the workspace: the log has ended.
+    pub ended_by: Option<NodeId>,
     /// Who owns it, as far as the log was read; none while it is given up and not taken yet.
     pub owner: Option<NodeId>,
-    /// True if that is this node, or was heard lately.
+    /// True if that is this node, or was lately heard to own it.
     pub is_owner_heard: bool,
-    /// Why this node could not run it, and so does not take it over.
+    /// Why this node could not run it, and so does not take it over, or hands it on.
     pub unfit: Option<String>,
     /// The epoch of the last seal.
     pub epoch: Epoch,
@@ -274,6 +278,8 @@ enum Asked {
     Beat,
     Check,
     Standing,
+    /// And when.
+    Probe(u64),
     Trim(WorkspaceId),
     ForgetSnapshots,
     Forwarded(u64),
@@ -292,6 +298,7 @@ impl Asked {
             | Self::Beat
             | Self::Check
             | Self::Standing
+            | Self::Probe(_)
             | Self::Trim(_)
             | Self::ForgetSnapshots
             | Self::Forwarded(_) => None,
@@ -310,6 +317,9 @@ pub struct Node {
     is_connected: bool,
     /// Why the log's server does not answer, as the program that speaks to it said last.
     trouble: Option<String>,
+    /// Since when the server has not confirmed a commit that was made to find that out.
+    unconfirmed_since_ms: Option<u64>,
+    probe_due_ms: u64,
     drains: bool,
     snapshot_records: u64,
     hearing: Hearing,
@@ -334,6 +344,8 @@ impl Node {
             requests: 0,
             is_connected: false,
             trouble: None,
+            unconfirmed_since_ms: None,
+            probe_due_ms: now_ms.saturating_add(PROBE_MS),
             drains: false,
             snapshot_records: SNAPSHOT_RECORDS,
             now_ms,
@@ -380,6 +392,12 @@ impl Node {
         Some(self.hearing.successors(now_ms, workspace, head))
     }
 
+    /// The other nodes that were lately heard to follow a workspace.
+    #[must_use]
+    pub fn followers(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<NodeId> {
+        self.hearing.followers(now_ms, workspace)
+    }
+
     /// Whether this node has joined a workspace's log.
     #[must_use]
     pub fn knows(&self, workspace: &WorkspaceId) -> bool {
@@ -410,13 +428,17 @@ impl Node {
                 let chain = place.chain();
                 let owner = chain.owner().filter(|owner| owner.released.is_none());
                 let owner = owner.map(|owner| &owner.node);
-                let is_heard =
-                    |owner: &NodeId| self.hearing.is_heard(self.now_ms, workspace, owner);
+                let is_heard = |owner: &NodeId| {
+                    let owner = (owner, chain.epoch());
+                    self.hearing
+                        .is_heard_as_owner(self.now_ms, workspace, owner)
+                };
                 Standing {
                     workspace: workspace.clone(),
                     is_owned: place.is_owned(),
                     is_stopped: place.is_stopped(),
                     is_failed: place.is_failed(),
+                    ended_by: chain.ended_by().cloned(),
                     owner: owner.cloned(),
                     is_owner_heard: place.is_owned() || owner.is_some_and(is_heard),
                     unfit: place.unfit.clone(),
@@ -439,11 +461,15 @@ impl Node {
     }
 
     /// The workspaces that it owns and whose logs have confirmed nothing of what they were asked, and since when:
-    /// nothing of them is acknowledged.
+    /// nothing of them is acknowledged, or would be if anything were written.
     pub fn unanswered(&self) -> impl Iterator<Item = (&WorkspaceId, u64)> {
         let places = self.places.iter();
         places.filter_map(|(workspace, place)| match &place.role {
-            Role::Owner(owner) => Some((workspace, owner.unanswered_since_ms()?)),
+            Role::Owner(owner) => {
+                let since = owner.unanswered_since_ms().into_iter();
+                let since_ms = since.chain(self.unconfirmed_since_ms).min()?;
+                Some((workspace, since_ms))
+            }
             Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => None,
         })
     }
@@ -461,7 +487,12 @@ impl Node {
     /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
     #[must_use]
     pub fn due_ms(&self) -> u64 {
-        let own = [self.heads_due_ms, self.beat_due_ms, self.list_due_ms];
+        let own = [
+            self.heads_due_ms,
+            self.beat_due_ms,
+            self.list_due_ms,
+            self.probe_due_ms,
+        ];
         let places = self.places.values().filter_map(Place::due_ms);
         places.chain(own).min().unwrap_or(0)
     }
@@ -563,6 +594,21 @@ impl Node {
             let next_ms = if is_asked { LIST_MS } else { HEADS_MS };
             self.list_due_ms = now_ms.saturating_add(next_ms);
         }
+        if self.probe_due_ms <= now_ms {
+            self.probe_due_ms = now_ms.saturating_add(PROBE_MS);
+            self.probe(now_ms);
+        }
+    }
+
+    /// Finds out whether the server confirms what is written, if this node owns anything and has written nothing lately: a
+    /// server that is read may have lost the standby that it waits for.
+    fn probe(&mut self, now_ms: u64) {
+        let owns = |place: &Place| matches!(place.role, Role::Owner(_));
+        if self.places.values().any(owns) {
+            self.ask(Asked::Probe(now_ms), Ask::Probe);
+        } else {
+            self.unconfirmed_since_ms = None;
+        }
     }
 
     fn ask_for_heads(&mut self) {
@@ -641,6 +687,7 @@ impl Node {
                 | Asked::List
                 | Asked::Beat
                 | Asked::Standing
+                | Asked::Probe(_)
                 | Asked::ForgetSnapshots => {}
             }
         }

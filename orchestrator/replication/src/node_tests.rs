@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::limits::{LEFT_MS, NOTE_BEHIND_MS, READ_RECORDS_MAX};
+use crate::limits::{
+    LEFT_MS, NOTE_BEHIND_MS, PROBE_MS, READ_RECORDS_MAX, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS,
+    TAKEN_WITHIN_MS,
+};
 use crate::log::{MemoryLog, Page, Put};
 use crate::operation::RelativePath;
 use crate::record::Body;
@@ -21,6 +24,8 @@ struct Shell {
     is_still: bool,
     /// What came of changes waits here, if it is to wait.
     held: Option<Vec<Input>>,
+    /// Its files are so many that it never ends to look at them.
+    is_slow: bool,
 }
 
 /// Records after which a snapshot is due.
@@ -34,6 +39,8 @@ struct World {
     batches: u64,
     shells: Vec<Shell>,
     lives: u64,
+    /// Whether the server confirms no commit: what is put is not known to stand.
+    confirms_nothing: bool,
 }
 
 fn workspace(name: &str) -> WorkspaceId {
@@ -54,6 +61,7 @@ impl World {
             batches: 1_000,
             shells: Vec::new(),
             lives: 0,
+            confirms_nothing: false,
         };
         for name in names {
             world.begin(name);
@@ -73,6 +81,7 @@ impl World {
             seen: Vec::new(),
             is_still: false,
             held: None,
+            is_slow: false,
         });
         self.give(at, Input::Connected(true));
     }
@@ -115,6 +124,7 @@ impl World {
                         return Vec::new();
                     }
                     FilesWork::Digest => Outcome::Digested(tree.digest()),
+                    FilesWork::Verify if shell.is_slow => return Vec::new(),
                     FilesWork::Verify => Outcome::Verified(true),
                     FilesWork::Restore(reference) => {
                         let kept = reference.map(|it| self.snapshots[it.as_str()].clone());
@@ -161,6 +171,9 @@ impl World {
 
     fn answer(&mut self, ask: Ask) -> Answer {
         match ask {
+            Ask::Put(_) if self.confirms_nothing => Answer::Put(PutAnswer::Unknown),
+            Ask::Probe if self.confirms_nothing => Answer::Unavailable,
+            Ask::Probe => Answer::Noted,
             Ask::Put(put) => {
                 let record = crate::record::Record::decode(put.record.bytes()).unwrap();
                 let log = self.logs.entry(record.workspace).or_default();
@@ -306,6 +319,117 @@ fn a_client_is_told_which_other_node_has_its_workspace() {
     world.pass(1_000);
     assert!(world.has_seen(1, &Effect::Elsewhere(workspace("w"), node("a"))));
     assert_eq!(world.owners("w"), [0]);
+}
+
+#[test]
+fn a_server_that_confirms_nothing_is_noticed_without_a_write() {
+    let mut world = three();
+    let since = |world: &World, at: usize| {
+        let mut unanswered = world.shells[at].node.unanswered();
+        unanswered.next().map(|(_, since_ms)| since_ms)
+    };
+    assert_eq!(since(&world, 0), None);
+    let before_ms = world.now_ms;
+    world.confirms_nothing = true;
+    world.pass(PROBE_MS);
+    let first = since(&world, 0).unwrap();
+    assert!(first >= before_ms);
+    world.pass(3 * PROBE_MS);
+    assert_eq!(
+        since(&world, 0),
+        Some(first),
+        "it counts from the first time"
+    );
+    assert_eq!(
+        since(&world, 1),
+        None,
+        "who owns nothing acknowledges nothing"
+    );
+    world.confirms_nothing = false;
+    world.pass(PROBE_MS);
+    assert_eq!(since(&world, 0), None);
+}
+
+#[test]
+fn a_node_that_took_a_workspace_and_died_is_not_heard_to_own_it() {
+    let mut world = three();
+    let release = Input::Release {
+        workspace: workspace("w"),
+        to: node("b"),
+    };
+    world.give(0, release);
+    world.pass(2_000);
+    let standing = |world: &World, at: usize| world.shells[at].node.standings().remove(0);
+    assert_eq!(standing(&world, 0).owner, Some(node("b")));
+    assert!(standing(&world, 0).is_owner_heard);
+    assert!(!standing(&world, 0).is_owned && standing(&world, 1).is_owned);
+    // The same, but that it is heard as a standby alone, as one is that dies behind its seal.
+    let mut world = three();
+    for heard in world.beats.values_mut() {
+        heard.beat.owns = false;
+    }
+    world.shells[0].is_still = true;
+    world.pass(1_000);
+    for heard in world
+        .beats
+        .values_mut()
+        .filter(|it| it.beat.node == node("a"))
+    {
+        heard.count += 1;
+    }
+    world.pass(1_000);
+    assert_eq!(standing(&world, 1).owner, Some(node("a")));
+    assert!(!standing(&world, 1).is_owner_heard);
+}
+
+#[test]
+fn a_node_that_was_given_a_workspace_is_waited_for_while_it_lives_and_not_for_ever() {
+    let is_owned = |world: &World| {
+        let mut standings = world.shells.iter().map(|it| it.node.standings().remove(0));
+        standings.any(|standing| standing.is_owned)
+    };
+    for lives in [true, false] {
+        let mut world = three();
+        world.shells[1].is_slow = true;
+        let release = Input::Release {
+            workspace: workspace("w"),
+            to: node("b"),
+        };
+        world.give(0, release);
+        world.shells[1].is_still = !lives;
+        world.pass(TAKE_OVER_AFTER_MS + 3 * TAKE_OVER_STEP_MS + 1_000);
+        assert_eq!(is_owned(&world), !lives, "it lives: {lives}");
+        world.pass(TAKEN_WITHIN_MS);
+        assert!(is_owned(&world));
+    }
+}
+
+#[test]
+fn a_workspace_that_its_node_keeps_when_it_leaves_is_taken_by_nobody() {
+    let mut world = three();
+    world.batch(0, "w", 1);
+    let release = Input::Release {
+        workspace: workspace("w"),
+        to: node("a"),
+    };
+    world.give(0, release);
+    world.give(1, Input::Wanted(workspace("w")));
+    world.pass(1_000);
+    assert!(world.has_seen(1, &Effect::LogEnded(workspace("w"), node("a"))));
+    world.shells[0].is_still = true;
+    world.pass(60_000);
+    assert_eq!(world.owners("w"), [0]);
+    // Nor by the node itself, or by one that was not there, as long as they follow the log.
+    world.shells[0].is_still = false;
+    world.begin("d");
+    world.give(3, Input::Wanted(workspace("w")));
+    world.pass(60_000);
+    assert_eq!(world.owners("w"), [0]);
+    for shell in &world.shells {
+        let standing = shell.node.standings().remove(0);
+        assert_eq!(standing.ended_by, Some(node("a")));
+        assert!(!standing.is_owned);
+    }
 }
 
 #[test]

@@ -23,7 +23,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::{Chain, ChainFault};
-use crate::limits::{ANSWER_DEADLINE_MS, POLL_MS, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS};
+use crate::limits::{
+    ANSWER_DEADLINE_MS, POLL_MS, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS, TAKEN_WITHIN_MS,
+};
 use crate::log::{Attempt, Page, Put, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
@@ -54,6 +56,8 @@ pub enum Input {
         /// Up to where.
         acknowledged: Position,
     },
+    /// The node lives that the workspace was given up to: it may be about to take it.
+    TakerHeard,
     /// There may be new records.
     Told,
     /// How many nodes are to try before this one; none if it is not to have the workspace.
@@ -287,6 +291,8 @@ pub struct Standby {
     step: Step,
     rank: Option<u64>,
     heard_ms: u64,
+    /// Since when it is known that the workspace was given up; none while a node owns it.
+    released_ms: Option<u64>,
     /// Up to where the owner has acknowledged, as far as it was heard.
     acknowledged: Position,
     /// How far it had read before it began to make its files anew, and what stood there.
@@ -309,9 +315,12 @@ impl Standby {
     /// A standby that has read the log as far as `chain` says. Each has a life of its own.
     #[must_use]
     pub fn new(node: NodeId, life: Life, chain: Chain, files: Files, now_ms: u64) -> Self {
+        let owner = chain.owner();
+        let is_released = owner.is_some_and(|owner| owner.released.is_some());
         Self {
             node,
             life,
+            released_ms: is_released.then_some(now_ms),
             chain,
             page: VecDeque::new(),
             head: Position::START,
@@ -406,6 +415,12 @@ impl Standby {
                 self.heard_ms = now_ms;
                 self.acknowledged = self.acknowledged.max(acknowledged);
             }
+            Input::TakerHeard => {
+                let is_late = |since_ms: u64| since_ms.saturating_add(TAKEN_WITHIN_MS) <= now_ms;
+                if self.released_ms.is_some_and(|since_ms| !is_late(since_ms)) {
+                    self.heard_ms = now_ms;
+                }
+            }
             Input::Told => {
                 self.is_told = true;
                 if matches!(self.step, Step::Resting { .. }) {
@@ -477,6 +492,9 @@ impl Standby {
 
     /// How long the owner has to be silent for this node to try; none if it is not to try.
     fn patience_ms(&self) -> Option<u64> {
+        if self.chain.ended_by().is_some() {
+            return None;
+        }
         if self.is_asked_to_take_over {
             return Some(0);
         }

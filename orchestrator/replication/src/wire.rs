@@ -110,6 +110,9 @@ pub enum Ask {
     Check,
     /// Why nothing can be put or read now, as far as that is known; answered by [`Answer::Standing`].
     Standing,
+    /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`Answer::Noted`] if it
+    /// does.
+    Probe,
     /// Where the log is from now on, with the password of its server: for connections that are made later. Answered by
     /// [`Answer::Noted`].
     Server(SecretValue),

@@ -128,6 +128,7 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             r#"{"id":1,"message":{"ask":"standing"}}"#,
             vec![],
         ),
+        (Ask::Probe, r#"{"id":1,"message":{"ask":"probe"}}"#, vec![]),
         (
             Ask::Server(SecretValue::new("postgres://h/d".to_owned())),
             r#"{"id":1,"message":{"ask":"server","server":"postgres://h/d"}}"#,

@@ -316,6 +316,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let threads = writer_threads(for_store);
     let of_writers = disk_that(Waits::AtConfirm);
+    let of_leaving = of_writers.clone();
     let workers = Worker::for_threads(&of_writers, &layout, &known.index, threads, for_store);
     let (writers, stored) = Writers::start(workers).map_err(io)?;
     let facts = Facts {
@@ -393,7 +394,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     tasks_thread.finish();
     writers.finish();
     if let Some(replication) = replication {
-        replication.stop();
+        replication.stop(of_leaving.as_ref(), &layout);
     }
     replicating.cancel();
     while links.join_next().await.is_some() {}
@@ -431,12 +432,11 @@ fn has_left(layout: &Layout) -> StartFailure {
         ),
         hint: None,
     }
-    .hint(format!(
-        "put `replication` back; or leave the other nodes for good, of which none may follow what runs here any more: \
-         move what they run out of `{}`, as two copies of it would run, then `rm '{}'/*.json`",
-        layout.workspaces().display(),
-        dir.display()
-    ))
+    .hint(
+        "put `replication` back and start the daemon. To leave the other nodes for good: `gdn node drain`, then take \
+         `replication` out while the daemon runs, and `gdn node leave`. Without that, other nodes and this one could \
+         run the same workspaces",
+    )
 }
 
 /// Waits until another node has taken a workspace over; for ever where there is none.

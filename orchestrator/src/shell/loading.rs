@@ -75,6 +75,14 @@ pub(super) struct OverlayOf<'a> {
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
+    /// What of this machine decides whether a project can run on it.
+    pub(super) fn machine(&self) -> ThisMachine {
+        let agent_process = self.agent_process.clone();
+        let rights = move || goondan_confinement::probe_all(&agent_process);
+        ThisMachine::new(self.layout.root().to_owned(), rights)
+            .with_tasks_root(self.layout.tasks_root())
+    }
+
     /// goondan's own files, and directories that others write.
     pub(super) fn files(&self) -> DaemonFiles {
         DaemonFiles(self.disk.clone())
@@ -154,11 +162,7 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
-        let agent_process = self.agent_process.clone();
-        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
-            goondan_confinement::probe_all(&agent_process)
-        })
-        .with_tasks_root(self.layout.tasks_root());
+        let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)
@@ -329,11 +333,7 @@ impl Projects {
     ) -> Result<Bundle, String> {
         let project = ProjectIdentity::new(of.project_root, of.package);
         let secrets = Reader::new(&self.vault, &project);
-        let agent_process = self.agent_process.clone();
-        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
-            goondan_confinement::probe_all(&agent_process)
-        })
-        .with_tasks_root(self.layout.tasks_root());
+        let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
             .with_secrets(&secrets)
@@ -414,20 +414,25 @@ impl Projects {
         (sources, found)
     }
 
-    /// Whether a workspace of another node could run here, with what this node has: its project, its environment files and
-    /// its secrets, or the last known good configuration. Nothing is changed. Blocks.
+    /// Whether a workspace of another node could run here, with what this node has: its project, its environment files,
+    /// its secrets and its programs, or the last known good configuration. Nothing is changed. Blocks.
     ///
     /// # Errors
     ///
     /// Why it could not, in words.
-    pub(super) fn check_runnable(&self, record: &WorkspaceRecord) -> Result<(), String> {
+    pub(super) fn check_runnable(
+        &self,
+        record: &WorkspaceRecord,
+        machine: &ThisMachine,
+    ) -> Result<(), String> {
         let root = &record.project_root;
         let package = goondan_config::package_name(root).unwrap_or_default();
         let project = ProjectIdentity::new(root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
-            .with_secrets(&secrets);
+            .with_secrets(&secrets)
+            .with_machine(machine);
         let loaded = loader.load(root);
         self.masks.add(&loaded.secrets);
         let Err(problems) = loaded.bundle else {

@@ -121,6 +121,7 @@ pub(super) fn prepare(
         machine,
         pid: Arc::default(),
         unacknowledged: Arc::default(),
+        leaving: Arc::default(),
     };
     let prepared = Prepared {
         welcome: Welcome {

@@ -333,6 +333,13 @@ impl Supervisor {
                 Call::DrainNode(asked) => {
                     return self.respond(token, replication.drain(asked.drains));
                 }
+                Call::LeaveNodes(asked) => {
+                    let (asked, layout) = (asked.clone(), self.layout.clone());
+                    return self.in_background(move || Event::Answer {
+                        token,
+                        result: replication.leave(&asked, &layout),
+                    });
+                }
                 Call::CheckNodes(_) => {
                     return self.in_background(move || Event::Answer {
                         token,

@@ -72,7 +72,8 @@ pub struct ReplicatedWorkspace {
     /// True if that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
     #[serde(default)]
     pub is_owner_heard: bool,
-    /// Why the daemon that answers could not run it, and so does not take it over; none if it could.
+    /// Why the daemon that answers could not run it, and so does not take it over, or hands it on if it has it; none if it
+    /// could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit: Option<String>,
     /// Whether a person has to decide what becomes of the files that the daemon that answers has.
@@ -80,6 +81,9 @@ pub struct ReplicatedWorkspace {
     /// Whether its disk has failed; it begins anew with the workspace some seconds later.
     #[serde(default)]
     pub is_failed: bool,
+    /// The node that left the others and keeps the workspace: its log has ended, and no other node takes it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
     /// How often it was taken over, the first time counted.
     pub epoch: u64,
     /// How far its log is written.
@@ -121,6 +125,18 @@ pub struct MoveWorkspace {
 pub struct DrainNode {
     /// Whether it is.
     pub drains: bool,
+}
+
+/// `node.leave`: has this node leave the others for good when its daemon stops: the files of what other nodes run are put
+/// away, and no log is followed any more. Refused while `config.json` names `replication`, and while this node runs a
+/// workspace, unless it keeps what it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LeaveNodes {
+    /// True if this node keeps the workspaces that it runs: their logs end, and no other node takes them over any more.
+    /// Refused while another node follows one of them.
+    #[serde(default)]
+    pub keep: bool,
 }
 
 /// `node.verify` (`MSG-11`): checks the files that the daemon that answers has of a workspace which another node runs, and

@@ -413,6 +413,7 @@ fn check_result(method: &str, result: &str) {
         control::FollowTurns::NAME => result_round_trip::<control::FollowTurns>(result),
         control::MoveWorkspace::NAME => result_round_trip::<control::MoveWorkspace>(result),
         control::VerifyReplica::NAME => result_round_trip::<control::VerifyReplica>(result),
+        control::LeaveNodes::NAME => result_round_trip::<control::LeaveNodes>(result),
         control::DrainNode::NAME => result_round_trip::<control::DrainNode>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),

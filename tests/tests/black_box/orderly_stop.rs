@@ -1,6 +1,8 @@
 //! Turns in progress finish before what they work with ends (`SUP-6`): a daemon or a workspace that stops, and a
 //! connection that leaves the configuration, take nothing new and still make the calls of those turns.
 
+use goondan_tests::node::Node;
+use goondan_tests::postgres::Server;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::telegram::{TOKEN, Telegram};
@@ -165,6 +167,61 @@ fn sup_6_calls_to_a_connection_that_was_removed_are_made_until_the_turn_ends() {
     });
     assert_eq!(sent(&telegram), ["one", "two", "three"]);
     answered(&home);
+}
+
+/// Two nodes of which the first is in a turn between two calls, as a project that others share.
+fn moved_in_a_turn(args: impl Fn(&str) -> Vec<String>) {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let telegram = Telegram::start();
+    let a = Node::with(Home::new(&project(&telegram)), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_b = Daemon::start(&b.home);
+    let daemon_a = in_a_turn(&a.home, &telegram);
+    a.waits_until_followed_by("b");
+    let args = args(a.workspace().unwrap()["workspaceId"].as_str().unwrap());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let moving = a.home.start_gdn(&args);
+    let hook = daemon_a.webhook("hook");
+    wait_until("nothing new is taken from outside", || {
+        std::net::TcpStream::connect(hook).is_err()
+    });
+    assert!(
+        a.workspace().unwrap()["isHere"] == true,
+        "the turn is waited for"
+    );
+    a.home.write("notes/go", "");
+    moving.wait().exits(0);
+    assert_eq!(sent(&telegram), ["one", "two", "three"]);
+    b.waits_until_it_runs();
+    let messages = b.history("poster:main").as_array().unwrap().clone();
+    check(&messages);
+    assert_eq!(text(messages.last().unwrap()), "all sent", "{messages:?}");
+    // Its connection goes on there: what comes in is answered once.
+    telegram.write(1, "echo late");
+    wait_until("what comes later is answered there", || {
+        let ran = b.gdn(&["--json", "instance", "history", "--", "telegram:1"]);
+        ran.code == 0 && ran.json()["messages"].as_array().unwrap().len() == 2
+    });
+    assert_eq!(sent(&telegram), ["one", "two", "three"]);
+    assert!(!a.runs());
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn sup_6_every_call_of_a_turn_is_made_once_when_a_workspace_is_moved() {
+    moved_in_a_turn(|workspace| {
+        ["node", "move", workspace, "--to", "b"]
+            .map(str::to_owned)
+            .into()
+    });
+}
+
+#[test]
+fn sup_6_every_call_of_a_turn_is_made_once_when_a_node_drains() {
+    moved_in_a_turn(|_| ["node", "drain"].map(str::to_owned).into());
 }
 
 /// The process of the connection, while it runs.

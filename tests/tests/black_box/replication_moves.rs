@@ -2,6 +2,8 @@
 //!
 //! Without PostgreSQL these tests are left out.
 
+use std::time::{Duration, Instant};
+
 use goondan_tests::binaries::bin;
 use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::node::Node;
@@ -9,9 +11,14 @@ use goondan_tests::postgres::Server;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
+use serde_json::Value;
 
 /// The exit code of `gdn` when something does not run as it should.
 const DEGRADED: i32 = 16;
+/// That for a request that the daemon does not take as it is.
+const USAGE: i32 = 2;
+/// That for a workspace that another node has.
+const CONFLICT: i32 = 10;
 
 /// A daemon with the variable that the project asks for.
 fn with_key(node: &Node) -> Daemon {
@@ -20,16 +27,20 @@ fn with_key(node: &Node) -> Daemon {
     Daemon::start_command(&node.home, command)
 }
 
+/// A project that asks for a variable.
+fn with_secret() -> String {
+    LAB.replace(
+        "    path: /hook\n",
+        "    path: /hook\n  secrets: {hmac: {valueFrom: {env: HOOK_KEY}}}\n",
+    )
+}
+
 #[test]
 fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    let project = LAB.replace(
-        "    path: /hook\n",
-        "    path: /hook\n  secrets: {hmac: {valueFrom: {env: HOOK_KEY}}}\n",
-    );
-    let a = Node::with(Home::new(&project), "a", &server.url());
+    let a = Node::with(Home::new(&with_secret()), "a", &server.url());
     let b = a.beside(&server, "b");
     let daemon_a = with_key(&a);
     a.gdn(&["run"]).exits(0);
@@ -54,6 +65,9 @@ fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
         b.workspace().unwrap()["isOwnerHeard"] == false
     });
     b.gdn(&["node", "list"]).exits(0).prints(&["a (not heard)"]);
+    b.gdn(&["status"])
+        .exits(DEGRADED)
+        .tells(&["node a", "is not heard"]);
     assert!(!b.runs());
     drop(daemon_b.stop());
     let daemon_b = with_key(&b);
@@ -88,6 +102,160 @@ fn rep_1_a_move_that_nobody_takes_is_undone() {
     a.waits_until_followed_by("b");
     assert!(!b.runs());
     drop(daemon_b.stop());
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::with(Home::new(&with_secret()), "a", &server.url());
+    let b = a.beside(&server, "b");
+    let daemon_a = with_key(&a);
+    a.gdn(&["run"]).exits(0);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    drop(daemon_a.stop());
+    // Alone, it has its workspace back and cannot load it.
+    let daemon_a = Daemon::start(&a.home);
+    wait_until("it says so", || {
+        let listed = a.gdn(&["node", "list"]).exits(0).stderr;
+        listed.contains("a has it and cannot run it") && listed.contains("HOOK_KEY")
+    });
+    a.gdn(&["status"]).exits(DEGRADED).tells(&["HOOK_KEY"]);
+    let daemon_b = with_key(&b);
+    b.waits_until_it_runs();
+    assert_eq!(b.ask("x", "echo 2"), "2");
+    a.gdn(&["node", "list"])
+        .exits(0)
+        .tells(&["a could not run it", "HOOK_KEY"]);
+    assert!(!a.runs());
+    drop(daemon_b.stop());
+    drop(daemon_a.stop());
+}
+
+#[test]
+fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    let daemon_b = Daemon::start(&b.home);
+    assert_eq!(a.ask("x", "echo 1"), "1");
+    a.waits_until_followed_by("b");
+    let config_of = |node: &Node| node.home.state_root().join("config.json");
+    let without = |node: &Node| node.home.write("state/config.json", "{}");
+
+    // What is to be done is said each time, until it is.
+    let config = std::fs::read_to_string(config_of(&a)).unwrap();
+    a.gdn(&["node", "leave"])
+        .exits(USAGE)
+        .tells(&["take `replication` out of"]);
+    without(&a);
+    a.gdn(&["node", "leave"])
+        .exits(USAGE)
+        .tells(&["gdn node drain"]);
+    a.gdn(&["node", "leave", "--keep"]).exits(USAGE).tells(&[
+        "node `b` follows workspace",
+        "`gdn node leave` on `b` first",
+    ]);
+    let ended = daemon_a.stop();
+    let refused = Daemon::starting(&a.home, a.home.command(&bin(ORCHESTRATOR), &[])).ends();
+    assert_eq!(refused.0, Some(1), "{refused:?}");
+    assert!(refused.1.contains("gdn node leave"), "{refused:?}");
+    drop(ended);
+
+    // The one that follows leaves; the one that has the workspace keeps it, and is the last.
+    without(&b);
+    b.gdn(&["node", "leave"])
+        .exits(0)
+        .prints(&["Node b has left"]);
+    drop(daemon_b.wait());
+    let daemon_b = Daemon::start(&b.home);
+    assert!(!b.runs());
+    assert!(
+        !b.home
+            .state_root()
+            .join("workspaces")
+            .join(name_of(&a))
+            .exists()
+    );
+    a.home.write("state/config.json", &config);
+    let daemon_a = Daemon::start(&a.home);
+    a.waits_until_it_runs();
+    without(&a);
+    wait_until("b was not heard for long", || {
+        a.gdn(&["node", "leave", "--keep"]).code == 0
+    });
+    drop(daemon_a.wait());
+    let daemon_a = Daemon::start(&a.home);
+    a.waits_until_it_runs();
+    assert_eq!(a.ask("x", "echo 2"), "2");
+    assert_eq!(a.history("x").as_array().unwrap().len(), 4);
+
+    // A node that comes with the old log runs nothing.
+    let c = a.beside(&server, "c");
+    let daemon_c = Daemon::start(&c.home);
+    wait_until("it says who keeps it", || {
+        c.home.gdn(&["node", "list"]).stdout.contains("a (left)")
+    });
+    c.gdn(&["run"])
+        .exits(CONFLICT)
+        .tells(&["its log has ended"]);
+    assert!(!c.runs());
+    for daemon in [daemon_a, daemon_b, daemon_c] {
+        drop(daemon.stop());
+    }
+}
+
+/// The name of the one directory of a workspace.
+fn name_of(node: &Node) -> String {
+    let dir = node.home.workspace_dir();
+    dir.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// How long a workspace may be without a node that runs it when a move fails.
+const UNOWNED_MAX: Duration = Duration::from_secs(15);
+
+#[test]
+fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
+    let Some(server) = Server::running(&[]) else {
+        return;
+    };
+    let a = Node::first(&server);
+    let b = a.beside(&server, "b");
+    let daemon_a = Daemon::serving(&a.home);
+    assert_eq!(a.ask("x", "echo 0"), "0");
+    // Before it is given up, before the other node's seal, and behind it.
+    for number in 0..3 {
+        let daemon_b = Daemon::start(&b.home);
+        a.waits_until_followed_by("b");
+        let (workspace, said) = (workspace_of(&a), daemon_a.log().lines().len());
+        let moving = a.home.start_gdn(&["node", "move", &workspace, "--to", "b"]);
+        match number {
+            0 => {}
+            1 => {
+                let given_up = "the workspace is given up to another node";
+                let step = |line: &Value| line["message"] == given_up;
+                daemon_a.log().wait_for_after(said, "it is given up", step);
+            }
+            _ => {
+                let taken = |line: &Value| line["message"] == "the workspace is this node's";
+                daemon_b.log().wait_for("it is taken", taken);
+            }
+        }
+        drop(daemon_b.kill());
+        let since = Instant::now();
+        drop(moving.wait());
+        wait_until("it runs here again", || a.runs());
+        let took = since.elapsed();
+        eprintln!("step {number}: {took:?}");
+        assert!(took < UNOWNED_MAX, "step {number}: {took:?}");
+        let text = format!("echo {number}");
+        assert_eq!(a.ask("x", &text), number.to_string());
+    }
     drop(daemon_a.stop());
 }
 

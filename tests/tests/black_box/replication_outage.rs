@@ -29,6 +29,13 @@ fn fires(node: &Node) -> bool {
     !scrapes.evaluate(&expression).is_empty()
 }
 
+/// How long the oldest event waits.
+fn oldest_age(node: &Node) -> f64 {
+    let told = node.home.gdn(&["metrics"]).exits(0).stdout;
+    let age = Scrape::read(&told).sum("goondan_event_oldest_age_seconds", &[]);
+    age.unwrap_or(0.0)
+}
+
 /// Waits until `status`, `ps`, `node list` and `doctor` say that nothing is acknowledged, and why.
 fn all_say(node: &Node, reason: &str) {
     let told = ["nothing is acknowledged for", reason];
@@ -69,9 +76,15 @@ fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
     wait_until("the server waits for a standby", || {
         server.sql("SHOW synchronous_standby_names") == "ANY 1 (gone)"
     });
+    // Before anything is written.
+    all_say(&a, "a synchronous standby");
+    assert_eq!(oldest_age(&a), 0.0);
     let sending = a
         .home
         .start_gdn(&["--project", &a.project, "send", "--instance", "x", "echo 2"]);
+    wait_until("the age of what waits to be acknowledged grows", || {
+        oldest_age(&a) > 1.0
+    });
     all_say(&a, "a synchronous standby");
     daemon.log().wait_for("the log says so", |line| {
         line["message"] == "nothing is acknowledged: the workspace's log confirms nothing"

@@ -376,31 +376,54 @@ impl Fleet {
     }
 
     /// Has another node run a workspace, once nothing of it runs here.
-    pub(crate) fn move_workspace(&mut self, token: RequestToken, id: &WorkspaceId, to: String) {
-        if self.workspaces.contains_key(id) {
-            self.close_workspace(token, id);
-        } else {
-            let (workspace_id, token) = (id.clone(), Some(token));
+    pub(crate) fn move_workspace(
+        &mut self,
+        token: Option<RequestToken>,
+        id: &WorkspaceId,
+        to: String,
+    ) {
+        if !self.workspaces.contains_key(id) {
+            let workspace_id = id.clone();
             return self.push(Effect::HandOver {
                 workspace_id,
                 to,
                 token,
             });
         }
+        self.begin_closing(token, id);
         let workspace = self.workspaces.get_mut(id);
         if let Some(closing) = workspace.and_then(|workspace| workspace.closing.as_mut()) {
             closing.to = Some(to);
         }
     }
 
+    /// Has another node run a workspace that this one cannot load; false if it runs here, or ends already.
+    pub(crate) fn hand_on(&mut self, id: &WorkspaceId, to: String) -> bool {
+        let workspace = self.workspaces.get(id);
+        let is_of_use = |it: &Workspace| it.bundle.is_some() || it.closing.is_some();
+        if self.is_stopping() || workspace.is_some_and(is_of_use) {
+            return false;
+        }
+        self.move_workspace(None, id, to);
+        true
+    }
+
     /// Stops a workspace's processes; `finish_closed_workspaces` does the rest when they are gone.
     pub(crate) fn close_workspace(&mut self, token: RequestToken, id: &WorkspaceId) {
+        if self.workspaces.contains_key(id) {
+            self.begin_closing(Some(token), id);
+        } else {
+            self.respond_error(token, no_workspace(id));
+        }
+    }
+
+    fn begin_closing(&mut self, token: Option<RequestToken>, id: &WorkspaceId) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
-            return self.respond_error(token, no_workspace(id));
+            return;
         };
         let closing = workspace.closing.get_or_insert_default();
         closing.since_ms = self.now.mono_ms;
-        closing.requests.push(token);
+        closing.requests.extend(token);
         if std::mem::take(&mut workspace.watching) != Watching::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
             self.push(Effect::Watch {

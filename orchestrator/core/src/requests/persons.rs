@@ -164,6 +164,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         | Call::CloseWorkspace(_)
         | Call::MoveWorkspace(_)
         | Call::DrainNode(_)
+        | Call::LeaveNodes(_)
         | Call::Restart(_)
         | Call::Reload(_)
         | Call::SendEvent(_)

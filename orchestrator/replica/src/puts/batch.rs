@@ -148,7 +148,7 @@ async fn settled(
 }
 
 /// Whether a commit was made and confirmed.
-async fn barrier(connection: &Connection) -> bool {
+pub(super) async fn barrier(connection: &Connection) -> bool {
     let warnings = connection.warnings();
     let made = connection.query(BARRIER, &[]).await;
     made.is_ok() && connection.warnings() == warnings

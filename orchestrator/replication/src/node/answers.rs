@@ -5,7 +5,7 @@ use goondan_protocol::ids::WorkspaceId;
 use super::places::Place;
 use super::{Asked, Effect, Node};
 use crate::chain::Chain;
-use crate::limits::HEADS_MAX;
+use crate::limits::{HEADS_MAX, PROBE_MS};
 use crate::log::{PutAnswer, ReadAnswer};
 use crate::owner;
 use crate::standby;
@@ -18,7 +18,11 @@ impl Node {
         };
         match (asked, answer) {
             (Asked::Put(workspace, attempt), answer) => {
-                let input = owner::Input::Put(attempt, put(answer));
+                let answer = put(answer);
+                if answer == PutAnswer::Done {
+                    self.confirmed(now_ms);
+                }
+                let input = owner::Input::Put(attempt, answer);
                 self.tell_owner(now_ms, &workspace, input);
             }
             (Asked::Seal(workspace, attempt), answer) => {
@@ -54,12 +58,22 @@ impl Node {
             }
             (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
             (Asked::Standing, Answer::Standing(trouble)) => self.trouble = trouble,
+            (Asked::Probe(_), Answer::Noted) => self.confirmed(now_ms),
+            (Asked::Probe(since_ms), _) => {
+                self.unconfirmed_since_ms.get_or_insert(since_ms);
+            }
             // They are asked again soon.
             (
                 Asked::Heads | Asked::List | Asked::Beat | Asked::Standing | Asked::ForgetSnapshots,
                 _,
             ) => {}
         }
+    }
+
+    /// The server has confirmed a commit.
+    fn confirmed(&mut self, now_ms: u64) {
+        self.unconfirmed_since_ms = None;
+        self.probe_due_ms = now_ms.saturating_add(PROBE_MS);
     }
 
     /// Whether a standby has followed all there is.
@@ -85,6 +99,8 @@ impl Node {
             place.head = head;
             let is_news = head > place.chain().position();
             let epoch = place.chain().epoch();
+            let owner = place.chain().owner();
+            let taker = owner.and_then(|owner| owner.released.clone()).flatten();
             for heard in &heard {
                 let is_new = self.hearing.hear(now_ms, heard);
                 let beat = &heard.beat;
@@ -94,6 +110,8 @@ impl Node {
                         acknowledged: beat.position,
                     };
                     self.tell_standby(now_ms, &workspace, input);
+                } else if is_new && !is_own && taker.as_ref() == Some(&beat.node) {
+                    self.tell_standby(now_ms, &workspace, standby::Input::TakerHeard);
                 }
             }
             if is_news {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use goondan_protocol::ids::WorkspaceId;
 
 use crate::limits::{NEAR_RECORDS, NODE_GONE_AFTER_MS, TAKE_OVER_AFTER_MS};
-use crate::names::{NodeId, Position};
+use crate::names::{Epoch, NodeId, Position};
 use crate::placement::Nodes;
 use crate::wire::Heard;
 
@@ -13,6 +13,8 @@ use crate::wire::Heard;
 struct Last {
     count: u64,
     position: Position,
+    /// In which epoch it owned the workspace, if it did.
+    owned: Option<Epoch>,
     /// When it was last news; none if it was so before this node listened.
     at_ms: Option<u64>,
 }
@@ -59,6 +61,7 @@ impl Hearing {
         let last = Last {
             count,
             position: beat.position,
+            owned: beat.owns.then_some(beat.epoch),
             at_ms,
         };
         of_workspace.insert(beat.node.clone(), last);
@@ -75,6 +78,21 @@ impl Hearing {
         at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < TAKE_OVER_AFTER_MS)
     }
 
+    /// Whether a node was heard as the owner of a workspace in this epoch or a later one, so lately that it is not to be
+    /// doubted. One whose seal stands may have died before it ran anything.
+    pub(super) fn is_heard_as_owner(
+        &self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        (node, epoch): (&NodeId, Epoch),
+    ) -> bool {
+        let last = self.last.get(workspace).and_then(|of| of.get(node));
+        let owns = last
+            .and_then(|last| last.owned)
+            .is_some_and(|it| it >= epoch);
+        owns && self.is_heard(now_ms, workspace, node)
+    }
+
     /// The nodes that were heard of a workspace, and how far each is.
     pub(super) fn of(&self, workspace: &WorkspaceId) -> BTreeMap<NodeId, Position> {
         let last = self.last.get(workspace).into_iter().flatten();
@@ -82,6 +100,17 @@ impl Hearing {
         heard
             .map(|(node, last)| (node.clone(), last.position))
             .collect()
+    }
+
+    /// The other nodes that were heard of a workspace and live.
+    pub(super) fn followers(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<NodeId> {
+        let is_living = |last: &Last| {
+            let at_ms = last.at_ms;
+            at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < NODE_GONE_AFTER_MS)
+        };
+        let last = self.last.get(workspace).into_iter().flatten();
+        let others = last.filter(|(node, last)| **node != self.own && is_living(last));
+        others.map(|(node, _)| node.clone()).collect()
     }
 
     /// How far the others are of a workspace that were heard of it and live.

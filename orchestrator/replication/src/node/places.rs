@@ -155,6 +155,12 @@ impl Node {
         let Role::Standby(standby) = &place.role else {
             return;
         };
+        if let Some(node) = standby.chain().ended_by().cloned() {
+            if std::mem::take(&mut place.is_wanted) {
+                self.effects.push(Effect::LogEnded(workspace.clone(), node));
+            }
+            return;
+        }
         // Of a node that owned it and gave it up to nobody, all earlier lives are over.
         let (is_own, is_free, owner) = match standby.chain().owner() {
             None => (false, true, None),
@@ -171,7 +177,11 @@ impl Node {
             return;
         }
         place.is_told_to = false;
-        let elsewhere = owner.filter(|owner| self.hearing.is_heard(now_ms, workspace, owner));
+        let epoch = standby.chain().epoch();
+        let elsewhere = owner.filter(|owner| {
+            let owner = (*owner, epoch);
+            self.hearing.is_heard_as_owner(now_ms, workspace, owner)
+        });
         if let Some(owner) = elsewhere.cloned()
             && std::mem::take(&mut place.is_wanted)
         {

@@ -105,10 +105,13 @@ impl Standby {
                 return self.stop(Trouble::Replaced { position });
             }
             let is_mine = self.sealed == Some(then.last());
+            if matches!(record.body, Body::Seal { .. }) && link == Link::Follows {
+                self.released_ms = None;
+            }
             match record.body {
                 _ if link == Link::Void => {}
                 Body::Operations(operations) => changes.push(RecordChanges { behind, operations }),
-                Body::Released { .. } => {}
+                Body::Released { .. } => self.released_ms = Some(now_ms),
                 // Who asked did not know of this owner.
                 Body::Seal { .. } if !is_mine => self.is_asked_to_take_over = false,
                 Body::Seal { .. } | Body::Snapshot { .. } | Body::SnapshotKept { .. }

@@ -22,8 +22,20 @@ impl Standby {
                 position,
             });
         }
+        if self.has_just_owned() {
+            return self.offer_seal(now_ms);
+        }
         self.step = Step::Verifying;
         self.effects.push(Effect::Verify);
+    }
+
+    /// Whether no node has owned the workspace since this life of the node gave it up. An owner's disk is trusted, so that its
+    /// files need not be looked at: that takes long where there are many.
+    fn has_just_owned(&self) -> bool {
+        let owner = self.chain.owner();
+        owner.is_some_and(|owner| {
+            owner.node == self.node && owner.life == self.life && owner.released.is_some()
+        })
     }
 
     pub(super) fn verified(&mut self, now_ms: u64, is_so: bool) {
@@ -38,6 +50,10 @@ impl Standby {
         if !self.is_due_to_try(now_ms) {
             return self.rest(now_ms);
         }
+        self.offer_seal(now_ms);
+    }
+
+    fn offer_seal(&mut self, now_ms: u64) {
         let Some(put) = self.seal() else {
             return self.rest(now_ms);
         };

@@ -50,6 +50,7 @@ enum Head {
     },
     Check {},
     Standing {},
+    Probe {},
     Server {
         server: SecretValue,
     },
@@ -134,6 +135,7 @@ impl Request {
             },
             Ask::Check => Head::Check {},
             Ask::Standing => Head::Standing {},
+            Ask::Probe => Head::Probe {},
             Ask::Server(server) => Head::Server {
                 server: server.clone(),
             },
@@ -195,6 +197,7 @@ impl Ask {
             }),
             (Head::Check {}, []) => Ok(Self::Check),
             (Head::Standing {}, []) => Ok(Self::Standing),
+            (Head::Probe {}, []) => Ok(Self::Probe),
             (Head::Server { server }, []) => Ok(Self::Server(server)),
             _ => Err(WireFault::Pieces),
         }
@@ -213,6 +216,7 @@ impl Ask {
             | Self::ForgetSnapshots { .. }
             | Self::Check
             | Self::Standing
+            | Self::Probe
             | Self::Server(_) => true,
         };
         is_good.then_some(()).ok_or(WireFault::TooMuch)

@@ -40,6 +40,7 @@ impl From<&Call> for Kind {
             | Call::ListProcesses(_)
             | Call::ListNodes(_)
             | Call::DrainNode(_)
+            | Call::LeaveNodes(_)
             // `gdn` looks the workspace up before it decides anything.
             | Call::ListWorkspaces(_)
             | Call::CloseWorkspace(_)

@@ -6,11 +6,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use goondan_config::ThisMachine;
 use goondan_core::{Input, LoadPurpose, Loaded, control_error};
 use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::files;
@@ -30,13 +31,44 @@ use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::messages::{Job, Message, Verifier, Waiter};
+use super::messages::{Job, Leave, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
 use super::{importing, verifying};
-use crate::limits::FITNESS_LOOK_MS;
+use crate::limits::{FITNESS_LOOK_MS, FITNESS_MACHINE_MS, HAND_ON_PAUSE_MS, NOT_LOADED_MS};
 use crate::shell::event::Event;
 use crate::shell::loading::Projects;
 use crate::shell::proposals;
+
+/// A workspace that this node owned and could not load.
+#[derive(Debug)]
+struct LoadFailure {
+    why: String,
+    at: Instant,
+    /// When it was last handed on to another node.
+    handed_on: Option<Instant>,
+}
+
+/// Such workspaces, shared with whoever loads them.
+type NotLoaded = Arc<Mutex<HashMap<WorkspaceId, LoadFailure>>>;
+
+/// What of this machine decides what it can run, as it was found last.
+struct FoundMachine {
+    machine: ThisMachine,
+    found_at: Instant,
+}
+
+impl FoundMachine {
+    fn of(projects: &Projects) -> Self {
+        Self {
+            machine: projects.machine(),
+            found_at: Instant::now(),
+        }
+    }
+
+    fn is_old(&self) -> bool {
+        self.found_at.elapsed() >= Duration::from_millis(FITNESS_MACHINE_MS)
+    }
+}
 
 /// What the thread has.
 pub(super) struct FilesThread {
@@ -64,8 +96,12 @@ pub(super) struct FilesThread {
     joined: BTreeSet<WorkspaceId>,
     /// Why this node could not run them, as the machine was told last.
     unfit: HashMap<WorkspaceId, Option<String>>,
+    /// Those that this node owned and could not load.
+    not_loaded: NotLoaded,
     /// When that was last looked at.
     looked_at: Option<Instant>,
+    /// True once this node has left the others: nothing is followed any more.
+    has_left: bool,
 }
 
 impl FilesThread {
@@ -103,7 +139,9 @@ impl FilesThread {
             ahead: HashMap::new(),
             joined: BTreeSet::new(),
             unfit: HashMap::new(),
+            not_loaded: NotLoaded::default(),
             looked_at: None,
+            has_left: false,
         };
         let builder = thread::Builder::new().name("replica files".to_owned());
         builder.spawn(move || this.run(&waiting))?;
@@ -112,14 +150,19 @@ impl FilesThread {
 
     fn run(mut self, waiting: &Receiver<Job>) {
         self.join_all();
+        let mut machine = FoundMachine::of(&self.projects);
         loop {
-            self.look_for_fitness();
+            if machine.is_old() {
+                machine = FoundMachine::of(&self.projects);
+            }
+            self.look_for_fitness(&machine.machine);
             let job = match waiting.recv_timeout(Duration::from_millis(FITNESS_LOOK_MS)) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             match job {
+                Job::Join(_) | Job::Work(..) if self.has_left => {}
                 Job::Join(workspace) => self.join(&workspace),
                 Job::Work(workspace, work) => self.work(workspace, work),
                 Job::Verify(workspace, answer) => self.tell_verified(workspace, answer),
@@ -137,6 +180,10 @@ impl FilesThread {
                     self.owned.remove(chain.workspace());
                     self.note(chain);
                 }
+                Job::PutAway(Leave { keeps, answer }) => {
+                    // Who waited for too long is gone.
+                    answer.send(self.puts_away(&keeps)).ok();
+                }
                 Job::End(done) => {
                     // Who waited for too long is gone.
                     done.send(()).ok();
@@ -147,40 +194,87 @@ impl FilesThread {
     }
 
     /// Looks whether this node could run the workspaces that it stands by for: one that could not is not to take them over.
-    /// Not more often than every so many milliseconds.
-    fn look_for_fitness(&mut self) {
+    /// Of those that it owns and could not load, whether another node could run them, or this one by now. Not more often
+    /// than every so many milliseconds.
+    fn look_for_fitness(&mut self, machine: &ThisMachine) {
         let due = Duration::from_millis(FITNESS_LOOK_MS);
         if self.looked_at.is_some_and(|at| at.elapsed() < due) {
             return;
         }
         self.looked_at = Some(Instant::now());
         for workspace in self.joined.clone() {
+            let why_not_loaded = self.why_not_loaded(&workspace);
             let unfit = if self.owned.contains(&workspace) {
-                None
-            } else {
-                self.why_unfit(&workspace)
-            };
-            if self.unfit.get(&workspace) != Some(&unfit) {
-                if let Some(why) = unfit.as_deref().filter(|why| *why != NOT_FOLLOWED_YET) {
-                    tracing::warn!(
-                        workspace_id = %workspace,
-                        why,
-                        "this node could not run the workspace, and does not take it over"
-                    );
+                if why_not_loaded.is_some() {
+                    self.try_again_to_load(&workspace, machine);
                 }
-                self.unfit.insert(workspace.clone(), unfit.clone());
-                drop(self.machine.send(Message::Fit(workspace, unfit)));
-            }
+                why_not_loaded
+            } else {
+                let unfit = self.why_unfit(&workspace, machine);
+                if unfit.as_deref().is_some_and(|why| why != NOT_FOLLOWED_YET) {
+                    // What is missing is found without loading it, and so is that it is there again.
+                    not_loaded(&self.not_loaded).remove(&workspace);
+                }
+                unfit.or(why_not_loaded)
+            };
+            self.tell_fitness(&workspace, unfit);
         }
     }
 
+    fn tell_fitness(&mut self, workspace: &WorkspaceId, unfit: Option<String>) {
+        if self.unfit.get(workspace) == Some(&unfit) {
+            return;
+        }
+        if let Some(why) = unfit.as_deref().filter(|why| *why != NOT_FOLLOWED_YET) {
+            tracing::warn!(
+                workspace_id = %workspace,
+                why,
+                "this node could not run the workspace, and leaves it to others"
+            );
+        }
+        self.unfit.insert(workspace.clone(), unfit.clone());
+        drop(self.machine.send(Message::Fit(workspace.clone(), unfit)));
+    }
+
     /// Why this node could not run a workspace; none if it could, or if the workspace is not to run.
-    fn why_unfit(&self, workspace: &WorkspaceId) -> Option<String> {
+    fn why_unfit(&self, workspace: &WorkspaceId, machine: &ThisMachine) -> Option<String> {
         match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
-            Ok(Some(record)) if record.registered => self.projects.check_runnable(&record).err(),
+            Ok(Some(record)) if record.registered => {
+                self.projects.check_runnable(&record, machine).err()
+            }
             Ok(None) => Some(NOT_FOLLOWED_YET.to_owned()),
             // A stopped workspace runs on no node; the node that runs it reports what cannot be read.
             Ok(Some(_)) | Err(_) => None,
+        }
+    }
+
+    /// Why this node could not load a workspace when it owned it; none if it could, or if that was long ago.
+    fn why_not_loaded(&self, workspace: &WorkspaceId) -> Option<String> {
+        let mut failures = not_loaded(&self.not_loaded);
+        let limit = Duration::from_millis(NOT_LOADED_MS);
+        let is_old = |failure: &LoadFailure| failure.at.elapsed() >= limit;
+        if !self.owned.contains(workspace) && failures.get(workspace).is_some_and(is_old) {
+            failures.remove(workspace);
+        }
+        failures.get(workspace).map(|failure| failure.why.clone())
+    }
+
+    /// Loads a workspace again that this node owns and could not load, once nothing is missing for it any more, or another
+    /// node is there that could run it: it is handed on then, if it cannot be loaded again.
+    fn try_again_to_load(&self, workspace: &WorkspaceId, machine: &ThisMachine) {
+        let pause = Duration::from_millis(HAND_ON_PAUSE_MS);
+        let is_paused = not_loaded(&self.not_loaded)
+            .get(workspace)
+            .and_then(|failure| failure.handed_on)
+            .is_some_and(|at| at.elapsed() < pause);
+        let could_run = || self.why_unfit(workspace, machine).is_none();
+        let replication = self.projects.replication.as_ref();
+        let has_successor = || replication.is_some_and(|it| it.successor(workspace, None).is_ok());
+        if !is_paused && (could_run() || has_successor()) {
+            if let Some(failure) = not_loaded(&self.not_loaded).get_mut(workspace) {
+                failure.handed_on = Some(Instant::now());
+            }
+            self.load(workspace);
         }
     }
 
@@ -550,6 +644,27 @@ impl FilesThread {
         }
     }
 
+    /// Puts away what this node has of workspaces whose logs go on without it, and every note: what is left is what it runs
+    /// without a log. True if all of that is done.
+    fn puts_away(&mut self, keeps: &BTreeSet<WorkspaceId>) -> bool {
+        self.has_left = true;
+        self.replicas.clear();
+        let (disk, layout) = (self.disk.as_ref(), &self.layout);
+        let mut is_done = true;
+        for workspace in &self.joined {
+            let is_kept = keeps.contains(workspace);
+            if let Err(error) = importing::leave(disk, layout, workspace, is_kept) {
+                is_done = false;
+                tracing::error!(
+                    workspace_id = %workspace,
+                    error = &error as &dyn std::error::Error,
+                    "what this node has of a workspace could not be put away"
+                );
+            }
+        }
+        is_done
+    }
+
     /// Looks at the files of a workspace for a person.
     fn tell_verified(&self, workspace: WorkspaceId, answer: Verifier) {
         let found = verifying::look(self.disk.as_ref(), &self.layout, &workspace);
@@ -636,19 +751,63 @@ impl FilesThread {
             }
         };
         let (projects, events) = (self.projects.clone(), self.events.clone());
-        let workspace_id = Some(record.workspace_id.clone());
+        let (failures, id) = (self.not_loaded.clone(), record.workspace_id.clone());
         self.runtime.spawn_blocking(move || {
             let (sources, result) = projects.read_registered(record);
+            let why = match &result {
+                Ok(found) => found.bundle.as_ref().err(),
+                Err(error) => Some(error),
+            };
+            let why = why.map(|error| error.message.clone());
             let loaded = Box::new(Loaded {
                 purpose: LoadPurpose::Start,
-                workspace_id,
+                workspace_id: Some(id.clone()),
                 sources,
                 result,
             });
             // Nobody listens any more only when the daemon ends.
             drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+            let Some(why) = why else {
+                not_loaded(&failures).remove(&id);
+                return;
+            };
+            let successor = projects.replication.as_ref();
+            let successor = successor.and_then(|replication| replication.successor(&id, None).ok());
+            note_load_failure(&failures, &id, why, successor.is_some());
+            if let Some(to) = successor {
+                tracing::warn!(
+                    workspace_id = %id,
+                    node = to,
+                    "this node owns the workspace and cannot load it; it is handed on to one that could run it"
+                );
+                let workspace_id = id;
+                let hand_on = Input::HandOn { workspace_id, to };
+                // As above.
+                drop(events.blocking_send(Event::Input(hand_on)));
+            }
         });
     }
+}
+
+fn not_loaded(failures: &NotLoaded) -> MutexGuard<'_, HashMap<WorkspaceId, LoadFailure>> {
+    failures.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note_load_failure(
+    failures: &NotLoaded,
+    workspace: &WorkspaceId,
+    why: String,
+    is_handed_on: bool,
+) {
+    let mut failures = not_loaded(failures);
+    let before = failures.get(workspace).and_then(|it| it.handed_on);
+    let now = Instant::now();
+    let failure = LoadFailure {
+        why,
+        at: now,
+        handed_on: is_handed_on.then_some(now).or(before),
+    };
+    failures.insert(workspace.clone(), failure);
 }
 
 /// Whether nobody has written anything to a log but that they own it: each seal is one record, and one epoch.
@@ -661,7 +820,8 @@ const NOT_FOLLOWED_YET: &str = "its log is not followed here yet";
 
 const NOTE_SUFFIX: &str = ".json";
 
-fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+/// Where it is noted how far the log of a workspace was followed here.
+pub(super) fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
     layout
         .replication()
         .join(format!("{workspace}{NOTE_SUFFIX}"))

@@ -1,6 +1,6 @@
 //! The handle of what replicates workspaces, for those who need nothing of how it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Sender, channel};
@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
-    ControlError, Done, ErrorCode, ListNodes, Unacknowledged, VerifyReplica,
+    ControlError, Done, ErrorCode, LeaveNodes, ListNodes, NodesPage, ReplicatedWorkspace,
+    Unacknowledged, VerifyReplica,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
 use goondan_replication::names::NodeId;
 use goondan_replication::node::Successors;
+use goondan_store::root::{self, Layout};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::messages::{Asked, Message, NotHere, Release};
+use super::messages::{Asked, Leave, Message, NotHere, Release};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
 /// The handle of what replicates workspaces.
@@ -29,6 +31,8 @@ pub(in crate::shell) struct Replication {
     pub(super) pid: Arc<AtomicU32>,
     /// The workspaces of which nothing is acknowledged, as the thread that knows found last.
     pub(super) unacknowledged: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
+    /// How this node leaves the others when its daemon stops, if it does.
+    pub(super) leaving: Arc<Mutex<Option<LeaveNodes>>>,
 }
 
 /// Workspaces of which nothing is acknowledged.
@@ -155,6 +159,21 @@ impl Replication {
         (workspace, dir): (&WorkspaceId, &Path),
         to: &str,
     ) -> Result<(), ControlError> {
+        // Turns may have taken long to finish, and the node may be gone by now.
+        self.successor(workspace, Some(to)).map_err(|error| {
+            let message = format!("{}; it runs here again", error.message);
+            ControlError { message, ..error }
+        })?;
+        self.give_up(disk, (workspace, dir), to)
+    }
+
+    /// Gives a workspace up, or to this node itself: its log ends then. As [`hand_over`](Self::hand_over).
+    fn give_up(
+        &self,
+        disk: &dyn Disk,
+        (workspace, dir): (&WorkspaceId, &Path),
+        to: &str,
+    ) -> Result<(), ControlError> {
         let unanswered = |why: &str| {
             ControlError::new(
                 ErrorCode::Storage,
@@ -201,6 +220,86 @@ impl Replication {
         json(&Done {})
     }
 
+    /// Has this node leave the others for good when its daemon stops. Blocks for a moment.
+    ///
+    /// # Errors
+    ///
+    /// What is to be done before.
+    pub(in crate::shell) fn leave(
+        &self,
+        asked: &LeaveNodes,
+        layout: &Layout,
+    ) -> Result<Value, ControlError> {
+        let config = layout.config_file();
+        let config = config.display();
+        let named = root::replication_config(layout);
+        let named = named.map_err(|error| refused(goondan_log::error_chain(&error)))?;
+        if named.is_some() {
+            return Err(refused(format!(
+                "`replication` is still in `{config}`: with it, the node joins the others again at its next start"
+            ))
+            .suggest(format!(
+                "take `replication` out of `{config}`, then `gdn node leave` again; this daemon needs it no more"
+            )));
+        }
+        let page: NodesPage = self.ask(Asked::List)?;
+        let owned = page.workspaces.iter().filter(|it| it.is_here);
+        for ReplicatedWorkspace { workspace_id, .. } in owned {
+            if !asked.keep {
+                return Err(refused(format!("this node runs workspace `{workspace_id}`")).suggest(
+                    "`gdn node drain` has other nodes run what runs here; if this is the last node: `gdn node leave \
+                     --keep`",
+                ));
+            }
+            let id = workspace_id.clone();
+            let followers = self.ask(|answer| Asked::Followers(id, answer))?;
+            if let Some(node) = followers.first() {
+                return Err(refused(format!(
+                    "node `{node}` follows workspace `{workspace_id}`, and would run it as well"
+                ))
+                .suggest(format!(
+                    "`gdn node leave` on `{node}` first; or have it run the workspace: `gdn node drain`"
+                )));
+            }
+        }
+        *self.leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked.clone());
+        json(&Done {})
+    }
+
+    /// Leaves the others, when nothing is written any more: ends the logs of the workspaces that this node has, and puts away
+    /// what it has of others. Blocks, for a while at most.
+    fn leave_now(
+        &self,
+        asked: &LeaveNodes,
+        disk: &dyn Disk,
+        layout: &Layout,
+    ) -> Result<(), ControlError> {
+        let page: NodesPage = self.ask(Asked::List)?;
+        let own = page.node.unwrap_or_default();
+        let mut keeps = BTreeSet::new();
+        for workspace in page.workspaces {
+            let ReplicatedWorkspace { workspace_id, .. } = &workspace;
+            if workspace.is_here && !asked.keep {
+                let why = format!("this node has taken workspace `{workspace_id}` over meanwhile");
+                return Err(refused(why));
+            }
+            if workspace.is_here {
+                let dir = layout.workspace(workspace_id);
+                self.give_up(disk, (workspace_id, &dir), &own)?;
+            }
+            // Or it was ended before, and the daemon then killed.
+            if workspace.is_here || workspace.ended_by.as_ref() == Some(&own) {
+                keeps.insert(workspace.workspace_id);
+            }
+        }
+        let leave = |answer| Asked::Leave(Leave { keeps, answer });
+        if self.ask(leave)? {
+            return Ok(());
+        }
+        let why = "not all that this node has of other nodes' workspaces could be put away";
+        Err(ControlError::new(ErrorCode::Storage, why))
+    }
+
     fn ask<A>(&self, asked: impl FnOnce(Sender<A>) -> Asked) -> Result<A, ControlError> {
         let (answer, answered) = channel();
         let ending = || ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
@@ -217,8 +316,19 @@ impl Replication {
     }
 
     /// Ends it, when nothing is written any more: notes which files are what their logs say, so that they need not be
-    /// made anew. Blocks, for a while at most.
-    pub(in crate::shell) fn stop(&self) {
+    /// made anew. `disk` is that whose changes go to the logs. Blocks, for a while at most.
+    pub(in crate::shell) fn stop(&self, disk: &dyn Disk, layout: &Layout) {
+        let leaving = self.leaving.lock();
+        let leaving = leaving.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(asked) = leaving {
+            match self.leave_now(&asked, disk, layout) {
+                Ok(()) => tracing::info!("this node has left the others"),
+                Err(error) => tracing::error!(
+                    error = error.message,
+                    "this node has not left the others: put `replication` back into config.json and start it again"
+                ),
+            }
+        }
         let (done, stopped) = channel();
         if self.machine.send(Message::Stop(done)).is_ok() {
             let timeout = Duration::from_millis(REPLICATION_STOP_MS);

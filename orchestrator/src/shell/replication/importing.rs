@@ -21,6 +21,8 @@ use goondan_replicated_disk::scope;
 use goondan_replication::operation::RelativePath;
 use goondan_store::root::Layout;
 
+use super::files::note_path;
+
 /// Files of workspaces whose logs are of other nodes.
 const BEFORE: &str = "before";
 /// Those that are on their way into a log.
@@ -89,6 +91,36 @@ pub(super) fn take_away(
 /// Keeps what was on its way into the log, and is older than what another node has written there since.
 pub(super) fn give_up(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<()> {
     keep(disk, layout, workspace, &unfinished(layout, workspace))
+}
+
+/// Ends what this node has to do with the log of a workspace. Its files are kept where no daemon runs them, as another node
+/// may; those of a workspace that this node keeps stay where they are. The note goes last: with it, the daemon does not
+/// start without a log, and a crash before is tried again.
+pub(super) fn leave(
+    disk: &dyn Disk,
+    layout: &Layout,
+    workspace: &WorkspaceId,
+    is_kept: bool,
+) -> io::Result<()> {
+    let path = note_path(layout, workspace);
+    let rests = [aside(layout, workspace), unfinished(layout, workspace)];
+    let files = Some(layout.workspace(workspace)).filter(|_| !is_kept);
+    for from in files.into_iter().chain(rests) {
+        if disk.stat(&from)?.is_some() {
+            let to = before(disk, layout, workspace)?;
+            go(disk, &from, &to)?;
+            tracing::info!(
+                workspace_id = %workspace,
+                path = %to.display(),
+                "this node leaves the others; what it had of the workspace is kept aside"
+            );
+        }
+    }
+    if disk.stat(&path)?.is_some() {
+        disk.remove_file(&path)?;
+        sync_parent(disk, &path)?;
+    }
+    Ok(())
 }
 
 fn keep(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId, from: &Path) -> io::Result<()> {
@@ -250,6 +282,37 @@ mod tests {
                 assert!(has_all(&disk, &dir), "stopped at call {call}, {crash:?}");
                 let rest = disk.stat(&unfinished(&layout, &workspace)).unwrap();
                 assert_eq!(rest, None);
+            }
+            if !stopped.is_down() {
+                return done.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn rep_1_a_crash_while_a_node_leaves_leaves_nothing_to_run_without_a_note() {
+        let (before, layout) = former();
+        let workspace = workspace();
+        let note = note_path(&layout, &workspace);
+        before.plant(&note, b"{}").unwrap();
+        let before = before.after_crash(Crash::KeepUnsynced);
+        for call in 1.. {
+            let stopped = before.after_crash(Crash::ProcessOnly);
+            stopped.crash_at(call);
+            let done = leave(&stopped, &layout, &workspace, false);
+            for crash in [
+                Crash::LoseUnsynced,
+                Crash::KeepUnsynced,
+                Crash::Subset(call),
+            ] {
+                let disk = stopped.after_crash(crash);
+                let is_noted = disk.stat(&note).unwrap().is_some();
+                let is_there = has_files(&disk, &layout, &workspace).unwrap();
+                assert!(is_noted || !is_there, "stopped at call {call}, {crash:?}");
+                leave(&disk, &layout, &workspace, false).unwrap();
+                let kept = layout.replication().join(BEFORE).join(workspace.as_str());
+                assert!(has_all(&disk, &kept), "stopped at call {call}, {crash:?}");
+                assert_eq!(disk.stat(&note).unwrap(), None);
             }
             if !stopped.is_down() {
                 return done.unwrap();

@@ -268,6 +268,12 @@ impl Machine {
                 Err(why) => drop(answer.send(Err(not_followed(&workspace, why)))),
             },
             Asked::Drains(is_so) => self.give(Input::Drains(is_so)),
+            Asked::Followers(workspace, answer) => {
+                let now_ms = self.now_ms();
+                // Who asked may have gone.
+                answer.send(self.node.followers(now_ms, &workspace)).ok();
+            }
+            Asked::Leave(leave) => self.file(Job::PutAway(leave)),
             // Who asked may have gone.
             Asked::List(answer) => drop(answer.send(self.page())),
             Asked::Check(answer) => {
@@ -355,6 +361,11 @@ impl Machine {
             Effect::Elsewhere(workspace, node) => {
                 for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
                     drop(waiter.send(Err(NotHere::Elsewhere(node.clone()))));
+                }
+            }
+            Effect::LogEnded(workspace, node) => {
+                for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
+                    drop(waiter.send(Err(NotHere::LogEnded(node.clone()))));
                 }
             }
             Effect::Deposed(workspace, why) => {
@@ -522,6 +533,7 @@ fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
         unfit: standing.unfit,
         is_stopped: standing.is_stopped,
         is_failed: standing.is_failed,
+        ended_by: standing.ended_by.map(|node| node.as_str().to_owned()),
         epoch: standing.epoch.0,
         head: standing.head.0,
         replicas,

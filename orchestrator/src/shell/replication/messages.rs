@@ -1,5 +1,6 @@
 //! What the threads of replication say to each other, and who waits for them.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 
 use goondan_protocol::control::{ControlError, NodesCheck, NodesPage, Verification};
@@ -20,6 +21,11 @@ pub(in crate::shell) enum NotHere {
     /// Another node owns it, and was heard.
     #[error("node {0} runs this workspace")]
     Elsewhere(NodeId),
+    /// Its log has ended.
+    #[error(
+        "node {0} left the other nodes and keeps this workspace: its log has ended, and no other node runs it any more"
+    )]
+    LogEnded(NodeId),
     /// The log was not asked, or has not decided.
     #[error("the workspace could not be taken over within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
     Undecided {
@@ -91,6 +97,10 @@ pub(super) enum Asked {
     Release(Release),
     /// Whether this node is to take no workspace that another can take.
     Drains(bool),
+    /// Which other nodes were lately heard to follow a workspace is asked.
+    Followers(WorkspaceId, Sender<Vec<NodeId>>),
+    /// This node leaves the others.
+    Leave(Leave),
     /// The files of a workspace that another node runs are to be looked at.
     Verify(WorkspaceId, Verifier),
     /// How all stands is asked.
@@ -105,6 +115,15 @@ pub(super) struct Release {
     pub(super) workspace: WorkspaceId,
     pub(super) to: NodeId,
     /// Told when it is; at once, that it is not, if something of it is still on its way to the log.
+    pub(super) answer: Sender<bool>,
+}
+
+/// This node leaves the others: nothing is followed any more.
+#[derive(Debug)]
+pub(super) struct Leave {
+    /// The workspaces that it runs on without a log.
+    pub(super) keeps: BTreeSet<WorkspaceId>,
+    /// Told whether all else is put away.
     pub(super) answer: Sender<bool>,
 }
 
@@ -128,6 +147,8 @@ pub(super) enum Job {
     },
     /// The files are what the log says: note it.
     Leave(Chain),
+    /// This node leaves the others: put away the files of workspaces that it does not keep, and every note.
+    PutAway(Leave),
     /// End, and say so.
     End(Sender<()>),
 }
