@@ -38,6 +38,7 @@ mod call;
 mod daemon;
 mod event;
 mod instance;
+mod kind;
 mod logs;
 mod node;
 mod oauth;
@@ -84,6 +85,7 @@ pub use instance::{
     InstanceHistory, InstanceOrder, InstancePage, InstanceSummary, InstanceTurns, InstancesPage,
     ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage, WholeMessage,
 };
+pub use kind::CallKind;
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
 pub use node::{
     CheckNodes, DrainNode, LeaveNodes, ListNodes, MoveWorkspace, NodeInfo, NodesCheck, NodesPage,

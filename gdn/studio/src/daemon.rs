@@ -8,14 +8,17 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use goondan_client::{CallError, Client, ConnectError, RequestTimeout};
+use goondan_protocol::control::{Call, CallKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::{CALLS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAMS_MAX};
+use crate::limits::{
+    CALLS_MAX, DECISIONS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAMS_MAX, WAITS_MAX,
+};
 use crate::methods::Access;
 
 /// Why the page gets no answer.
@@ -27,6 +30,8 @@ pub(crate) enum Failed {
     Call(#[from] CallError),
     #[error("{STREAMS_MAX} streams are open already")]
     TooManyStreams,
+    #[error("{WAITS_MAX} requests wait already")]
+    TooManyWaits,
 }
 
 /// An error as the page shows it.
@@ -91,6 +96,10 @@ impl Failed {
                 let told = Told::new("overloaded", self, "close tabs of other browsers");
                 (StatusCode::TOO_MANY_REQUESTS, told)
             }
+            Self::TooManyWaits => {
+                let told = Told::new("overloaded", self, "try again when one of them has ended");
+                (StatusCode::TOO_MANY_REQUESTS, told)
+            }
         }
     }
 }
@@ -109,7 +118,10 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     state_root: PathBuf,
+    /// One pool for each kind of request, so that none waits for one of another kind.
     calls: Semaphore,
+    decisions: Semaphore,
+    waits: Semaphore,
     streams: Arc<Semaphore>,
     /// Each ends when its browser goes.
     following: TaskTracker,
@@ -120,6 +132,8 @@ impl Daemon {
         Self {
             state_root,
             calls: Semaphore::new(CALLS_MAX),
+            decisions: Semaphore::new(DECISIONS_MAX),
+            waits: Semaphore::new(WAITS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             following: TaskTracker::new(),
         }
@@ -136,7 +150,11 @@ impl Daemon {
         access: Access,
         params: &RawValue,
     ) -> Result<Box<RawValue>, Failed> {
-        let _permit = self.calls.acquire().await;
+        let _permit = match kind_of(method, params) {
+            CallKind::Waits => self.waits.try_acquire().map_err(|_| Failed::TooManyWaits)?,
+            CallKind::Decides => acquire(&self.decisions).await,
+            CallKind::Other => acquire(&self.calls).await,
+        };
         let mut client = Client::connect(&self.state_root).await?;
         let limit = match access {
             Access::Reads => RequestTimeout::Query,
@@ -161,6 +179,20 @@ impl Daemon {
             lines,
             _permit: permit,
         })
+    }
+}
+
+/// How long a request can take. What is no request is refused by the daemon soon.
+fn kind_of(method: &str, params: &RawValue) -> CallKind {
+    let call = format!("{{\"method\":\"{method}\",\"params\":{params}}}");
+    serde_json::from_str::<Call>(&call).map_or(CallKind::Other, |call| CallKind::from(&call))
+}
+
+async fn acquire(pool: &Semaphore) -> SemaphorePermit<'_> {
+    match pool.acquire().await {
+        Ok(permit) => permit,
+        // Pools are never closed.
+        Err(_) => std::future::pending().await,
     }
 }
 

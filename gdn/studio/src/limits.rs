@@ -9,7 +9,7 @@ pub(crate) const TOKEN_LIFE_MS: u64 = 12 * 60 * 60 * 1_000;
 /// Tickets and tokens that are good at one time, of each; the oldest makes room for another.
 pub(crate) const SESSIONS_MAX: usize = 16;
 
-/// Connections that are open at one time; further ones wait.
+/// Connections that are open at one time. With one more, the oldest ends of those that nothing is done for.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 
 /// Time for the headers of a request, in milliseconds; then its connection is closed.
@@ -24,11 +24,19 @@ pub(crate) const ACCEPT_RETRY_MS: u64 = 100;
 /// Longest body of a request, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1024 * 1024;
 
-/// Requests that the daemon is asked at one time; further ones wait.
+/// Requests that are answered soon and decide nothing, at one time; further ones wait.
 pub(crate) const CALLS_MAX: usize = 8;
+
+/// Requests that decide something or end a wait, at one time; further ones wait.
+pub(crate) const DECISIONS_MAX: usize = 8;
+
+/// Requests that wait for a turn or a person, at one time; a further one is refused.
+pub(crate) const WAITS_MAX: usize = 8;
 
 /// Streams that are open at one time; a further one is refused.
 pub(crate) const STREAMS_MAX: usize = 16;
+// Each has a connection, and so has a request that is answered soon.
+const _: () = assert!(STREAMS_MAX + WAITS_MAX + CALLS_MAX + DECISIONS_MAX < CONNECTIONS_MAX / 2);
 
 /// Lines of a stream that a browser has not read yet; behind more it is cut off and comes back with its cursor.
 pub(crate) const STREAM_LINES_MAX: usize = 4_096;

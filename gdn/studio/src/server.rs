@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::stream;
 use goondan_protocol::version::Version;
@@ -22,6 +22,7 @@ use crate::daemon::{Daemon, Failed, Told};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
+use crate::serving::{Seat, Work};
 use crate::sessions::{Secret, Sessions};
 
 /// Nothing runs on the page but its own files, nothing styles it but the sheet in it, it asks nobody but us, and nobody
@@ -112,7 +113,7 @@ impl Studio {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, request: Request) -> Result<Response, Declined> {
+    async fn answer(&self, seat: &Arc<Seat>, request: Request) -> Result<Response, Declined> {
         let (head, body) = request.into_parts();
         self.guard
             .check(&head.method, &head.headers)
@@ -139,13 +140,14 @@ impl Studio {
         let token = bearer(&head.headers);
         let token = token.filter(|token| self.sessions().knows(token, self.now_ms()));
         let token = token.ok_or_else(unknown)?;
+        let work = seat.work();
         match path {
             "/api/logout" => {
                 self.sessions().end(token, self.now_ms());
                 Ok(json_of(StatusCode::OK, &json!({ "result": {} })))
             }
             "/api/call" => self.call(read(body).await?).await,
-            "/api/stream" => self.stream(read(body).await?).await,
+            "/api/stream" => self.stream(read(body).await?, work).await,
             _ => Err(no_such(path)),
         }
     }
@@ -194,13 +196,13 @@ impl Studio {
         ))
     }
 
-    async fn stream(&self, asked: Asked) -> Result<Response, Declined> {
+    async fn stream(&self, asked: Asked, work: Work) -> Result<Response, Declined> {
         let known = methods::stream(&asked.method);
         let method = known.ok_or_else(|| not_for_pages(&asked.method))?;
         let lines = self.daemon.stream(method, asked.params).await?;
-        let lines = stream::unfold(lines, |mut lines| async {
+        let lines = stream::unfold((lines, work), |(mut lines, work)| async {
             let line = lines.next().await?;
-            Some((Ok::<_, std::convert::Infallible>(line), lines))
+            Some((Ok::<_, std::convert::Infallible>(line), (lines, work)))
         });
         let kind = "application/x-ndjson";
         Ok(respond(
@@ -217,8 +219,12 @@ pub(crate) fn router(studio: Arc<Studio>) -> Router {
     Router::new().fallback(handle).with_state(studio)
 }
 
-async fn handle(State(studio): State<Arc<Studio>>, request: Request) -> Response {
-    let answer = studio.answer(request).await;
+async fn handle(
+    State(studio): State<Arc<Studio>>,
+    Extension(seat): Extension<Arc<Seat>>,
+    request: Request,
+) -> Response {
+    let answer = studio.answer(&seat, request).await;
     answer.unwrap_or_else(|Declined(status, told)| json_of(status, &json!({ "error": told })))
 }
 

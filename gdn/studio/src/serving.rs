@@ -1,32 +1,38 @@
 //! Connections of browsers: so many at one time, and none that only takes its place.
+//!
+//! A connection counts as idle unless a request of a page that has logged in is worked on. With all places taken, the
+//! oldest idle one gives way, so that connections that send nothing keep nobody out.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{ACCEPT_RETRY_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS};
 
-/// Serves connections for ever; with so many open, a further one waits until another has ended.
+/// Serves connections for ever.
 pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
     let tasks = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let seats = Seats::new(CONNECTIONS_MAX);
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                let router = router.clone();
+                let seat = seats.take().await;
+                let router = router.clone().layer(Extension(Arc::clone(&seat)));
                 tasks.spawn(async move {
-                    connection(stream, router).await;
-                    drop(place);
+                    tokio::select! {
+                        () = connection(stream, router) => {}
+                        () = seat.gives_way.notified() => {}
+                    }
                 });
             }
             // Most often there are no file descriptors left for a moment.
@@ -42,4 +48,139 @@ async fn connection(stream: TcpStream, router: Router) {
         .header_read_timeout(Duration::from_millis(HEADER_READ_TIMEOUT_MS))
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     drop(served.await);
+}
+
+/// Places of connections.
+#[derive(Debug)]
+struct Seats {
+    max: usize,
+    taken: Mutex<Taken>,
+    /// A place is free, or a connection is idle again.
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// By number, which rises: the oldest is first.
+    connections: BTreeMap<u64, Standing>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Standing {
+    /// Requests that are worked on.
+    requests: usize,
+    gives_way: Arc<Notify>,
+}
+
+impl Seats {
+    fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            taken: Mutex::default(),
+            freed: Notify::new(),
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more connection. Waits only while a request is worked on in each of the others.
+    async fn take(self: &Arc<Self>) -> Arc<Seat> {
+        loop {
+            let freed = self.freed.notified();
+            if let Some(seat) = self.try_take() {
+                return seat;
+            }
+            freed.await;
+        }
+    }
+
+    fn try_take(self: &Arc<Self>) -> Option<Arc<Seat>> {
+        let mut taken = self.taken();
+        if taken.connections.len() >= self.max {
+            let mut connections = taken.connections.iter();
+            let (number, _) = connections.find(|(_, standing)| standing.requests == 0)?;
+            let number = *number;
+            let idle = taken.connections.remove(&number)?;
+            idle.gives_way.notify_one();
+        }
+        let number = taken.next;
+        taken.next += 1;
+        let gives_way = Arc::new(Notify::new());
+        let standing = Standing {
+            requests: 0,
+            gives_way: Arc::clone(&gives_way),
+        };
+        taken.connections.insert(number, standing);
+        Some(Arc::new(Seat {
+            seats: Arc::clone(self),
+            number,
+            gives_way,
+        }))
+    }
+
+    /// Changes how many requests of a connection are worked on.
+    fn change(&self, number: u64, change: impl FnOnce(usize) -> usize) {
+        if let Some(standing) = self.taken().connections.get_mut(&number) {
+            standing.requests = change(standing.requests);
+            if standing.requests == 0 {
+                self.freed.notify_one();
+            }
+        }
+    }
+}
+
+/// The place of one connection.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    number: u64,
+    gives_way: Arc<Notify>,
+}
+
+impl Seat {
+    /// A request of a page that has logged in is worked on until this is dropped.
+    pub(crate) fn work(self: &Arc<Self>) -> Work {
+        self.seats.change(self.number, |requests| requests + 1);
+        Work(Arc::clone(self))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.taken().connections.remove(&self.number);
+        self.seats.freed.notify_one();
+    }
+}
+
+/// A request that is worked on.
+#[derive(Debug)]
+pub(crate) struct Work(Arc<Seat>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let change = |requests: usize| requests.saturating_sub(1);
+        self.0.seats.change(self.0.number, change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn obs_5_the_oldest_idle_connection_gives_way_and_no_busy_one() {
+        let seats = Seats::new(2);
+        let (first, second) = (seats.take().await, seats.take().await);
+        let working = first.work();
+        let third = seats.take().await;
+        second.gives_way.notified().await;
+        let _also = third.work();
+        assert!(seats.try_take().is_none());
+        drop(working);
+        let _fourth = seats.take().await;
+        first.gives_way.notified().await;
+    }
 }

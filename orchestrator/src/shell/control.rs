@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt as _};
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine, Notification,
-    Request, Response,
+    Call, CallKind, ControlError, Done, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine,
+    Notification, Request, Response,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::time::Timestamp;
@@ -32,7 +32,6 @@ use tokio_util::sync::CancellationToken;
 
 use accepting::Accepting;
 use client::Client;
-use kinds::Kind;
 use places::{InUse, NoPlace, Place, Places};
 use socket::Socket;
 
@@ -46,7 +45,6 @@ use goondan_core::{Input, Peer, RequestToken};
 
 mod accepting;
 pub(super) mod client;
-mod kinds;
 mod places;
 pub(super) mod socket;
 
@@ -215,7 +213,7 @@ impl Server {
         } else {
             Ok(())
         };
-        let client = match placed.and_then(|()| place.begin(Kind::from(&call))) {
+        let client = match placed.and_then(|()| place.begin(CallKind::from(&call))) {
             Ok(wait) => client.waiting(wait),
             Err(no_place) => {
                 client.respond(id, Err(overloaded(no_place)));

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{GDN, Running, STUDIO};
@@ -355,6 +355,53 @@ fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
         "{}",
         again.body
     );
+}
+
+#[test]
+fn obs_5_neither_waits_nor_idle_connections_keep_a_decision_out() {
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let (_studio, page) = Studio::with_page(&home, &["--write"]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let wait = json!({
+        "workspaceId": id, "conversationKey": "main", "input": "run a", "wait": true,
+    });
+    // As many as may wait.
+    let call = json!({"method": "event.send", "params": wait}).to_string();
+    let waiting: Vec<TcpStream> = (0..8)
+        .map(|_| page.send("POST /api/call", &page.headers(), &call))
+        .collect();
+    let events = json!({ "workspaceId": id });
+    wait_until("all wait", || {
+        page.result("event.list", &events)["events"]
+            .as_array()
+            .is_some_and(|events| events.len() == waiting.len())
+    });
+    let refused = page.call("event.send", &wait);
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert_eq!(refused.json()["error"]["code"], "overloaded");
+
+    let begun = Instant::now();
+    let idle = (0..140).map(|_| TcpStream::connect(page.address).unwrap());
+    let idle: Vec<TcpStream> = idle.collect();
+    for _ in &waiting {
+        let approval = wait_for("one waits for a person", || {
+            let listed = page.result("approval.list", &json!({}));
+            listed["approvals"].as_array()?.first().cloned()
+        });
+        let decision = json!({
+            "workspaceId": id, "approvalId": approval["approvalId"], "decision": "denied",
+        });
+        page.result("approval.decide", &decision);
+    }
+    for mut stream in waiting {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(Response::read(&answer).status, 200);
+    }
+    // A silent connection may keep its place for ten seconds.
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(idle);
 }
 
 #[test]

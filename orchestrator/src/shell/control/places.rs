@@ -5,7 +5,7 @@
 //! * **Ungreeted.** When all places are taken, the connection that has been silent for longest ends.
 //! * **Brief.** Greeted connections without a request that waits. When all places are taken, the one that has been
 //!   idle for longest ends; if each has a request open, a newcomer gets one of a few reserved places, in which only
-//!   requests are answered that decide something or administer the daemon ([`Kind::Decides`]).
+//!   requests are answered that decide something or administer the daemon ([`CallKind::Decides`]).
 //! * **Waiting.** Connections with a request that waits for something outside of the daemon, such as an answer of an
 //!   agent. With all places taken, one more such request is refused, and nothing else.
 //!
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use goondan_core::{Peer, Standing};
+use goondan_protocol::control::CallKind;
 use tokio_util::sync::CancellationToken;
 
-use super::kinds::Kind;
 use crate::limits::{
     CONTROL_CONNECTIONS, CONTROL_CONNECTIONS_RESERVED, CONTROL_REQUESTS_OPEN,
     UNGREETED_CONNECTIONS, WAITING_CONNECTIONS,
@@ -280,7 +280,7 @@ impl Place {
     /// # Errors
     ///
     /// If there is no place for it.
-    pub(super) fn begin(&mut self, kind: Kind) -> Result<Option<Arc<Wait>>, NoPlace> {
+    pub(super) fn begin(&mut self, kind: CallKind) -> Result<Option<Arc<Wait>>, NoPlace> {
         let mut taken = self.places.lock();
         let now = taken.number();
         let sizes = taken.sizes;
@@ -293,10 +293,10 @@ impl Place {
         }
         let (owner, stage) = (seat.owner, seat.stage);
         let stage = match (kind, stage) {
-            (Kind::Waits, Stage::Waiting { requests }) => Stage::Waiting {
+            (CallKind::Waits, Stage::Waiting { requests }) => Stage::Waiting {
                 requests: requests + 1,
             },
-            (Kind::Waits, _) => {
+            (CallKind::Waits, _) => {
                 if taken.count(Seat::is_waiting) >= sizes.waiting {
                     return Err(NoPlace::Waiting(sizes.waiting));
                 }
@@ -308,7 +308,7 @@ impl Place {
                 }
                 Stage::Waiting { requests: 1 }
             }
-            (Kind::Other, Stage::Brief { is_reserved: true }) => {
+            (CallKind::Other, Stage::Brief { is_reserved: true }) => {
                 let is_regular = |seat: &Seat| seat.stage == Stage::Brief { is_reserved: false };
                 // Its own place must not be the one that makes room.
                 let own = taken.seats.remove(&self.number);
@@ -317,14 +317,14 @@ impl Place {
                 room?;
                 Stage::Brief { is_reserved: false }
             }
-            (Kind::Other | Kind::Decides, stage) => stage,
+            (CallKind::Other | CallKind::Decides, stage) => stage,
         };
         if let Some(seat) = taken.seats.get_mut(&self.number) {
             seat.stage = stage;
         }
         let places = self.places.clone();
         let number = self.number;
-        Ok((kind == Kind::Waits).then(|| Arc::new(Wait { places, number })))
+        Ok((kind == CallKind::Waits).then(|| Arc::new(Wait { places, number })))
     }
 }
 
@@ -394,7 +394,7 @@ mod tests {
         }
 
         /// Has a request open, for as long as what is returned lives.
-        fn asks(&mut self, kind: Kind) -> Result<(Option<Arc<Wait>>, InUse), NoPlace> {
+        fn asks(&mut self, kind: CallKind) -> Result<(Option<Arc<Wait>>, InUse), NoPlace> {
             let wait = self.place.begin(kind)?;
             Ok((wait, self.in_use.clone()))
         }
@@ -422,7 +422,7 @@ mod tests {
         let places = Places::new(SIZES);
         let mut first = Connection::greeted(&places);
         let second = Connection::greeted(&places);
-        drop(first.asks(Kind::Other).unwrap());
+        drop(first.asks(CallKind::Other).unwrap());
         let third = Connection::greeted(&places);
         let ended = [&first, &second, &third].map(Connection::is_ended);
         assert_eq!(ended, [false, true, false]);
@@ -432,15 +432,15 @@ mod tests {
     fn ctl_1_reserved_places_answer_what_decides() {
         let places = Places::new(SIZES);
         let mut busy = [Connection::greeted(&places), Connection::greeted(&places)];
-        let open = busy.each_mut().map(|it| it.asks(Kind::Other).unwrap());
+        let open = busy.each_mut().map(|it| it.asks(CallKind::Other).unwrap());
         let mut reserved = Connection::greeted(&places);
-        let refused = reserved.asks(Kind::Other).unwrap_err();
+        let refused = reserved.asks(CallKind::Other).unwrap_err();
         assert_eq!(refused, NoPlace::Brief(2));
-        let deciding = reserved.asks(Kind::Decides).unwrap();
+        let deciding = reserved.asks(CallKind::Decides).unwrap();
         let refused = Connection::of(&places, person(900)).err();
         assert_eq!(refused, Some(NoPlace::Brief(2)));
         drop((open, deciding));
-        drop(reserved.asks(Kind::Other).unwrap());
+        drop(reserved.asks(CallKind::Other).unwrap());
         assert!(!reserved.is_ended());
     }
 
@@ -450,22 +450,25 @@ mod tests {
         let mut waiting: Vec<_> = (0..2).map(|_| Connection::greeted(&places)).collect();
         let mut waits = Vec::new();
         for connection in &mut waiting {
-            waits.push(connection.asks(Kind::Waits).unwrap());
+            waits.push(connection.asks(CallKind::Waits).unwrap());
         }
         let mut third = Connection::greeted(&places);
         assert_eq!(
-            third.asks(Kind::Waits).unwrap_err(),
+            third.asks(CallKind::Waits).unwrap_err(),
             NoPlace::Waiting(2),
             "one more that waits is refused"
         );
-        drop(third.asks(Kind::Decides).unwrap());
-        drop(third.asks(Kind::Other).unwrap());
+        drop(third.asks(CallKind::Decides).unwrap());
+        drop(third.asks(CallKind::Other).unwrap());
         // A second request on the same connection takes no further place.
-        waits.push(waiting[0].asks(Kind::Waits).unwrap());
+        waits.push(waiting[0].asks(CallKind::Waits).unwrap());
         waits.remove(0);
-        assert_eq!(third.asks(Kind::Waits).unwrap_err(), NoPlace::Waiting(2));
+        assert_eq!(
+            third.asks(CallKind::Waits).unwrap_err(),
+            NoPlace::Waiting(2)
+        );
         waits.pop();
-        drop(third.asks(Kind::Waits).unwrap());
+        drop(third.asks(CallKind::Waits).unwrap());
         assert!(waiting.iter().all(|it| !it.is_ended()));
     }
 
@@ -484,25 +487,25 @@ mod tests {
         let mut first = Connection::of(&places, below(1)).unwrap();
         let mut second = Connection::of(&places, below(2)).unwrap();
         // Its own idle one gives way.
-        let open = first.asks(Kind::Other).unwrap();
+        let open = first.asks(CallKind::Other).unwrap();
         let third = Connection::of(&places, below(3)).unwrap();
         assert!(second.is_ended() && !first.is_ended() && !third.is_ended());
-        drop((open, third, second.asks(Kind::Other)));
+        drop((open, third, second.asks(CallKind::Other)));
         let mut fourth = Connection::of(&places, below(4)).unwrap();
-        let waits = [&mut first, &mut fourth].map(|it| it.asks(Kind::Waits).unwrap());
+        let waits = [&mut first, &mut fourth].map(|it| it.asks(CallKind::Waits).unwrap());
         let mut fifth = Connection::of(&places, below(5)).unwrap();
         assert_eq!(
-            fifth.asks(Kind::Waits).unwrap_err(),
+            fifth.asks(CallKind::Waits).unwrap_err(),
             NoPlace::OfOneClient(2)
         );
         let mut person = Connection::of(&places, person(6)).unwrap();
-        drop((person.asks(Kind::Waits).unwrap(), waits));
+        drop((person.asks(CallKind::Waits).unwrap(), waits));
         // One connection has only so many requests open.
         let many: Vec<_> = (0..CONTROL_REQUESTS_OPEN)
-            .map(|_| person.asks(Kind::Waits).unwrap())
+            .map(|_| person.asks(CallKind::Waits).unwrap())
             .collect();
         assert!(matches!(
-            person.asks(Kind::Decides),
+            person.asks(CallKind::Decides),
             Err(NoPlace::OfOneConnection(_))
         ));
         drop(many);

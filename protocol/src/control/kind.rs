@@ -1,10 +1,11 @@
-//! Kinds of requests, by what they need of a place ([`super::places`]).
+//! Kinds of requests, by how long they can take: whoever serves them keeps those that wait out of the way of those that
+//! end a wait.
 
-use goondan_protocol::control::Call;
+use super::Call;
 
-/// What a request needs.
+/// Kind of a request, by how long it can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum CallKind {
     /// It waits for something outside of the daemon: a turn, a person, an authorization server, another node, or
     /// whatever happens next.
     Waits,
@@ -15,7 +16,7 @@ pub(super) enum Kind {
     Other,
 }
 
-impl From<&Call> for Kind {
+impl From<&Call> for CallKind {
     fn from(call: &Call) -> Self {
         match call {
             Call::SendEvent(send) if send.wait => Self::Waits,
