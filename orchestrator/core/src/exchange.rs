@@ -128,7 +128,10 @@ pub enum SecretWork {
     /// Encrypt everything anew.
     Rotate,
     /// Check that each document opens and is what it should be.
-    Verify,
+    Verify {
+        /// A person knows of what is lost.
+        repair: bool,
+    },
 }
 
 /// What came of it.

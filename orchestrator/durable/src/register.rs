@@ -232,6 +232,13 @@ impl<'d> Register<'d> {
             return Ok(());
         };
         let finding = self.standing(&path, claim)?.finding(&path, claim);
+        if let Some(finding) = &finding {
+            tracing::error!(
+                path = %path.display(),
+                problem = finding.problem,
+                "a file is not as it was left; `gdn verify --repair` acknowledges that"
+            );
+        }
         manifest.remember(finding.as_slice())
     }
 
@@ -248,6 +255,27 @@ impl<'d> Register<'d> {
         self.change_durably(|known, manifest| {
             self.settle(known, manifest, name)?;
             known.files.remove(name);
+            Ok(())
+        })
+    }
+
+    /// Claims a file as it is instead of as it was: a person may have changed it on purpose. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn take_as_it_is(&self, name: &str) -> Result<(), FileError> {
+        if !self.exists()? {
+            return Ok(());
+        }
+        self.change_durably(|known, manifest| {
+            let claim = known.files.remove(name);
+            known.next.remove(name);
+            self.extend(known, manifest, name)?;
+            // A file that is gone is no change of it.
+            if let (Some(claim), None) = (claim, known.files.get(name)) {
+                known.files.insert(name.to_owned(), claim);
+            }
             Ok(())
         })
     }

@@ -11,9 +11,9 @@ use goondan_trees::{Change, Names, RelativePath};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::SUMMARY_BYTES_MAX;
-use crate::place::{AFTER, APPLY, REVERT, STAGING};
+use crate::place::{AFTER, APPLY, KEPT, PLAN, REVERT, STAGING, sandbox_name};
 use crate::review::{changes_of, in_the_way, late_refusals};
-use crate::sandboxes::{Kept, Sandboxes};
+use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
     /// Puts a proposal in place: all of it, or nothing.
@@ -79,6 +79,7 @@ impl Sandboxes<'_> {
         let changes = changes_of(&open, &kept).into_iter().map(Change::inverse);
         let changes: Vec<Change> = changes.collect();
         let done = Path::new(APPLY);
+        self.check_journal(&open, &kept)?;
         if kept.folder.look(done).during("look at", done)?.is_none() {
             return Err(ProposalError::invalid(
                 "it was applied on another node, which alone has what the files were before",
@@ -90,6 +91,31 @@ impl Sandboxes<'_> {
             swap::revert(done.as_ref(), place, STAGING)
         })?;
         self.done(at, &kept, RunEventKind::ProposalReverted, &changes, aside)
+    }
+
+    /// Refuses to take a proposal back by a journal that is not as it was written.
+    fn check_journal(&self, open: &Open, kept: &Kept) -> Result<(), ProposalError> {
+        let name = Path::new(KEPT).join(&kept.standing.digest).join(APPLY);
+        let plan = name.join(PLAN);
+        let in_register = Path::new(&sandbox_name(&open.at)).join(&plan);
+        let register = self.register(&open.at.run_id);
+        let is_here = register.records(&in_register.to_string_lossy())?.is_some();
+        let stat = open.folder.look(&plan).during("look at", &plan)?;
+        let lost = |path: &Path| ProposalError::Damaged {
+            path: open.path.join(path),
+            problem: "what the files were before is not as it was kept".to_owned(),
+        };
+        match stat {
+            None if is_here => return Err(lost(&plan)),
+            None => return Ok(()),
+            Some(_) => {}
+        }
+        let journal = open.folder.below(&name).during("open", &name)?;
+        let damage = swap::check(journal.as_ref(), Names::Portable)?;
+        match damage.first() {
+            Some(damage) => Err(lost(&name.join(&damage.path))),
+            None => Ok(()),
+        }
     }
 
     /// Turns a proposal down. It stays to be read; the worker may hand in another one.
@@ -205,6 +231,7 @@ impl Sandboxes<'_> {
         }
         self.note(at, kind, Some(&digest), detail)?;
         let open = self.look(at)?;
+        self.note_kept(&open)?;
         let kept = self.kept(&open)?;
         Ok(ProposalApplied {
             proposal: self.proposal_info(&open, &kept),

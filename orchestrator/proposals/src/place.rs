@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::names;
 use goondan_protocol::control::SandboxRef;
 use goondan_protocol::ids::RunId;
+pub(crate) use goondan_trees::swap::PLAN;
 
 /// The log of a run, in the folder of the run.
 pub(crate) const EVENTS: &str = "events.jsonl";

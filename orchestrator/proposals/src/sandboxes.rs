@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::Folder;
 use goondan_durable::register::Register;
 use goondan_protocol::control::{
-    ProposalInfo, ProposalRecord, RunEvent, RunEventKind, SandboxInfo, SandboxRef,
+    ProposalInfo, ProposalRecord, ProposalState, RunEvent, RunEventKind, SandboxInfo, SandboxRef,
 };
 use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
@@ -14,8 +14,8 @@ use goondan_trees::{Digest, Entry, Files};
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::place::{
-    DETAILS, EVENTS, INPUT, KEPT, PATCH, PROPOSAL, RECORD, SANDBOX, SUMMARY, TEST_LOG, WORK,
-    run_dir, sandbox_dir, sandbox_name,
+    APPLY, DETAILS, EVENTS, INPUT, KEPT, PATCH, PLAN, PROPOSAL, RECORD, REVERT, SANDBOX, SUMMARY,
+    TEST_LOG, WORK, run_dir, sandbox_dir, sandbox_name,
 };
 use crate::record::{Details, SandboxRecord, read_file, read_record};
 use crate::run_log::{self, Standing};
@@ -118,6 +118,14 @@ impl<'f> Sandboxes<'f> {
             let kept = format!("{name}/{KEPT}/{}", standing.digest);
             let parts = [RECORD, DETAILS, PATCH, SUMMARY, TEST_LOG];
             files.extend(parts.map(|part| format!("{kept}/{part}")));
+            // The plan names the digest of each old file.
+            let journals: &[&str] = match standing.state {
+                ProposalState::Open | ProposalState::Rejected => &[],
+                ProposalState::Applied => &[APPLY],
+                ProposalState::Reverted => &[APPLY, REVERT],
+            };
+            let plans = journals.iter();
+            files.extend(plans.map(|journal| format!("{kept}/{journal}/{PLAN}")));
         }
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         self.register(&open.at.run_id).note_new(&files);

@@ -12,13 +12,16 @@ use goondan_durable::sealed;
 use goondan_durable::{Finding, FindingKind, Severity, Verified};
 use goondan_protocol::control::{ProposalState, SandboxRef};
 use goondan_trees::limits::PATCH_BYTES_MAX;
-use goondan_trees::{Digest, Entry, Manifest, RelativePath, observe};
+use goondan_trees::swap;
+use goondan_trees::{Digest, Entry, Manifest, Names, RelativePath, observe};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::TREE_FINDINGS_MAX;
-use crate::place::{AFTER, DETAILS, EVENTS, INPUT, KEPT, PATCH, RECORD, REMOVING, SANDBOX};
+use crate::place::{
+    AFTER, APPLY, DETAILS, EVENTS, INPUT, KEPT, PATCH, PLAN, RECORD, REMOVING, REVERT, SANDBOX,
+};
 use crate::record::read_file;
-use crate::run_log;
+use crate::run_log::{self, Standing};
 use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
@@ -130,6 +133,8 @@ impl Sandboxes<'_> {
         let input = path.join(INPUT);
         let base = (input.as_path(), open.input(), given);
         check_tree(base, "nothing can be proved against it", &renew, out)?;
+        let standing = self.standing(at)?;
+        check_journals(&open, standing.as_ref(), out)?;
         match self.kept(&open) {
             Ok(kept) => check_kept(&open, &kept, out),
             Err(ProposalError::NoProposal { .. }) => Ok(()),
@@ -194,6 +199,68 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
     let found = folder.below(at).during("open", &dir.join(at));
     let what = "it is not what was handed in";
     check_tree((&dir.join(at), found, after), what, &advice, out)
+}
+
+/// The journals of proposals that were applied: what files were before, which a revert needs.
+fn check_journals(
+    open: &Open,
+    standing: Option<&Standing>,
+    out: &mut Verified,
+) -> Result<(), ProposalError> {
+    let at = Path::new(KEPT);
+    if open.folder.look(at).during("look at", at)?.is_none() {
+        return Ok(());
+    }
+    let digests = open.folder.names(at).during("list", at)?;
+    for (digest, journal) in digests.iter().flat_map(|it| [(it, APPLY), (it, REVERT)]) {
+        let state = standing
+            .filter(|standing| standing.digest.as_str() == digest)
+            .map(|standing| standing.state);
+        let name = at.join(digest).join(journal);
+        let plan = name.join(PLAN);
+        let is_unfinished = matches!(
+            (journal, state),
+            (APPLY, Some(ProposalState::Open)) | (REVERT, Some(ProposalState::Applied))
+        );
+        if is_unfinished || open.folder.look(&plan).during("look at", &plan)?.is_none() {
+            continue;
+        }
+        let advice = match state {
+            Some(ProposalState::Applied) => {
+                "it cannot be taken back as it is: restore the folder from a backup, or use your repository"
+            }
+            _ => "nothing to do: it is not needed any more",
+        };
+        let folder = open.folder.below(&name).during("open", &name)?;
+        let problem = "what the files were before is not as it was kept";
+        let findings = match swap::check(folder.as_ref(), Names::Portable) {
+            Ok(damage) => damage
+                .into_iter()
+                .map(|damage| {
+                    let kind = match damage.is_missing {
+                        true => FindingKind::MissingFile,
+                        false => FindingKind::ReplacedFile,
+                    };
+                    let path = open.path.join(&name).join(damage.path);
+                    Finding::new(&path, kind, problem)
+                })
+                .collect(),
+            Err(error) => {
+                let error = ProposalError::from(error);
+                if error.is_shortage() {
+                    return Err(error);
+                }
+                let text = goondan_log::error_chain(&error);
+                let path = open.path.join(&plan);
+                vec![Finding::new(&path, FindingKind::UnreadableFile, text)]
+            }
+        };
+        for finding in findings {
+            out.findings
+                .push(finding.severity(Severity::Error).advice(advice));
+        }
+    }
+    Ok(())
 }
 
 /// A tree that nobody writes, against its manifest. Permission bits are goondan's own.

@@ -110,6 +110,7 @@ impl Projects {
             layout.clone(),
             masks.clone(),
         );
+        secrets.note_documents();
         Self {
             disk,
             layout,

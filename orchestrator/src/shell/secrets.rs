@@ -25,6 +25,7 @@ use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Va
 use serde_json::json;
 
 mod consents;
+mod known;
 mod oauth;
 mod rotation;
 mod tasks;
@@ -159,7 +160,9 @@ impl SecretKeeper {
             }
             SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
             SecretWork::Rotate => self.rotate(at).map(SecretsDone::Rotated),
-            SecretWork::Verify => Ok(SecretsDone::Verified(Box::new(self.verify()))),
+            SecretWork::Verify { repair } => {
+                Ok(SecretsDone::Verified(Box::new(self.verify(repair)?)))
+            }
         };
         Ok(done?)
     }
@@ -291,7 +294,7 @@ impl SecretKeeper {
             None => {
                 let found = self.disk.stat(&path).during("look at", &path)?;
                 found.ok_or_else(not_found)?;
-                self.delete(&path)?;
+                self.delete_in_system(&path)?;
             }
             Some(key) => {
                 let files = self.files.as_ref();
@@ -309,7 +312,7 @@ impl SecretKeeper {
                     return Err(not_found());
                 }
                 if document.is_empty() {
-                    self.delete(&path)?;
+                    self.delete_in_system(&path)?;
                 } else {
                     self.write(&name, &document, &found.identities, at)?;
                 }
@@ -347,7 +350,10 @@ impl SecretKeeper {
         if let Some(found) = self.vault.identities(files)? {
             return Ok((found.identities, None));
         }
-        if !self.vault.names(files)?.is_empty() || self.has_oauth_documents()? {
+        let is_needed = !self.vault.names(files)?.is_empty()
+            || self.has_oauth_documents()?
+            || !self.all_documents().documents.is_empty();
+        if is_needed {
             return Err(self.no_identity().into());
         }
         let made = Identities::generate();
@@ -376,14 +382,7 @@ impl SecretKeeper {
         let disk = self.disk.as_ref();
         files::ensure_dir(disk, self.layout.root(), &self.vault.secrets_dir())?;
         let path = self.vault.document_file(name);
-        Ok(files::replace(disk, &path, text.as_bytes())?)
-    }
-
-    fn delete(&self, path: &Path) -> Result<(), KeepError> {
-        let dir = self.vault.secrets_dir();
-        self.disk.remove_file(path).during("remove", path)?;
-        self.disk.sync_dir(&dir).during("sync", &dir)?;
-        Ok(())
+        self.replace_in_system(&path, text.as_bytes(), identities)
     }
 
     /// What is in a directory; nothing if it is not there.

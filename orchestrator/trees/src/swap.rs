@@ -44,8 +44,9 @@ mod undo;
 
 use plan::{Action, Plan};
 
-/// Files of the journal.
-const PLAN: &str = "plan.json";
+/// Name of the plan in a journal.
+pub const PLAN: &str = "plan.json";
+/// Other files of the journal.
 const PLAN_PARTIAL: &str = "plan.json.tmp";
 const STAGED: &str = "staged";
 const COMMITTED: &str = "committed";
@@ -221,6 +222,48 @@ pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
     }
     let (left, kept) = undo_all(place, &plan)?;
     Ok(Recovered::Old { left, kept })
+}
+
+/// A part of a journal that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it is, below the journal.
+    pub path: PathBuf,
+    /// True if it does not exist.
+    pub is_missing: bool,
+}
+
+/// Checks the journal of a committed swap: the plan can be read, the mark is there, and the old files are those that the
+/// plan names. Changes nothing. A journal without a plan has no damage that could be told from here.
+///
+/// # Errors
+///
+/// [`TreeError`] if the plan or an old file cannot be read.
+pub fn check(journal: &dyn Folder, names: Names) -> Result<Vec<Damage>, TreeError> {
+    let mut damage = Vec::new();
+    let Some(plan) = read_plan(journal, names)? else {
+        return Ok(damage);
+    };
+    if !has(journal, COMMITTED)? {
+        damage.push(Damage {
+            path: PathBuf::from(COMMITTED),
+            is_missing: true,
+        });
+    }
+    for action in plan.actions() {
+        let Some(expected) = action.before() else {
+            continue;
+        };
+        let path = Path::new(OLD).join(action.path.as_path());
+        let found = observe(journal, &path).during("read", action.path)?;
+        if found.as_ref().is_none_or(|found| !found.holds(expected)) {
+            damage.push(Damage {
+                path,
+                is_missing: found.is_none(),
+            });
+        }
+    }
+    Ok(damage)
 }
 
 /// Takes a committed swap back, as a swap of its own with a journal of its own.

@@ -5,11 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use goondan_tests::authorization_server::AuthorizationServer;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 use crate::bundles::poet;
 use crate::tasks::{self, example};
+use crate::{oauth, secrets};
 
 /// Files below the System Root that a verification does not need, with the reason of each.
 const DERIVED: [(&str, &str); 19] = [
@@ -189,8 +191,51 @@ fn msg_11_every_loss_in_a_conversation_with_a_bundle_is_found() {
     let within = Path::new(work).strip_prefix(home.path()).unwrap();
     home.write(within.join("src/a.txt").to_str().unwrap(), "two\n");
     home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
+    // Its journal is what takes it back.
+    home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
+        .exits(0);
     drop(daemon.stop());
-    assert!(check_every_loss(&home) > 14);
+    assert!(check_every_loss(&home) > 16);
+    let daemon = Daemon::serving(&home);
+    remove_journal(work);
+    home.gdn(&["proposal", "revert", "r1", "coder", "--yes"])
+        .exits(15);
+    let file = home.path().join("project/src/a.txt");
+    assert_eq!(fs::read_to_string(file).unwrap(), "two\n");
+    drop(daemon);
+}
+
+/// Removes the old files of an applied proposal.
+fn remove_journal(work: &str) {
+    let kept = Path::new(work).with_file_name("kept");
+    let digest = fs::read_dir(kept).unwrap().next().unwrap().unwrap();
+    fs::remove_dir_all(digest.path().join("apply")).unwrap();
+}
+
+#[test]
+fn msg_11_every_loss_of_a_secret_and_of_a_token_is_found() {
+    let (server, model) = (AuthorizationServer::start(3_600), oauth::model());
+    let home = oauth::home(&server, &model);
+    let daemon = Daemon::serving(&home);
+    oauth::log_in(&home, &server);
+    // Beginning one and allowing it are two files.
+    secrets::set(&home, "app", "key", "a-value", &["--for", "."]).exits(0);
+    drop(daemon.stop());
+    assert!(check_every_loss(&home) > 3);
+
+    let daemon = Daemon::serving(&home);
+    let secret = home.state_root().join("system/secrets/app.sops.yaml");
+    fs::remove_file(&secret).unwrap();
+    // What takes its place does not hide that it was lost.
+    secrets::set(&home, "app", "other", "a-value", &[]).exits(0);
+    let ran = home.gdn(&["verify", "--all", "--json"]).exits(15);
+    assert!(names(&ran.json(), &secret), "{}", ran.stdout);
+    home.gdn(&["verify", "--all", "--repair"])
+        .prints(&["acknowledged"]);
+    home.gdn(&["verify", "--all"]).exits(0);
+    home.gdn(&["secret", "remove", "app", "--yes"]).exits(0);
+    home.gdn(&["verify", "--all"]).exits(0);
+    drop(daemon);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Core {
         let repaired = None;
         let op = VerifyRootFiles { repair };
         self.fleet.store(op, VerifyingOwnFiles { token, repaired });
-        self.use_secrets(token, SecretWork::Verify);
+        self.use_secrets(token, SecretWork::Verify { repair });
     }
 
     /// The documents that are encrypted were checked.

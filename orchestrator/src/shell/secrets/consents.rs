@@ -128,11 +128,14 @@ impl SecretKeeper {
         let text = text.map_err(|source| self.bad_consents(source))?;
         let disk = self.disk.as_ref();
         files::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
-        Ok(files::replace(
-            disk,
-            &self.vault.consents_file(),
-            text.as_bytes(),
-        )?)
+        let path = self.vault.consents_file();
+        Ok(match self.name_in_system(&path) {
+            Some(name) => {
+                let register = self.register_of(&name);
+                register.replace(&name, text.as_bytes())?;
+            }
+            None => files::replace(disk, &path, text.as_bytes())?,
+        })
     }
 
     fn bad_consents(&self, source: goondan_vault::ConsentError) -> VaultError {

@@ -136,7 +136,7 @@ impl SecretKeeper {
         if let Some(dir) = path.parent() {
             files::ensure_dir(disk, self.layout.root(), dir)?;
         }
-        Ok(files::replace(disk, &path, text.as_bytes())?)
+        self.replace_in_system(&path, text.as_bytes(), &identities)
     }
 
     /// Removes a document durably, if it is there.
@@ -155,11 +155,7 @@ impl SecretKeeper {
         if self.disk.stat(path).during("look at", path)?.is_none() {
             return Ok(());
         }
-        self.disk.remove_file(path).during("remove", path)?;
-        if let Some(dir) = path.parent() {
-            self.disk.sync_dir(dir).during("sync", dir)?;
-        }
-        Ok(())
+        self.delete_in_system(path)
     }
 
     fn mask(&self, fields: &Fields) {

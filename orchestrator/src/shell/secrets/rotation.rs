@@ -60,6 +60,11 @@ impl Found {
         self.problems.push(text);
     }
 
+    /// Adds the documents in a directory and below it.
+    pub(super) fn look_below(&mut self, keeper: &SecretKeeper, dir: &Path) {
+        self.below(keeper, dir, DEPTH_MAX);
+    }
+
     fn below(&mut self, keeper: &SecretKeeper, dir: &Path, depth: usize) {
         let mut directories = Vec::new();
         for entry in self.entries(keeper, dir) {
@@ -187,14 +192,22 @@ impl SecretKeeper {
         let document = Document::open(&bytes, identities).map_err(bad)?;
         let text = document.seal(identities, at).map_err(bad)?;
         debug_assert!(text.len() <= SECRET_DOCUMENT_BYTES_MAX);
-        self.replace_document(path, text.as_bytes())?;
+        self.replace_document(path, text.as_bytes(), identities)?;
         let written = self.bytes_at(path)?.unwrap_or_default();
         Document::open(&written, &identities.current()).map_err(bad)?;
         Ok(true)
     }
 
     /// Replaces a document. What was provided for a task is known outside of its work area, too.
-    fn replace_document(&self, path: &Path, content: &[u8]) -> Result<(), KeepError> {
+    fn replace_document(
+        &self,
+        path: &Path,
+        content: &[u8],
+        identities: &Identities,
+    ) -> Result<(), KeepError> {
+        if path.starts_with(self.vault.system_dir()) {
+            return self.replace_in_system(path, content, identities);
+        }
         let disk = self.disk.as_ref();
         let task = path
             .ancestors()
@@ -229,9 +242,7 @@ impl SecretKeeper {
 
     /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.
     pub(super) fn all_documents(&self) -> Found {
-        let mut found = Found::default();
-        found.below(self, &self.vault.secrets_dir(), DEPTH_MAX);
-        found.below(self, &self.vault.system_dir().join("oauth"), DEPTH_MAX);
+        let mut found = self.documents_in_system();
         let workspaces = found.directories(self, &self.layout.workspaces());
         let usual = workspaces.into_iter().map(|dir| dir.join("tasks"));
         let mut tasks: Vec<PathBuf> = usual.collect();

@@ -11,11 +11,12 @@ use goondan_protocol::secret::SecretValue;
 use goondan_vault::{Document, DocumentError, Identities};
 use secrecy::ExposeSecret as _;
 
-use super::SecretKeeper;
+use super::{KeepError, SecretKeeper};
 
 impl SecretKeeper {
     /// Checks everything that is encrypted for the identity, and who may use it. What cannot be looked at is a finding.
-    pub(super) fn verify(&self) -> Verified {
+    /// A repair acknowledges what is lost.
+    pub(super) fn verify(&self, repair: bool) -> Result<Verified, KeepError> {
         let mut found = Verified::default();
         let all = self.all_documents();
         for problem in all.problems {
@@ -51,7 +52,9 @@ impl SecretKeeper {
         for path in all.documents {
             self.verify_document(&path, identities.as_ref(), &mut found);
         }
-        found
+        let lost = self.check_known(&found.findings, identities.as_ref(), repair)?;
+        found.findings.extend(lost);
+        Ok(found)
     }
 
     fn verify_document(&self, path: &Path, identities: Option<&Identities>, found: &mut Verified) {
@@ -83,6 +86,23 @@ impl SecretKeeper {
         let place = path.strip_prefix(self.oauth_dir()).ok()?;
         let problem = Fields::new(fields).problem_at(place)?;
         Some((FindingKind::WrongOwner, problem.to_owned()))
+    }
+
+    /// Next step for a document that is gone.
+    pub(super) fn advice_for_missing(&self, path: &Path) -> String {
+        let name = self.name_in_system(path).unwrap_or_default();
+        let parts: Vec<&str> = name.split('/').collect();
+        let again = match parts.as_slice() {
+            ["oauth", "grants" | "sessions", app, _] => {
+                format!("restore it from a backup, or log in again: `gdn oauth login {app}`")
+            }
+            ["secrets", name] => {
+                let name = name.trim_end_matches(".sops.yaml");
+                format!("restore it from a backup, or set it again: `gdn secret set {name}`")
+            }
+            _ => "nothing to do: the token is renewed again when its time comes".to_owned(),
+        };
+        format!("{again}; then `gdn verify --all --repair` acknowledges the loss")
     }
 
     /// What a person does about a document that is good for nothing.

@@ -102,6 +102,23 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// True if the content is the same. Permission bits of copies are goondan's own.
+    pub(super) fn holds(&self, expected: &Self) -> bool {
+        match (self, expected) {
+            (
+                Self::File { bytes, sha256, .. },
+                Self::File {
+                    bytes: expected_bytes,
+                    sha256: expected_sha256,
+                    ..
+                },
+            ) => (bytes, sha256) == (expected_bytes, expected_sha256),
+            _ => self == expected,
+        }
+    }
+}
+
 impl Plan {
     /// Reads a plan back.
     pub(super) fn read(text: &[u8], names: Names) -> Result<Self, serde_json::Error> {

@@ -1,0 +1,172 @@
+//! Register of the documents below `system/`: secrets, tokens and consents (`MSG-11`).
+//!
+//! A document that was removed leaves nothing behind, and consents that lost their end may still be a list of consents.
+//! So a [register](goondan_durable::register) in `system/known/` has a claim of each.
+
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::EntryKind;
+use goondan_durable::register::{REGISTERS, Register};
+use goondan_durable::{Finding, IoContext as _, Severity};
+use goondan_vault::{Document, Identities};
+
+use super::rotation::Found;
+use super::{KeepError, SecretKeeper};
+
+/// The directory of tokens, and of their registers.
+const OAUTH: &str = "oauth";
+
+/// The register of a token, of at most some hundred: by the first characters of its name, which is a hash or random.
+fn shard_of(name: &str) -> String {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let is_plain = |char: &char| char.is_ascii_alphanumeric();
+    let start: String = file.chars().take(2).filter(is_plain).collect();
+    match start.is_empty() {
+        true => "other".to_owned(),
+        false => start,
+    }
+}
+
+impl SecretKeeper {
+    /// The register of a document below `system/`, by its name there.
+    pub(super) fn register_of(&self, name: &str) -> Register<'_> {
+        let group = match name.strip_prefix(OAUTH) {
+            // A change of a register writes all of it, and each user of a project may have a token.
+            Some(name) => Path::new(OAUTH).join(shard_of(name)),
+            None => PathBuf::new(),
+        };
+        self.register_in(&group)
+    }
+
+    fn register_in(&self, group: &Path) -> Register<'_> {
+        let system = self.vault.system_dir();
+        Register::in_group(self.disk.as_ref(), system, group, system)
+    }
+
+    fn registers(&self) -> Result<Vec<Register<'_>>, KeepError> {
+        let shards = self.vault.system_dir().join(REGISTERS).join(OAUTH);
+        let shards = self.entries(&shards)?.into_iter();
+        let groups = shards.map(|entry| Path::new(OAUTH).join(entry.name));
+        let groups = std::iter::once(PathBuf::new()).chain(groups);
+        Ok(groups.map(|group| self.register_in(&group)).collect())
+    }
+
+    /// The name of a document in the register; none if it is not below `system/`.
+    pub(super) fn name_in_system(&self, path: &Path) -> Option<String> {
+        let name = path.strip_prefix(self.vault.system_dir()).ok()?;
+        name.to_str().map(str::to_owned)
+    }
+
+    /// Claims the documents that nothing is known of yet: those of an earlier version, and those that a person put there.
+    pub(in crate::shell) fn note_documents(&self) {
+        let mut documents = self.documents_in_system().documents;
+        let consents = self.vault.consents_file();
+        let stat = self.disk.stat(&consents);
+        if stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == EntryKind::File)) {
+            documents.push(consents);
+        }
+        let names = documents
+            .iter()
+            .filter_map(|path| self.name_in_system(path));
+        for name in names {
+            self.register_of(&name).note_new(&[&name]);
+        }
+    }
+
+    /// The documents below `system/` that are encrypted.
+    pub(super) fn documents_in_system(&self) -> Found {
+        let mut found = Found::default();
+        found.look_below(self, &self.vault.secrets_dir());
+        found.look_below(self, &self.oauth_dir());
+        found
+    }
+
+    /// Replaces a document below `system/` that is encrypted. One that opens is not lost, even if it is not the one that
+    /// was written last: a person may have changed it with `sops`.
+    pub(super) fn replace_in_system(
+        &self,
+        path: &Path,
+        content: &[u8],
+        identities: &Identities,
+    ) -> Result<(), KeepError> {
+        let Some(name) = self.name_in_system(path) else {
+            return Ok(goondan_durable::files::replace(
+                self.disk.as_ref(),
+                path,
+                content,
+            )?);
+        };
+        let register = self.register_of(&name);
+        if self.opens(path, identities) {
+            register.take_as_it_is(&name)?;
+        }
+        Ok(register.replace(&name, content)?)
+    }
+
+    /// Removes a document below `system/`, durably.
+    pub(super) fn delete_in_system(&self, path: &Path) -> Result<(), KeepError> {
+        if let Some(name) = self.name_in_system(path) {
+            self.register_of(&name).release(&name)?;
+        }
+        self.disk.remove_file(path).during("remove", path)?;
+        if let Some(dir) = path.parent() {
+            self.disk.sync_dir(dir).during("sync", dir)?;
+        }
+        Ok(())
+    }
+
+    fn opens(&self, path: &Path, identities: &Identities) -> bool {
+        let bytes = self.bytes_at(path).ok().flatten();
+        bytes.is_some_and(|bytes| Document::open(&bytes, identities).is_ok())
+    }
+
+    /// Compares the documents below `system/` with the register, and acknowledges what they lack if a person says so.
+    /// `told` is what was found by reading them.
+    pub(super) fn check_known(
+        &self,
+        told: &[Finding],
+        identities: Option<&Identities>,
+        repair: bool,
+    ) -> Result<Vec<Finding>, KeepError> {
+        let registers = self.registers()?;
+        let (mut findings, mut now) = (Vec::new(), Vec::new());
+        for register in &registers {
+            findings.extend(register.check()?);
+            now.extend(register.compare()?);
+        }
+        let is_told = |path: &PathBuf| told.iter().any(|finding| finding.path == *path);
+        findings.retain(|finding| !is_told(&finding.path));
+        for finding in &mut findings {
+            let is_now = now.iter().any(|now| now.path == finding.path);
+            let opens = identities.is_some_and(|identities| self.opens(&finding.path, identities));
+            let is_consents = finding.path == self.vault.consents_file();
+            if repair {
+                finding.severity = Severity::Warning;
+                "acknowledged: it is not reported again".clone_into(&mut finding.advice);
+            } else if is_now && opens {
+                // Older copies open as well; nothing tells them from an edit.
+                finding.severity = Severity::Warning;
+                finding.advice =
+                    "changed with `sops`, or an older copy: see that it holds what it \
+                                  should; the next change of it is noted"
+                        .to_owned();
+            } else {
+                finding.severity = Severity::Error;
+                finding.advice = match is_consents {
+                    true => {
+                        "restore it from a backup, or allow each secret again: `gdn secret allow`; \
+                             then `gdn verify --all --repair` acknowledges the loss"
+                            .to_owned()
+                    }
+                    false => self.advice_for_missing(&finding.path),
+                };
+            }
+        }
+        if repair {
+            for register in registers {
+                register.acknowledge()?;
+            }
+        }
+        Ok(findings)
+    }
+}
