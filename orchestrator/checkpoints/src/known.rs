@@ -95,6 +95,10 @@ impl Store {
             let Err(problem) = self.whole(id)? else {
                 continue;
             };
+            // One of another program is as it came, and says itself that it cannot be restored.
+            if self.is_plain(id)? {
+                continue;
+            }
             if self.ids()?.contains(&id) {
                 let path = root.join(folder_of(id));
                 let finding = Finding::new(&path, FindingKind::DamagedRecord, problem);
@@ -123,7 +127,7 @@ impl Store {
             return Ok(kept);
         }
         for id in self.ids()? {
-            if self.whole(id)?.is_ok() {
+            if self.whole(id)?.is_ok() || self.is_plain(id)? {
                 continue;
             }
             register.release(&metadata_of(id))?;
@@ -191,7 +195,7 @@ impl Store {
         Ok(())
     }
 
-    fn has_checkpoints(&self) -> Result<bool, CheckpointError> {
+    pub(crate) fn has_checkpoints(&self) -> Result<bool, CheckpointError> {
         let at = below("");
         let stat = self.root.look(&at).during("look at", &at)?;
         Ok(stat.is_some_and(|stat| stat.kind == NodeKind::Directory))
@@ -199,6 +203,6 @@ impl Store {
 }
 
 /// What a checkpoint says of itself, below its work area. That names the digest of all else.
-fn metadata_of(id: CheckpointId) -> String {
+pub(crate) fn metadata_of(id: CheckpointId) -> String {
     folder_of(id).join(METADATA).display().to_string()
 }

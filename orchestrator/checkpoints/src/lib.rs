@@ -4,7 +4,7 @@
 //! [`Store`] is what a caller has of one work area. Below it, the lowest first: where things are (`place`) and
 //! what is said of them (`record`); which entries are compressed together (`groups`), what is known of them
 //! (`index`), and the archive (`output`, `archive`); then what is done, a module each: `make`,
-//! `restore`, `rewind`, `drill`, `prune`, `recover`.
+//! `restore`, `rewind`, `drill`, `prune`, `recover`, `adopt`.
 //!
 //! The joint checkpoints of a conversation (`CKPT-6`) are made in the same way, in its directory: they hold its
 //! work directory, and with it the messages and the states of its extensions. [`Store::restore`] knows only
@@ -22,7 +22,8 @@
 //!
 //! # Invariants
 //!
-//! * A checkpoint is there whole, under its name, or not at all; none that is there is ever written to.
+//! * A checkpoint is there whole, under its name, or not at all; none that is there is ever written to. One of the plain
+//!   format is replaced as a whole by one of ours (`adopt`).
 //! * Nothing in `.checkpoints` is believed: the agent of a task can write there. What is restored is checked
 //!   against digests, and no archive leads out of the work area.
 //! * A restore changes all files or none, and what it takes away is in a checkpoint before.
@@ -30,6 +31,7 @@
 //!   `.checkpoints`, `.cache`, `.logs` and what looks like a secret are neither held nor touched.
 //! * No clock, no thread, no process: time comes from the caller. One caller at a time for each work area.
 
+mod adopt;
 mod archive;
 mod drill;
 mod error;
@@ -48,6 +50,7 @@ mod restore;
 mod rewind;
 mod store;
 
+pub use adopt::NotAdopted;
 pub use drill::Drill;
 pub use error::CheckpointError;
 pub use id::{CheckpointId, IdError};

@@ -283,7 +283,7 @@ fn snapshot_of(index: &Index) -> PathBuf {
     folder_of(index.base).join(SNAPSHOT)
 }
 
-fn not_held(found: &Survey) -> Vec<NotHeld> {
+pub(crate) fn not_held(found: &Survey) -> Vec<NotHeld> {
     let told = found.left_out.iter().filter_map(|left| {
         let reason = match &left.reason {
             // What no snapshot ever holds needs not be told in each.

@@ -113,7 +113,7 @@ pub(crate) struct Summary {
     #[serde(default)]
     pub(crate) consistency: Consistency,
     pub(crate) snapshot_size: u64,
-    /// SHA-256 of `snapshot.tar.gz`; none of a checkpoint that another program made, which is only listed.
+    /// SHA-256 of `snapshot.tar.gz`; none of a checkpoint of another program that was not [adopted](crate::Store::adopt).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checksum: Option<Digest>,
     /// The digest of the manifest, so that a damaged one is not believed; none likewise.
@@ -186,7 +186,7 @@ pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
 pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, String> {
     let Some(expected) = summary.manifest_digest else {
         return Err(
-            "another program made it, and it has no manifest; `tar` can unpack it".to_owned(),
+            "another program made it, and its archive is missing or cannot be unpacked".to_owned(),
         );
     };
     let WithManifest { manifest } = serde_json::from_slice(text)

@@ -124,8 +124,12 @@ fn task_2_the_examples_of_the_source_are_imported() {
             .unwrap()
             .contains("snapshot.tar.gz")
     );
-    // The example has no archive of its checkpoint.
-    home.gdn(&["verify"]).exits(15).prints(&["checkpoint_002"]);
+    // The example has no archive of its checkpoint, and nothing of it was lost here.
+    home.gdn(&["verify"]).exits(0);
+    let restore = ["task", "restore", PLAIN, "checkpoint_002", "--yes"];
+    home.gdn(&restore)
+        .exits(15)
+        .tells(&["its archive is missing"]);
     // It goes on: once what it needs is there, its agent runs.
     home.write("key", "sk-never-to-be-seen-4711");
     let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
@@ -135,6 +139,46 @@ fn task_2_the_examples_of_the_source_are_imported() {
     wait_until("its agent asks", || {
         shown(&home, PLAIN)["info"]["status"] == "waiting_question"
     });
+}
+
+/// Packs a checkpoint of the plain format, with a name, as `tar` does it.
+fn pack_checkpoint(area: &Path) {
+    let checkpoint = area.join(".checkpoints/checkpoint_002");
+    let packed = std::process::Command::new("tar")
+        .args(["--exclude=./.checkpoints", "--exclude=./.logs"])
+        .arg("-czf")
+        .arg(checkpoint.join("snapshot.tar.gz"))
+        .args(["-C", area.to_str().unwrap(), "."])
+        .status();
+    assert!(packed.unwrap().success());
+    let path = checkpoint.join("metadata.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    metadata["name"] = "first draft".into();
+    metadata["checksum"] = "sha256:of another form".into();
+    fs::write(&path, metadata.to_string()).unwrap();
+}
+
+#[test]
+fn ckpt_4_a_checkpoint_of_the_plain_format_is_restored_by_its_name() {
+    let home = example();
+    let _daemon = Daemon::serving(&home);
+    let outside = home.path().join("projects").join(PLAIN);
+    copy_plain(&outside);
+    pack_checkpoint(&outside);
+    home.gdn(&["task", "import", outside.to_str().unwrap()])
+        .exits(0);
+    home.gdn(&["verify"]).exits(0);
+    let area = home.workspace_dir().join("tasks").join(PLAIN);
+    let idea = area.join("docs/planning/01_idea.md");
+    let later = area.join("docs/planning/02_market.md");
+    fs::write(&idea, "Another one.\n").unwrap();
+    fs::write(&later, "A market.\n").unwrap();
+    home.gdn(&["task", "restore", PLAIN, "first draft", "--yes"])
+        .exits(0);
+    assert_eq!(fs::read_to_string(&idea).unwrap(), "An idea.\n");
+    assert!(!later.exists());
+    home.gdn(&["verify"]).exits(0);
 }
 
 /// An agent that says that it wrote two documents, and wrote one.

@@ -8,6 +8,7 @@ use goondan_checkpoints::{
     Restored, Retention, Store, Which,
 };
 use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
+use goondan_durable::register::Register;
 use goondan_protocol::control::{
     CheckpointInfo, CheckpointsPage, ControlError, ErrorCode, ListCheckpoints, TaskDrill,
     TaskRestored,
@@ -158,6 +159,23 @@ fn open_at(path: &Path, task: &str, boot: &str) -> Result<Store, ControlError> {
     Ok(store)
 }
 
+/// Makes checkpoints of the plain format ours. One that cannot be made ours stays as it is.
+pub(super) fn adopt(
+    store: &Store,
+    register: Option<&Register<'_>>,
+    task: &str,
+) -> Result<(), ControlError> {
+    for left in store.adopt(register).map_err(|error| told(&error, task))? {
+        tracing::warn!(
+            task_id = task,
+            checkpoint_id = %left.id,
+            problem = left.problem,
+            "a checkpoint of another program cannot be restored"
+        );
+    }
+    Ok(())
+}
+
 /// Finishes or takes back a restore that a crash interrupted.
 pub(super) fn finish_restore(path: &Path, task: &str, boot: &str) -> Result<(), ControlError> {
     open_at(path, task, boot).map(drop)
@@ -301,6 +319,11 @@ fn restore(
     now: Timestamp,
 ) -> Result<TaskRestored, ControlError> {
     let mut store = open(ground, boot, at)?;
+    adopt(
+        &store,
+        Some(&ground.register(at).here()),
+        at.task_id.as_str(),
+    )?;
     let which = match checkpoint_id {
         Some(id) => Which::Id(
             store
@@ -331,6 +354,11 @@ fn drill(
     now: Timestamp,
 ) -> Result<TaskDrill, ControlError> {
     let mut store = open(ground, boot, at)?;
+    adopt(
+        &store,
+        Some(&ground.register(at).here()),
+        at.task_id.as_str(),
+    )?;
     let drill = store
         .drill(now)
         .map_err(|error| told(&error, at.task_id.as_str()))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use goondan_checkpoints::Store;
 use goondan_core::{FoundTask, TaskRef};
 use goondan_durable::disk::Disk;
 use goondan_durable::{IoContext as _, files};
@@ -17,8 +18,8 @@ use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
 
-use super::Ground;
 use super::areas::{GuideFolder, STAGING_PREFIX, refused};
+use super::{Ground, checkpoints};
 use crate::limits::TASK_BACKUPS_OF_ONE_ID_MAX;
 
 fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -> ControlError {
@@ -61,6 +62,7 @@ pub(super) fn import(
     let copied = copy(&source, &parent, &tasks.join(&staging), &staging);
     let imported = copied.and_then(|()| {
         translate(disk, &tasks.join(&staging), worker)?;
+        adopt_checkpoints(&tasks.join(&staging))?;
         check(ground, id, path, &staging, guides)
     });
     if imported.is_err() {
@@ -127,6 +129,15 @@ fn translate(
     translated
         .write(disk, staged)
         .map_err(|error| refused(&error))
+}
+
+/// Makes the checkpoints of the plain format ours.
+fn adopt_checkpoints(staged: &Path) -> Result<(), ControlError> {
+    let folder = RealFolder::open(staged).map_err(|error| storage("open", staged, &error))?;
+    let task = staged.file_name().unwrap_or_default().to_string_lossy();
+    let store = Store::look(Box::new(folder), Some(task.to_string()));
+    let store = store.map_err(|error| storage("read", staged, &error))?;
+    checkpoints::adopt(&store, None, &task)
 }
 
 fn check(
