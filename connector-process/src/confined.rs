@@ -17,7 +17,10 @@ use nix::unistd::Pid;
 use crate::parent::die_with_parent;
 
 /// Exit code: the program to become could not be started, as a shell says it.
-const EXIT_CANNOT_BECOME: u8 = 127;
+pub(crate) const EXIT_CANNOT_BECOME: u8 = 127;
+
+/// Begins the line on stderr that says why.
+pub(crate) const CANNOT_BE_STARTED: &str = "cannot be started: ";
 
 /// What a shell adds to the number of the signal that ended a program.
 const SIGNAL_BASE: i32 = 128;
@@ -30,7 +33,7 @@ const INIT: u32 = 1;
 /// called while there is one thread.
 pub(crate) fn become_program(sandbox: Option<&Sandbox>, command: &[OsString]) -> ExitCode {
     become_it(sandbox, command).unwrap_or_else(|why| {
-        let text = format!("cannot be started: {why}\n");
+        let text = format!("{CANNOT_BE_STARTED}{why}\n");
         drop(std::io::stderr().write_all(text.as_bytes()));
         ExitCode::from(EXIT_CANNOT_BECOME)
     })

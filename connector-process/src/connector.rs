@@ -50,9 +50,18 @@ impl Ready {
     }
 }
 
-/// Is the assigned connector until `stop`. What cannot work says why and waits: the reason stays
-/// visible, where a crash loop would bury it.
-pub(crate) async fn run(role: Role, doors: Doors, gateway: Gateway, stop: CancellationToken) {
+/// Is the assigned connector until `stop`. What cannot work is parked with its reason; `fault` is that of a process
+/// that could not be set up.
+pub(crate) async fn run(
+    role: Role,
+    fault: Option<String>,
+    doors: Doors,
+    gateway: Gateway,
+    stop: CancellationToken,
+) {
+    if let Some(reason) = fault {
+        return gateway.park(&reason, &stop).await;
+    }
     if !doors.is_none() {
         return doors.serve(gateway, stop).await;
     }

@@ -384,7 +384,19 @@ impl Gateway {
         .await;
     }
 
-    /// The same of one that does nothing since the other side does not like its token.
+    /// Says why a connector cannot work, and waits for `stop`: the reason stays visible, where a crash loop would bury
+    /// it.
+    pub(crate) async fn park(&self, reason: &str, stop: &CancellationToken) {
+        tracing::error!(
+            reason,
+            "parked: nothing is tried before a restart or another configuration"
+        );
+        let detail = format!("parked, {reason}; remove the cause, then `gdn restart`");
+        self.report(false, detail).await;
+        stop.cancelled().await;
+    }
+
+    /// As [`Self::report`], of one that does nothing since the other side does not like its token.
     pub(crate) async fn report_declined(&self, detail: String, token: Option<TokenVerdict>) {
         let ready = false;
         self.tell(Status {

@@ -12,6 +12,8 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
 use crate::command_line::BECOME;
+use crate::confined::{CANNOT_BE_STARTED, EXIT_CANNOT_BECOME};
+use crate::limits::NOTE_BYTES_MAX;
 
 /// Variables of this process's environment that a program gets too.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
@@ -123,6 +125,18 @@ impl Drop for Group {
 /// The words of a command line as the system takes them.
 pub(crate) fn words(command: &[String]) -> Vec<OsString> {
     command.iter().map(OsString::from).collect()
+}
+
+/// Reason that a program was never started, if a line of its stderr says it.
+pub(crate) fn not_started_line(line: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(line).ok()?;
+    let is_reason = text.starts_with(CANNOT_BE_STARTED);
+    is_reason.then(|| text.chars().take(NOTE_BYTES_MAX).collect())
+}
+
+/// True if a program that ended so was never started.
+pub(crate) fn was_not_started(status: ExitStatus) -> bool {
+    status.code() == Some(i32::from(EXIT_CANNOT_BECOME))
 }
 
 /// How a program ended, in words that follow its name.

@@ -217,6 +217,10 @@ pub const PROGRAM_BACK_OFF_FIRST_MS: u64 = 1_000;
 /// The longest pause, in milliseconds (`SUP-4`). A program that ran for as long was well.
 pub const PROGRAM_BACK_OFF_MAX_MS: u64 = 300_000;
 
+/// How often in a row a program may not be started for a reason that stays, such as that it is missing or cannot be
+/// confined. Then its connection is parked: nothing is tried before a restart (`SUP-4`).
+pub const PROGRAM_START_FAULTS_MAX: u32 = 3;
+
 /// Time for `node --version`, in milliseconds.
 pub const VERSION_TIMEOUT_MS: u64 = 10_000;
 

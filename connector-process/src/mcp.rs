@@ -23,6 +23,7 @@ use crate::gateway::Gateway;
 use crate::guarded;
 use crate::limits::{
     MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
+    PROGRAM_START_FAULTS_MAX,
 };
 use crate::service::masked;
 
@@ -149,7 +150,7 @@ impl Mcp {
             self.address.policy(),
         );
         gateway.serve(Arc::new(actions)).await;
-        let mut failures: u32 = 0;
+        let (mut failures, mut faults): (u32, u32) = (0, 0);
         while !stop.is_cancelled() {
             let since = Instant::now();
             let started = tokio::select! {
@@ -169,16 +170,28 @@ impl Mcp {
                     gateway.report(true, introduction.as_ref()).await;
                     let end = session.wait_for_end(&stop, &gateway.calls_over()).await;
                     serving.send_replace(None);
+                    faults = 0;
                     (end, None)
                 }
-                Ok(Err(NotStarted { reason, token })) => (reason, token),
+                Ok(Err(not_started)) => {
+                    faults = match not_started.is_lasting {
+                        true => faults.saturating_add(1),
+                        false => 0,
+                    };
+                    (not_started.reason, not_started.token)
+                }
                 Err(_elapsed) => {
+                    faults = 0;
                     let seconds = self.start_timeout.as_secs();
                     (format!("the server was not ready within {seconds} s"), None)
                 }
             };
             if stop.is_cancelled() {
                 return;
+            }
+            if faults >= PROGRAM_START_FAULTS_MAX {
+                let reason = masked(reason, &self.secrets);
+                return gateway.park(&reason, &stop).await;
             }
             let was_well = since.elapsed() >= Duration::from_millis(PROGRAM_BACK_OFF_MAX_MS);
             failures = if was_well {
@@ -225,11 +238,7 @@ impl Mcp {
                 let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
                 let session =
                     Session::of_program(&client, command, env, project_root, allowed).await;
-                let session = session.map_err(|reason| NotStarted {
-                    reason,
-                    token: None,
-                })?;
-                Ok((session, client))
+                Ok((session?, client))
             }
         }
     }

@@ -104,7 +104,7 @@ fn serve() -> ExitCode {
             // A confined process makes no sockets of files.
             let doors = Doors::of(&role);
             let confined = own_sandbox::enter(&role)
-                .map_err(|error| ProcessError::OwnSandbox(error.into()))?;
+                .map_err(|error| format!("cannot confine this process: {}", error_chain(&error)));
             session::run(role, confined, doors, incoming, outgoing)
                 .await
                 .map_err(ProcessError::Link)
@@ -174,9 +174,6 @@ enum ProcessError {
     /// The system refused something that every process may do.
     #[error("cannot set the process up")]
     Setup(#[source] std::io::Error),
-    /// The kernel does not hold what it took.
-    #[error("cannot confine this process")]
-    OwnSandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The orchestrator is gone or cannot be understood.
     #[error("cannot work without the orchestrator")]
     Link(#[source] LinkError),

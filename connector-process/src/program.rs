@@ -32,6 +32,7 @@ use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
     PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, PROGRAM_IMMEDIATE_RESTARTS,
+    PROGRAM_START_FAULTS_MAX,
 };
 
 /// A program of the project.
@@ -47,18 +48,28 @@ impl Program {
     /// Runs the program until `stop`, and again whenever it ends before (`SUP-4`).
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let mut crashes: u32 = 0;
+        let mut faults: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();
             let end = match Running::start(&self.0).await {
                 Ok(running) => running.run(&self.0, &gateway, &stop).await,
-                Err(reason) => End::Failed {
-                    reason,
-                    has_worked: false,
-                },
+                Err(end) => end,
             };
-            let End::Failed { reason, has_worked } = end else {
-                return;
+            let (reason, has_worked) = match end {
+                End::Stopped => return,
+                End::Failed { reason, has_worked } => {
+                    faults = 0;
+                    (reason, has_worked)
+                }
+                End::NotStarted { reason } => {
+                    faults = faults.saturating_add(1);
+                    (reason, false)
+                }
             };
+            if faults >= PROGRAM_START_FAULTS_MAX {
+                let reason = format!("`{}` {reason}", self.0.entry.display());
+                return gateway.park(&reason, &stop).await;
+            }
             let was_well = since.elapsed() >= Duration::from_millis(PROGRAM_BACK_OFF_MAX_MS);
             crashes = if has_worked || was_well {
                 1

@@ -21,6 +21,7 @@ use goondan_protocol::ipc::{
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::QuestionWithdraw;
 use goondan_protocol::reply::{Reply, ReplyForget};
+use goondan_protocol::sandbox::Facts;
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -329,10 +330,10 @@ impl Ends {
 /// # Errors
 ///
 /// [`LinkError`] as soon as the orchestrator is gone or cannot be understood; then nothing more is
-/// answered to anybody.
+/// answered to anybody. A process that could not be confined does nothing but say so.
 pub(crate) async fn run(
     role: Role,
-    confined: Confined,
+    confined: Result<Confined, String>,
     doors: Doors,
     mut incoming: Incoming,
     outgoing: Outgoing,
@@ -347,13 +348,18 @@ pub(crate) async fn run(
     let (events, event_frames) = mpsc::channel(EVENT_FRAMES_WAITING_MAX);
     let (call_frames_in, call_frames) = mpsc::channel(CALL_FRAMES_WAITING_MAX);
     let mut calls = Calls::new(me, call_frames_in);
+    let (confined, fault) = match confined {
+        Ok(confined) => (confined, None),
+        Err(why) => (unconfined(&why), Some(why)),
+    };
     enqueue(
         &control,
         session.frame(&ToOrchestrator::Confined(confined))?,
     )?;
 
     let mut writing = pin!(write(control_frames, call_frames, event_frames, outgoing));
-    let mut connector = pin!(connector::run(role, doors, gateway, ends.stop.clone()));
+    let work = connector::run(role, fault, doors, gateway, ends.stop.clone());
+    let mut connector = pin!(work);
     let mut has_ended = false;
     // Calls under way are finished, also when the connector itself has stopped. One that only takes nothing new is
     // there for further calls.
@@ -407,6 +413,14 @@ pub(crate) async fn run(
     let ack = session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?;
     let sent = outgoing.send(Bytes::from(ack)).await;
     sent.map_err(LinkError::Write)
+}
+
+/// The process holds nothing of what it was to hold, and so does nothing.
+fn unconfined(why: &str) -> Confined {
+    Confined {
+        rights: Facts::new(),
+        lacks: Some(why.to_owned()),
+    }
 }
 
 /// Waits for a place among the events to be written, then for a command that may need it: while the

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use goondan_clock::{sleep, timeout};
@@ -39,6 +40,18 @@ pub(super) struct NotStarted {
     pub(super) reason: String,
     /// What it says of the token that it was asked with, if that is why.
     pub(super) token: Option<TokenVerdict>,
+    /// True if the next start would meet the reason as well.
+    pub(super) is_lasting: bool,
+}
+
+impl NotStarted {
+    fn new(reason: String, token: Option<TokenVerdict>) -> Self {
+        Self {
+            reason,
+            token,
+            is_lasting: false,
+        }
+    }
 }
 
 /// A server that is there.
@@ -60,10 +73,7 @@ impl Session {
         config: &StreamableHttpClientTransportConfig,
     ) -> Result<Self, NotStarted> {
         let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
-        let http = http.map_err(|error| NotStarted {
-            reason: error_chain(&error),
-            token: None,
-        })?;
+        let http = http.map_err(|error| NotStarted::new(error_chain(&error), None))?;
         let transport =
             StreamableHttpClientTransport::with_client(McpHttpClient(http), config.clone());
         let running = serve_client(client.clone(), transport).await;
@@ -73,7 +83,7 @@ impl Session {
                 .and_then(wording::verdict_of_challenge);
             let error = wording::of_start(&error);
             let reason = format!("`{}` cannot be spoken to: {error}", config.uri);
-            NotStarted { reason, token }
+            NotStarted::new(reason, token)
         })?;
         Ok(Self {
             running,
@@ -86,16 +96,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Why it cannot be started or spoken to, in words.
+    /// [`NotStarted`] if it cannot be started or spoken to.
     pub(super) async fn of_program(
         client: &Client,
         command: &[String],
         env: &BTreeMap<String, String>,
         project_root: &Path,
         allowed: Allowed,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotStarted> {
         let shown = command.first().map_or("", String::as_str);
-        let cannot = |error: std::io::Error| format!("`{shown}` cannot be started: {error}");
+        let cannot = |error: std::io::Error| {
+            NotStarted::new(format!("`{shown}` cannot be started: {error}"), None)
+        };
         let mut child = guarded::command(&guarded::words(command), project_root, allowed)
             .map_err(cannot)?
             .envs(env)
@@ -104,10 +116,13 @@ impl Session {
         let group = Group::of(&child);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(format!("`{shown}` cannot be started: it has no pipes"));
+            let reason = format!("`{shown}` cannot be started: it has no pipes");
+            return Err(NotStarted::new(reason, None));
         };
         let mut log = JoinSet::new();
-        log.spawn(log_lines(Lines::new(stderr, TEXT_BYTES_MAX)));
+        let not_started = Arc::new(OnceLock::new());
+        let stderr = Lines::new(stderr, TEXT_BYTES_MAX);
+        log.spawn(log_lines(stderr, Arc::clone(&not_started)));
         let (messages, into_messages) = tokio::io::duplex(MESSAGE_BYTES_WAITING);
         log.spawn(pass_messages_on(
             Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
@@ -124,11 +139,21 @@ impl Session {
                 finish(log).await;
                 let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
                 let how = match timeout(time_limit, child.wait()).await {
+                    Ok(Ok(status)) if guarded::was_not_started(status) => match not_started.get() {
+                        Some(reason) => {
+                            return Err(NotStarted {
+                                is_lasting: true,
+                                ..NotStarted::new(format!("`{shown}` {reason}"), None)
+                            });
+                        }
+                        None => guarded::ended(status),
+                    },
                     Ok(Ok(status)) => guarded::ended(status),
                     Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                 };
                 let error = wording::of_start(&error);
-                Err(format!("`{shown}` speaks no MCP: {error}; it {how}"))
+                let reason = format!("`{shown}` speaks no MCP: {error}; it {how}");
+                Err(NotStarted::new(reason, None))
             }
         }
     }
@@ -218,8 +243,11 @@ fn exit_words(status: std::io::Result<ExitStatus>) -> String {
 }
 
 /// What the server's program writes to its stderr is logged.
-async fn log_lines(mut lines: Lines<ChildStderr>) {
+async fn log_lines(mut lines: Lines<ChildStderr>, not_started: Arc<OnceLock<String>>) {
     while let Ok(Some(line)) = lines.next().await {
+        if let Some(reason) = guarded::not_started_line(&line.bytes) {
+            not_started.get_or_init(|| reason);
+        }
         line.log(Source::Stderr);
     }
 }

@@ -38,6 +38,11 @@ pub(super) enum End {
         /// Whether one of its events was accepted.
         has_worked: bool,
     },
+    /// It was not started, for a reason that the next start would meet as well.
+    NotStarted {
+        /// Why, in words that follow the file's name.
+        reason: String,
+    },
 }
 
 /// A process that runs.
@@ -51,6 +56,8 @@ pub(super) struct Running {
     /// What it has not read yet.
     unread: VecDeque<u8>,
     has_worked: bool,
+    /// Why it was not started, if its stderr says so.
+    not_started: Option<String>,
 }
 
 impl Running {
@@ -58,16 +65,22 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Why it cannot be started, in words that follow the file's name.
-    pub(super) async fn start(launch: &Launch) -> Result<Self, String> {
+    /// How it ended before it began.
+    pub(super) async fn start(launch: &Launch) -> Result<Self, End> {
         let file = launch.project_root.join(&launch.entry);
         let allowed = guarded::allowed(
             &launch.project_root,
             &launch.sandbox,
             launch.egress.as_deref(),
         );
-        let command = command::of(&file, &allowed.path()).await?;
-        let cannot = |error: std::io::Error| format!("cannot be started: {error}");
+        let command = command::of(&file, &allowed.path()).await;
+        let command = command.map_err(|reason| End::NotStarted { reason })?;
+        let failed = |reason: String| End::Failed {
+            reason,
+            has_worked: false,
+        };
+        // Most often there are no processes left for a moment.
+        let cannot = |error: std::io::Error| failed(format!("cannot be started: {error}"));
         let mut child = guarded::command(&command, &launch.project_root, allowed)
             .map_err(cannot)?
             .spawn()
@@ -76,7 +89,7 @@ impl Running {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
-            return Err("cannot be started: it has no stdout".to_owned());
+            return Err(failed("cannot be started: it has no stdout".to_owned()));
         };
         Ok(Self {
             child,
@@ -86,6 +99,7 @@ impl Running {
             stderr: Lines::new(stderr, TEXT_BYTES_MAX),
             unread: launch.start.0.bytes().collect(),
             has_worked: false,
+            not_started: None,
         })
     }
 
@@ -107,6 +121,12 @@ impl Running {
             return End::Stopped;
         }
         let reason = match (result, status) {
+            (Ok(()), Ok(status)) if guarded::was_not_started(status) => {
+                match self.not_started.take() {
+                    Some(reason) => return End::NotStarted { reason },
+                    None => guarded::ended(status),
+                }
+            }
             (Err(reason), _) => reason,
             (Ok(()), Ok(status)) => guarded::ended(status),
             (Ok(()), Err(error)) => format!("ended, nobody knows how: {error}"),
@@ -141,7 +161,7 @@ impl Running {
                     Err(error) => return Err(format!("cannot be read from: {error}")),
                 },
                 line = self.stderr.next(), if has_more_log => match line {
-                    Ok(Some(line)) => line.log(Source::Stderr),
+                    Ok(Some(line)) => self.hear_stderr(&line),
                     Ok(None) | Err(_) => has_more_log = false,
                 },
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
@@ -232,7 +252,7 @@ impl Running {
                         Ok(None) | Err(_) => has_more = false,
                     },
                     line = self.stderr.next(), if has_more_log => match line {
-                        Ok(Some(line)) => line.log(Source::Stderr),
+                        Ok(Some(line)) => self.hear_stderr(&line),
                         Ok(None) | Err(_) => has_more_log = false,
                     },
                 }
@@ -242,6 +262,12 @@ impl Running {
         if timeout(time_limit, rest).await.is_err() {
             tracing::warn!("what the connector program wrote last could not be read");
         }
+    }
+
+    fn hear_stderr(&mut self, line: &Line) {
+        line.log(Source::Stderr);
+        let not_started = guarded::not_started_line(&line.bytes);
+        self.not_started = not_started.or(self.not_started.take());
     }
 
     fn answer(&mut self, id: &EventId, verdict: &Verdict) -> Result<(), String> {

@@ -178,6 +178,25 @@ fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
 }
 
 #[test]
+fn sup_4_a_program_that_cannot_be_started_is_parked_with_the_reason() {
+    let dir = script("exit 0");
+    let path = dir.path().join("own");
+    std::fs::remove_file(&path).unwrap();
+    write(&path, "#!/nonexistent/interpreter\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, executable).unwrap();
+    let mut orchestrator = start(&dir);
+    let status = orchestrator.status_saying("parked, `own` cannot be started: No such file");
+    assert!(!status.ready, "{}", status.detail);
+    assert!(status.detail.contains("`gdn restart`"), "{}", status.detail);
+    orchestrator.shutdown();
+    orchestrator.expect_graceful_end();
+    // A program that ends with the same code was started.
+    let mut orchestrator = start(&script("exit 127"));
+    orchestrator.status_saying("with exit code 127; starting it again after 1 s");
+}
+
+#[test]
 fn an_event_that_cannot_be_is_refused_and_the_program_goes_on() {
     let dir = script(
         r#"read -r first
