@@ -201,3 +201,16 @@ commands! {
     Man(args: man::ManArgs) => commands::man::run(&args, Cli::command(), context),
     Demo(args: demo::DemoArgs) => commands::demo::run(args, context).await,
 }
+
+impl Command {
+    /// True of a command that only shows what happens, until it is ended.
+    pub(crate) fn follows(&self) -> bool {
+        match self {
+            Self::Watch(_) => true,
+            Self::Ps(args) => args.watch,
+            Self::Logs(args) => args.follow,
+            Self::Task(commands::task::TaskCommand::Logs(args)) => args.follow,
+            _ => false,
+        }
+    }
+}

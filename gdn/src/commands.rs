@@ -31,6 +31,7 @@ pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
 mod names;
+mod near_names;
 pub(crate) mod node;
 pub(crate) mod oauth;
 pub(crate) mod package;
@@ -65,3 +66,5 @@ pub(crate) mod validate;
 pub(crate) mod verify;
 pub(crate) mod watch;
 pub(crate) mod workspace;
+
+pub(crate) use near_names::near_name;

@@ -9,7 +9,7 @@ use goondan_vault::{Given, Vault};
 
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, NameKind};
 use crate::output::Output;
 use crate::output::text::shell_quoted;
 use crate::{programs, project, state_format};
@@ -190,7 +190,8 @@ impl Context {
                     "see what there is: `{}`",
                     self.daemon_command("workspace list")
                 ),
-            ),
+            )
+            .of_unknown(NameKind::Workspace),
             Wanted::Project(root) => Failure::new(
                 Exit::NotFound,
                 format!("the project {} is not running", root.display()),

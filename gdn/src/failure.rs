@@ -9,6 +9,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 
 use crate::client::{CallError, ConnectError};
 use crate::exit::Exit;
+use crate::reader;
 
 /// Why a command did not do what it says.
 ///
@@ -21,6 +22,55 @@ pub(crate) struct Failure {
     pub(crate) hint: String,
     /// Nothing is to be printed: the reader of our output has gone.
     pub(crate) silent: bool,
+    /// Kind of the name that does not exist, if that is why.
+    pub(crate) unknown: Option<NameKind>,
+}
+
+/// Kind of a name that a command takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    Workspace,
+    Agent,
+    Conversation,
+    ConversationCheckpoint,
+    Event,
+    Question,
+    Approval,
+    Call,
+    Sandbox,
+    Proposal,
+    Changeset,
+    Task,
+    TaskCheckpoint,
+    Secret,
+    OAuthApp,
+    Node,
+}
+
+impl NameKind {
+    /// The kind of the name that the daemon does not know.
+    fn of(error: &ControlError) -> Option<Self> {
+        let begins = |start: &str| error.message.starts_with(start);
+        Some(match error.code {
+            ErrorCode::WorkspaceNotFound => Self::Workspace,
+            ErrorCode::AgentNotFound => Self::Agent,
+            ErrorCode::InstanceNotFound => Self::Conversation,
+            ErrorCode::CheckpointNotFound => Self::ConversationCheckpoint,
+            ErrorCode::EventNotFound => Self::Event,
+            ErrorCode::QuestionNotFound => Self::Question,
+            ErrorCode::ApprovalNotFound => Self::Approval,
+            ErrorCode::CallNotFound => Self::Call,
+            ErrorCode::SandboxNotFound => Self::Sandbox,
+            ErrorCode::ProposalNotFound => Self::Proposal,
+            ErrorCode::TaskNotFound if begins("there is no checkpoint") => Self::TaskCheckpoint,
+            ErrorCode::TaskNotFound => Self::Task,
+            ErrorCode::SecretNotFound => Self::Secret,
+            ErrorCode::OauthNotFound => Self::OAuthApp,
+            ErrorCode::InvalidRequest if begins("there is no changeset") => Self::Changeset,
+            _ if error.message.contains("` was not lately heard") => Self::Node,
+            _ => return None,
+        })
+    }
 }
 
 impl Failure {
@@ -32,6 +82,23 @@ impl Failure {
             causes: Vec::new(),
             hint: hint.into(),
             silent: false,
+            unknown: None,
+        }
+    }
+
+    /// The end of a command whose output nobody reads any more, which is no failure.
+    pub(crate) fn reader_gone() -> Self {
+        Self {
+            silent: true,
+            ..Self::new(Exit::Ok, "the reader has gone", "")
+        }
+    }
+
+    /// The same, of a name of this kind that does not exist.
+    pub(crate) fn of_unknown(self, kind: NameKind) -> Self {
+        Self {
+            unknown: Some(kind),
+            ..self
         }
     }
 
@@ -80,11 +147,8 @@ impl Error for Failure {}
 impl From<std::io::Error> for Failure {
     /// An error while printing. A reader that has seen enough (`gdn logs | head`) is no failure.
     fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self {
-                silent: true,
-                ..Self::new(Exit::Ok, "the reader has gone", "")
-            };
+        if reader::is_gone(&error) {
+            return Self::reader_gone();
         }
         Self::new(
             Exit::Internal,
@@ -284,8 +348,12 @@ impl From<ControlError> for Failure {
                 "this is a fault in goondan; `gdn logs --all` says more",
             ),
         };
+        let unknown = NameKind::of(&error);
         let hint = error.suggestion.unwrap_or_else(|| hint.to_owned());
-        Self::new(exit, error.message, hint)
+        Self {
+            unknown,
+            ..Self::new(exit, error.message, hint)
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! * `goondan_client`, `daemon` — the connection, with lists that come over it, and starting what it connects to.
 //! * `context`, `project` — which daemon, project and workspace a command is about.
 //! * `output` — everything that is printed; nothing else prints.
+//! * `reader` — whether anybody reads what is printed.
 //! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
 //! * `installation` — versions side by side, and which of them is started; `programs` — where the others are.
 //! * `state_format` — whether the files of the state root can be read.
@@ -36,6 +37,7 @@ mod installation;
 mod output;
 mod programs;
 mod project;
+mod reader;
 pub mod schemas;
 mod state_format;
 
@@ -83,7 +85,19 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
                 "the system refuses what every program needs; look at `ulimit -a`",
             )
         })?;
-    runtime.block_on(cli.command.run(&context))
+    let follows = cli.command.follows();
+    runtime.block_on(async {
+        let ended = tokio::select! {
+            biased;
+            ended = cli.command.run(&context) => ended,
+            // A command that changes something finishes it.
+            () = reader::gone(), if follows => Err(Failure::reader_gone()),
+        };
+        match ended {
+            Err(failure) => Err(commands::near_name(failure, &context).await),
+            Ok(()) => Ok(()),
+        }
+    })
 }
 
 /// Answers a command line that is not valid, or that asks for help.

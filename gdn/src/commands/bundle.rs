@@ -259,8 +259,9 @@ fn style_of(state: ChangesetState) -> anstyle::Style {
 
 async fn log(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let read = ReadBundleLog {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
     };
     let logs = client.query(read).await?;
@@ -296,13 +297,37 @@ async fn log(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
             text::one_line(&record.detail).into(),
         ]);
     }
-    output.data(table.render(output.canvas()))
+    output.data(table.render(output.canvas()))?;
+    let latest = logs.statuses.iter().rev();
+    if let Some(id) = latest.filter_map(|it| it.changeset_id.as_ref()).next() {
+        note("To see the latest", &format!("show {id}"), &key, context);
+    }
+    Ok(())
+}
+
+/// Names the next command about the bundle of a conversation.
+fn note(what: &str, command: &str, key: &InstanceKey, context: &Context) {
+    let command = command_for(command, key, context);
+    context.output.note(format!("{what}: {command}"));
+}
+
+/// The command line of `gdn bundle <command>` for a conversation.
+fn command_for(command: &str, key: &InstanceKey, context: &Context) -> String {
+    let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    context.command(&format!("bundle {command} --key {key}"))
+}
+
+/// The same of commands that take the conversation as their argument.
+fn command_of(command: &str, key: &InstanceKey, context: &Context) -> String {
+    let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    context.command(&format!("bundle {command} {key}"))
 }
 
 async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let show = ShowChangeset {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         changeset_id: args.changeset,
     };
@@ -327,14 +352,15 @@ async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
     output.paged(&format!("{}\n{diff}", table.render(output.canvas())))?;
     if info.state == ChangesetState::Waiting {
         let id = &info.changeset_id;
-        output.note(format!(
-            "To play the latest turns with it: {}",
-            context.command(&format!("bundle rehearse {id}"))
-        ));
-        output.note(format!(
-            "To let it become active: {}",
-            context.command(&format!("bundle approve {id}"))
-        ));
+        let rehearse = format!("rehearse {id}");
+        note("To play the latest turns with it", &rehearse, &key, context);
+        note(
+            "To let it become active",
+            &format!("approve {id}"),
+            &key,
+            context,
+        );
+        note("To turn it down", &format!("reject {id}"), &key, context);
     }
     Ok(())
 }
@@ -353,8 +379,9 @@ async fn diff(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
 
 async fn blame(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let show = ShowBundle {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
     };
     let status = client.query(show).await?;
@@ -382,62 +409,97 @@ async fn blame(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
             text::one_line(message).into(),
         ]);
     }
-    output.data(table.render(output.canvas()))
+    output.data(table.render(output.canvas()))?;
+    let made = status.files.iter().rev();
+    if let Some(id) = made.filter_map(|it| it.changeset_id.as_ref()).next() {
+        note(
+            "To see what one changes",
+            &format!("show {id}"),
+            &key,
+            context,
+        );
+    }
+    Ok(())
 }
 
 async fn approve(args: BundleDecideArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let approve = ApproveChangeset {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         changeset_id: args.changeset,
         reason: args.reason,
     };
     let info = client.change(approve).await?;
-    decided(&info, schemas::BUNDLE_APPROVE, context)
+    decided(&info, schemas::BUNDLE_APPROVE, &key, context)
 }
 
 async fn reject(args: BundleDecideArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let reject = RejectChangeset {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         changeset_id: args.changeset,
         reason: args.reason,
     };
     let info = client.change(reject).await?;
-    decided(&info, schemas::BUNDLE_REJECT, context)
+    decided(&info, schemas::BUNDLE_REJECT, &key, context)
 }
 
-fn decided(info: &ChangesetInfo, schema: &str, context: &Context) -> Result<(), Failure> {
+fn decided(
+    info: &ChangesetInfo,
+    schema: &str,
+    key: &InstanceKey,
+    context: &Context,
+) -> Result<(), Failure> {
     context.output.object(schema, info)?;
     let id = &info.changeset_id;
     let detail = text::one_line(&info.detail);
     context.output.data(match info.state {
         ChangesetState::Committed => format!("Approved {id}: active with the next step"),
         _ => format!("Changeset {id} is {}: {detail}", info.state.as_str()),
-    })
+    })?;
+    let status = command_of("status", key, context);
+    context
+        .output
+        .note(format!("To see how it stands: {status}"));
+    Ok(())
 }
 
 async fn revert(args: BundleRevertArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let revert = RevertBundle {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         revision: args.to,
         reason: args.reason,
     };
     let status = client.change(revert).await?;
-    print_status(&status, schemas::BUNDLE_REVERT, context)
+    print_status(&status, schemas::BUNDLE_REVERT, context)?;
+    let log = command_of("log", &key, context);
+    context
+        .output
+        .note(format!("To see the revisions that there were: {log}"));
+    Ok(())
 }
 
 async fn pin(args: BundlePinArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let pin = PinBundle {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         pinned: !args.off,
     };
     let status = client.change(pin).await?;
-    print_status(&status, schemas::BUNDLE_PIN, context)
+    print_status(&status, schemas::BUNDLE_PIN, context)?;
+    if status.pinned {
+        let off = command_of("pin --off", &key, context);
+        let note = format!("To let changesets be made again: {off}");
+        context.output.note(note);
+    }
+    Ok(())
 }

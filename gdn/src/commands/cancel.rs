@@ -8,7 +8,7 @@ use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, NameKind};
 use crate::output::text;
 use crate::schemas;
 
@@ -109,7 +109,8 @@ async fn find(
             Exit::NotFound,
             format!("no event `{id}` waits or is worked on"),
             format!("see what there is: `{list}`"),
-        )),
+        )
+        .of_unknown(NameKind::Event)),
         (1, _) => Ok(found.remove(0)),
         (several, _) => Err(Failure::new(
             Exit::Usage,

@@ -17,7 +17,7 @@ use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, NameKind};
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
@@ -295,6 +295,7 @@ async fn find(
             format!("no event `{wanted}` waits or is parked"),
             format!("see what does: `{hint}`"),
         )
+        .of_unknown(NameKind::Event)
     })
 }
 

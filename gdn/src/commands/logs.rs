@@ -48,7 +48,7 @@ Examples:
 pub(crate) struct LogsArgs {
     /// Go on with new lines as they come
     #[arg(long, short)]
-    follow: bool,
+    pub(crate) follow: bool,
     /// How many of the latest lines to begin with [default: 50, with --since or --until all]
     #[arg(long, short = 'n', value_name = "N")]
     lines: Option<usize>,

@@ -8,6 +8,7 @@ use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use super::names;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -70,14 +71,17 @@ pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result
 }
 
 /// The page of the command with these names below `root`.
-fn page_of(root: &Command, names: &[String]) -> Result<Vec<u8>, Failure> {
+fn page_of(root: &Command, words: &[String]) -> Result<Vec<u8>, Failure> {
     let mut command = root;
-    for name in names {
+    for name in words {
+        let known = command.get_subcommands().map(Command::get_name);
+        let hint = "see what there is: `gdn help`".to_owned();
+        let hint = names::with_near_name(name, known, hint);
         command = command.find_subcommand(name).ok_or_else(|| {
             Failure::new(
                 Exit::NotFound,
-                format!("there is no command `gdn {}`", names.join(" ")),
-                "see what there is: `gdn help`",
+                format!("there is no command `gdn {}`", words.join(" ")),
+                hint,
             )
         })?;
     }

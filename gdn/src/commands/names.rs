@@ -71,7 +71,7 @@ pub(super) async fn check_conversation(
     Err(Failure::new(Exit::NotFound, message, hint))
 }
 
-/// `did you mean `main`? The conversations are: ann, main`.
+/// `did you mean `main`? Otherwise, the conversations are: ann, main`.
 fn hint_of(written: &str, known: &[&str], what: &str) -> String {
     let shown: Vec<String> = known
         .iter()
@@ -87,12 +87,21 @@ fn hint_of(written: &str, known: &[&str], what: &str) -> String {
         true => format!("there are no {what}"),
         false => format!("the {what} are: {}{more}", shown.join(", ")),
     };
-    match nearest_name(written, known.iter().copied()) {
-        Some(near) => format!(
-            "did you mean `{}`? Otherwise, {listed}",
-            text::one_line(near)
-        ),
-        None => listed,
+    with_near_name(written, known.iter().copied(), listed)
+}
+
+/// A hint that begins with the known name that is near to what was written, if one is.
+pub(super) fn with_near_name(
+    written: &str,
+    known: impl IntoIterator<Item = &str>,
+    hint: String,
+) -> String {
+    match nearest_name(written, known) {
+        Some(near) => {
+            let near = text::one_line(near);
+            format!("did you mean `{near}`? Otherwise, {hint}")
+        }
+        None => hint,
     }
 }
 

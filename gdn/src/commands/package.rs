@@ -9,6 +9,7 @@ use goondan_packages::{LOCK_FILE, PackageName, Store, tree_digest};
 use goondan_protocol::permissions::Permissions;
 use serde::Serialize;
 
+use super::names;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -305,9 +306,13 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
         let mut only = BTreeSet::new();
         for name in &args.packages {
             let known = plan.lock.packages().map(|(name, _)| name);
-            let known = known.chain(plan.requires.keys());
-            let found = known.into_iter().find(|it| it.as_str() == name);
-            only.insert(found.cloned().ok_or_else(|| unknown(name, context))?);
+            let known: Vec<_> = known.chain(plan.requires.keys()).collect();
+            let found = known.iter().find(|it| it.as_str() == name);
+            let Some(found) = found else {
+                let known = known.iter().map(|it| it.as_str());
+                return Err(unknown(name, known, context));
+            };
+            only.insert((*found).clone());
         }
         rules.only = Some(only);
     }
@@ -326,14 +331,13 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
     )
 }
 
-fn unknown(name: &str, context: &Context) -> Failure {
+fn unknown(name: &str, known: impl IntoIterator<Item = &str>, context: &Context) -> Failure {
+    let list = context.command("package list");
+    let hint = format!("see what it requires: `{list}`");
     Failure::new(
         Exit::NotFound,
         format!("the project requires no package `{name}`"),
-        format!(
-            "see what it requires: `{}`",
-            context.command("package list")
-        ),
+        names::with_near_name(name, known, hint),
     )
 }
 
@@ -343,7 +347,8 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
     let mut text = plan.manifest.clone();
     for name in &args.packages {
         if plan.requires.remove(name.as_str()).is_none() {
-            return Err(unknown(name, context));
+            let known = plan.requires.keys().map(|it| it.as_str());
+            return Err(unknown(name, known, context));
         }
         text = manifest::without(&text, name)?;
     }

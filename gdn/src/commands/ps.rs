@@ -32,7 +32,7 @@ pub(crate) struct PsArgs {
     all: bool,
     /// Go on showing them as they change
     #[arg(long, short)]
-    watch: bool,
+    pub(crate) watch: bool,
 }
 
 pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {

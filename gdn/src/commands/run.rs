@@ -6,20 +6,24 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{
-    CloseWorkspace, ListProcesses, ListWorkspaces, OpenWorkspace, ProcessInfo, ProcessState,
-    Readiness, UnhealthyProcess, WorkspaceInfo,
+    CloseWorkspace, ListWorkspaces, OpenWorkspace, ProcessInfo, ProcessState, Readiness,
+    UnhealthyProcess, WatchProcesses, WorkspaceInfo,
 };
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::ChildRole;
 use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
 
 use super::attach::attach_or_start;
 use super::chat::{self, ChatArgs};
 use super::consent;
+use super::following::Processes;
 use super::health;
 use super::running::{self, Running};
 use super::send::{self, SendArgs};
 use super::status;
-use crate::client::Client;
+use crate::client::{Client, Notice, RequestTimeout};
 use crate::context::Context;
 use crate::daemon;
 use crate::exit::Exit;
@@ -82,9 +86,6 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long it is waited for connectors that report that they cannot.
 const UNREADY_LIMIT: Duration = Duration::from_secs(1);
-
-/// How often they are asked meanwhile.
-const READY_POLL: Duration = Duration::from_millis(50);
 
 /// Watched files that are named.
 const WATCHED_FILES_NAMED: usize = 5;
@@ -179,41 +180,90 @@ async fn ready(
     if info.connections.is_empty() {
         return Ok((info, Vec::new()));
     }
-    let begun = Instant::now();
-    let mut unready_since = None;
-    let silent = loop {
-        let list = ListProcesses {
-            workspace_id: Some(info.workspace_id.clone()),
-            ..ListProcesses::default()
-        };
-        let processes = client.all(list).await?.into_iter();
-        let unready: Vec<ProcessInfo> = processes
+    // A watch that is given up ends its connection.
+    let mut watcher = context.connect().await?;
+    let silent = silent_connectors(&mut watcher, &info.workspace_id).await;
+    Ok((
+        context.find_by_id(client, &info.workspace_id).await?,
+        silent,
+    ))
+}
+
+/// Watches the workspace's processes until all connectors are ready, or the time is over that they have for it.
+async fn silent_connectors(client: &mut Client, workspace_id: &WorkspaceId) -> Vec<String> {
+    let (told, mut changes) = mpsc::unbounded_channel();
+    let request = WatchProcesses {
+        workspace_id: Some(workspace_id.clone()),
+        memory: false,
+    };
+    let mut take = |notice| {
+        if let Notice::Processes(change) = notice {
+            // The other end is here.
+            drop(told.send(change));
+        }
+    };
+    let watching = client.watch(request, RequestTimeout::Endless, &mut take);
+    tokio::pin!(watching);
+    let mut processes = Processes::default();
+    let mut wait = ReadinessWait::new(Instant::now());
+    loop {
+        tokio::select! {
+            biased;
+            Some(change) = changes.recv() => {
+                if processes.take(change) && wait.is_over(&processes.all(), Instant::now()) {
+                    break;
+                }
+            }
+            // What the daemon refuses to tell now, it tells of the workspace afterwards.
+            _ = &mut watching => break,
+            () = sleep_until(wait.until.into()) => break,
+        }
+    }
+    wait.silent
+}
+
+/// How long it is waited for connectors.
+#[derive(Debug)]
+struct ReadinessWait {
+    limit: Instant,
+    /// When it ends if nothing changes.
+    until: Instant,
+    /// Connectors that have reported nothing.
+    silent: Vec<String>,
+}
+
+impl ReadinessWait {
+    fn new(begun: Instant) -> Self {
+        let limit = begun + READY_LIMIT;
+        Self {
+            limit,
+            until: limit,
+            silent: Vec::new(),
+        }
+    }
+
+    /// Takes the processes as they are. True if no connector is waited for.
+    fn is_over(&mut self, processes: &[ProcessInfo], now: Instant) -> bool {
+        let unready = processes
+            .iter()
             .filter(|process| process.role == ChildRole::Connector)
             .filter(|process| process.state != ProcessState::Terminated)
-            .filter(|process| process.readiness != Some(Readiness::Ready))
-            .collect();
+            .filter(|process| process.readiness != Some(Readiness::Ready));
+        let unready: Vec<&ProcessInfo> = unready.collect();
         let has_reported = |process: &&ProcessInfo| {
             process.state == ProcessState::CrashLoopBackOff
                 || process.readiness == Some(Readiness::NotReady)
         };
         let silent = unready.iter().filter(|process| !has_reported(process));
-        let silent: Vec<String> = silent.map(|process| process.name.clone()).collect();
-        if unready.is_empty() || begun.elapsed() >= READY_LIMIT {
-            break silent;
+        self.silent = silent.map(|process| process.name.clone()).collect();
+        if !self.silent.is_empty() {
+            self.until = self.limit;
+        } else if self.until == self.limit {
+            // One that could not connect may try again at once.
+            self.until = self.limit.min(now + UNREADY_LIMIT);
         }
-        // One that could not connect may try again at once.
-        let since = *unready_since.get_or_insert_with(Instant::now);
-        if !silent.is_empty() {
-            unready_since = None;
-        } else if since.elapsed() >= UNREADY_LIMIT {
-            break silent;
-        }
-        tokio::time::sleep(READY_POLL).await;
-    };
-    Ok((
-        context.find_by_id(client, &info.workspace_id).await?,
-        silent,
-    ))
+        unready.is_empty()
+    }
 }
 
 /// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that

@@ -3,6 +3,7 @@
 use clap::Args;
 use goondan_config::schema_names;
 
+use super::names;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -39,9 +40,10 @@ pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
 
 fn not_found(name: &str) -> Failure {
     let names: Vec<&str> = schema_names().collect();
+    let hint = format!("name one of these: {}", names.join(", "));
     Failure::new(
         Exit::NotFound,
         format!("there is no kind `{name}`"),
-        format!("name one of these: {}", names.join(", ")),
+        names::with_near_name(name, names.iter().copied(), hint),
     )
 }

@@ -234,8 +234,9 @@ impl Serving {
                 })
                 .unwrap(),
             ),
-            // `gdn run` waits for the connections of a project.
             Call::ListProcesses(_) => answer(json!({"processes": []})),
+            // `gdn run` waits for the connections of a project.
+            Call::WatchProcesses(_) => answer(json!({})),
             other => panic!("the test has no answer to {other:?}"),
         }
     }

@@ -64,7 +64,7 @@ fn a_running_daemon_is_used() {
         assert!(ran.stdout.contains(text), "no {text:?} in {ran:#?}");
     }
     let calls = daemon.calls();
-    let [Call::OpenWorkspace(open), Call::ListProcesses(_)] = calls.as_slice() else {
+    let [Call::OpenWorkspace(open), Call::WatchProcesses(_)] = calls.as_slice() else {
         panic!("{calls:?}")
     };
     assert_eq!(open.project_root, home.project());
@@ -257,7 +257,7 @@ fn a_workspace_named_by_its_id_needs_no_project() {
     let mut command = home.command(&["run", "--workspace", "w1"]);
     let ran = Ran::of(command.current_dir("/").output().unwrap()).exits(0);
     assert!(ran.stdout.starts_with("Workspace    w1\n"), "{ran:?}");
-    assert!(matches!(daemon.calls()[..], [Call::ListProcesses(_)]));
+    assert!(matches!(daemon.calls()[..], [Call::WatchProcesses(_)]));
     home.gdn(&["run", "--workspace", "w2"])
         .exits(5)
         .tells(&["`gdn workspace list`"]);

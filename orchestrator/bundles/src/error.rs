@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use goondan_durable::FileError;
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::ids::{ChangesetId, InvalidId, RehearsalSubject, RevisionId};
+use goondan_protocol::ids::{ChangesetId, InstanceKey, InvalidId, RehearsalSubject, RevisionId};
+use goondan_protocol::shell::shell_quoted;
 use goondan_trees::TreeError;
 
 /// Why something is not done.
@@ -97,7 +98,7 @@ impl BundleError {
 
     /// The error as a client is told of it.
     #[must_use]
-    pub fn to_control(&self, list: &str) -> ControlError {
+    pub fn to_control(&self, key: &InstanceKey) -> ControlError {
         let code = match self {
             Self::File(_) | Self::NotRemoved { .. } => ErrorCode::Storage,
             Self::Damaged { .. } => ErrorCode::Damaged,
@@ -112,16 +113,31 @@ impl BundleError {
             | Self::NotAllowed => ErrorCode::InvalidRequest,
         };
         let text = self.in_words();
+        let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
         let hint = match self {
-            Self::NoInstance => "`gdn instance list` shows the conversations",
+            Self::NoInstance => "`gdn instance list` shows the conversations".to_owned(),
             // What lists the bundle cannot read it either.
             Self::Damaged { .. } => {
-                "`gdn verify` shows what is damaged; `gdn verify --repair` sets it aside"
+                "`gdn verify` shows what is damaged; `gdn verify --repair` sets it aside".to_owned()
             }
             Self::File(_) | Self::NotRemoved { .. } => {
-                "`gdn doctor` checks the disk of the state root"
+                "`gdn doctor` checks the disk of the state root".to_owned()
             }
-            _ => list,
+            // The conversation's configuration is the project's.
+            Self::NoBundle => {
+                "`gdn config show` shows the configuration that it runs with".to_owned()
+            }
+            Self::NotAllowed => "`gdn config show` shows the project's policy".to_owned(),
+            Self::NoRevision { .. } => format!("`gdn bundle log {key}` shows the revisions"),
+            Self::NoSubject { .. } => format!(
+                "`gdn bundle status {key}` shows the changesets, `gdn bundle log {key}` the revisions"
+            ),
+            Self::WrongState { id, .. } => {
+                format!("`gdn bundle show {id} --key {key}` shows it and the reason")
+            }
+            Self::NoChangeset { .. } | Self::NoneOpen | Self::Invalid(_) => {
+                format!("`gdn bundle status {key}` shows what there is")
+            }
         };
         ControlError::new(code, text).suggest(hint)
     }

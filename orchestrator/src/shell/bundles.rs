@@ -152,9 +152,9 @@ pub(super) fn carry_out(projects: &Projects, work: BundleWork) -> BundleDone {
         standing: None,
         happened: Vec::new(),
     };
-    let list = format!("gdn bundle status {}", work.instance.instance_key);
+    let key = work.instance.instance_key.clone();
     if let Err(error) = perform(projects, work, &mut done) {
-        done.answer = Err(error.to_control(&format!("`{list}` shows what there is")));
+        done.answer = Err(error.to_control(&key));
     }
     done
 }

@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home};
 
+use crate::secrets;
+
 #[test]
 fn ctl_1_unknown_names_are_refused_with_those_there_are() {
     let home = Home::new(LAB);
@@ -87,4 +89,52 @@ spec:
     home.gdn(&["shutdown"]).exits(0);
     home.gdn(&["run"]).exits(0);
     home.gdn(&["shutdown"]).exits(0);
+}
+
+#[test]
+fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
+    let home = Home::new(LAB);
+    home.write("project/src/a.txt", "one\n");
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    home.gdn(&["instance", "checkpoint", "main", "--name", "before"])
+        .exits(0);
+    let prepare = [
+        "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
+    ];
+    home.gdn(&prepare).exits(0);
+    home.gdn(&["task", "new", "Shop", "--id", "shop", "--description", "x"])
+        .exits(0);
+    home.gdn(&["task", "checkpoint", "shop", "--name", "draft"])
+        .exits(0);
+    secrets::set(&home, "github", "token", "a-value", &[]).exits(0);
+    let workspace = home.gdn_json(&["workspace", "list"]);
+    let workspace = workspace["workspaces"][0]["workspaceId"].as_str().unwrap();
+    let typo = format!("{workspace}x");
+    for (args, near) in [
+        (&["task", "show", "shpo"][..], "shop"),
+        (&["task", "restore", "shop", "darft", "--yes"], "draft"),
+        (&["task", "new", "Bar", "--agent", "wroker"], "worker"),
+        (&["instance", "show", "mian"], "main"),
+        (&["instance", "history", "mian"], "main"),
+        (&["instance", "export", "mian"], "main"),
+        (&["rewind", "main", "--to", "bfore", "--yes"], "before"),
+        (&["send", "--agent", "wroker", "hello"], "worker"),
+        (&["sandbox", "show", "r1", "codr"], "r1 coder"),
+        (&["sandbox", "remove", "r1", "codr"], "r1 coder"),
+        (&["proposal", "create", "r", "coder"], "r1 coder"),
+        (&["secret", "allow", "gihtub"], "github"),
+        (&["secret", "remove", "gihtub", "--yes"], "github"),
+        (&["secret", "remove", "github", "tokn", "--yes"], "token"),
+        (&["--workspace", &typo, "status"], workspace),
+        (&["schema", "Agnt"], "Agent"),
+        (&["man", "tsak"], "task"),
+    ] {
+        let ran = home.gdn(args);
+        assert!([2, 5].contains(&ran.code), "{args:?}: {ran:?}");
+        ran.tells(&[&format!("did you mean `{near}`?")]);
+    }
+    // What has no near name keeps its own hint alone.
+    let ran = home.gdn(&["task", "show", "nothing-like-it"]);
+    assert!(!ran.stderr.contains("did you mean"), "{ran:?}");
 }

@@ -376,3 +376,26 @@ fn a_connection_that_says_neither_or_both_is_refused_with_its_line() {
         told.tells(&["exactly one of `command` and `url`"]);
     }
 }
+
+#[test]
+fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered() {
+    let home = Home::new(&project("  config: {command: [./server]}"));
+    let daemon = Daemon::serving(&home);
+    wait_until("it is parked", || detail(&home).starts_with("parked"));
+    let why = detail(&home);
+    assert!(
+        why.contains("`./server` cannot be started: No such file") && why.contains("gdn restart"),
+        "{why}"
+    );
+    home.gdn(&["status"]).exits(16).tells(&["parked"]);
+    home.gdn(&["doctor"]).exits(16).prints(&["parked"]);
+    home.ask("a", "call echo x");
+    let result = last_result(&home, "a");
+    assert!(result.contains("parked"), "{result}");
+    // A restart by a person tries again.
+    let server = home.project().join("server");
+    std::os::unix::fs::symlink(mcp::program(), server).unwrap();
+    home.gdn(&["restart"]).exits(0);
+    wait_until("it is there", || detail(&home) == "MCP server double 1.2");
+    drop(daemon);
+}

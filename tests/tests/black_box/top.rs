@@ -1,6 +1,8 @@
 //! `gdn top` in a real terminal (`OBS-4`).
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::GDN;
@@ -150,12 +152,15 @@ fn obs_4_one_picture_of_top_is_text_or_json_for_a_script() {
 const HANG_UP: &str = r#"
 import fcntl, os, pty, signal, struct, subprocess, sys, termios
 signal.alarm(60)
-text, program = sys.argv[1].encode(), sys.argv[2:]
+way, text, program = sys.argv[1], sys.argv[2].encode(), sys.argv[3:]
+def take_terminal():
+    if way == "hang-up":
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 ours, theirs = pty.openpty()
 fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
 child = subprocess.Popen(
     program, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    preexec_fn=take_terminal,
 )
 os.close(theirs)
 shown = b""
@@ -168,36 +173,79 @@ os.close(ours)
 print(child.wait(timeout=30))
 "#;
 
-/// A panic ends with the code 101, and nobody could read why.
+/// Ends a command by closing its terminal, with the signal that a shell's terminal sends or without it. A panic ends with
+/// the code 101, and nobody could read why.
+fn close_terminal(home: &Home, way: &str, text: &str, arguments: &[&str]) -> i32 {
+    let gdn = bin(GDN);
+    let gdn = gdn.to_str().unwrap();
+    let all = [&["-c", HANG_UP, way, text, gdn], arguments].concat();
+    let mut command = home.command(Path::new("python3"), &all);
+    command.env("TERM", "xterm-256color");
+    let output = command.output().unwrap();
+    let code = String::from_utf8_lossy(&output.stdout);
+    let code = code.trim().parse();
+    code.unwrap_or_else(|_| panic!("{arguments:?}: {output:?}"))
+}
+
+/// Commands that go on, each with a text that it shows at its begin.
+const FOLLOWING: [(&str, &[&str]); 7] = [
+    ("Overview", &["top"]),
+    ("you>", &["chat"]),
+    ("echo one", &["watch"]),
+    ("turn", &["logs", "--follow"]),
+    ("turn", &["logs", "--follow", "--all"]),
+    ("worker", &["ps", "--watch"]),
+    ("Task created", &["task", "logs", "shop", "--follow"]),
+];
+
 #[test]
-fn obs_4_no_command_panics_when_its_terminal_closes() {
+fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     if !needs::program("python3") {
         return;
     }
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
-    for (text, arguments) in [
-        ("Overview", &["top"][..]),
-        ("you>", &["chat"]),
-        ("turn", &["logs", "--follow"]),
-    ] {
-        let gdn = bin(GDN);
-        let gdn = gdn.to_str().unwrap();
-        let all = [&["-c", HANG_UP, text, gdn], arguments].concat();
-        let mut command = home.command(Path::new("python3"), &all);
-        command.env("TERM", "xterm-256color");
-        let output = command.output().unwrap();
-        let code = String::from_utf8_lossy(&output.stdout);
-        let code: i32 = code
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("{arguments:?}: {output:?}"));
-        // Those that hold the terminal end by themselves or as interrupted, the others by SIGHUP, or since they
-        // cannot write any more.
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
+    home.gdn(&new).exits(0);
+    for (text, arguments) in FOLLOWING {
+        // Those that hold the terminal end by themselves or as interrupted, the others by SIGHUP.
+        let code = close_terminal(&home, "hang-up", text, arguments);
         assert!(
-            [0, 1, 130, -1].contains(&code),
+            [0, 130, -1].contains(&code),
             "{arguments:?} ended with {code}"
         );
+        let code = close_terminal(&home, "no signal", text, arguments);
+        assert!([0, 130].contains(&code), "{arguments:?} ended with {code}");
+    }
+}
+
+#[test]
+fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    home.ask("main", "echo one");
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
+    home.gdn(&new).exits(0);
+    for (text, arguments) in FOLLOWING {
+        if ["top", "chat"].contains(&arguments[0]) {
+            // Without a terminal they show one picture, and what stdin says.
+            continue;
+        }
+        let mut command = home.command(&bin(GDN), arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        let mut shown = BufReader::new(running.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert!(shown.read_line(&mut line).unwrap() > 0, "{arguments:?}");
+        }
+        // Nothing more happens: it notices all the same.
+        drop(shown);
+        let ended = running.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("error"), "{arguments:?}: {stderr}");
     }
 }

@@ -9,6 +9,7 @@ use goondan_protocol::rehearsal::{
     DEFAULT_REHEARSAL_TURNS, Finding, Part, Rehearsal, RehearsedTurn, ToolsDiffer,
 };
 
+use super::{command_for, command_of};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -33,8 +34,9 @@ pub(crate) struct BundleRehearseArgs {
 
 pub(super) async fn rehearse(args: BundleRehearseArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
+    let key = workspace.conversation(args.key);
     let rehearse = RehearseBundle {
-        instance_key: workspace.conversation(args.key),
+        instance_key: key.clone(),
         workspace_id: workspace.workspace_id,
         subject: args.subject.clone(),
         turns: Some(args.turns),
@@ -42,7 +44,7 @@ pub(super) async fn rehearse(args: BundleRehearseArgs, context: &Context) -> Res
     // Modules may have to start.
     let rehearsal = client.change(rehearse).await?;
     print(&rehearsal, context)?;
-    verdict(&rehearsal, &args.subject, context)
+    verdict(&rehearsal, &args.subject, &key, context)
 }
 
 fn print(rehearsal: &Rehearsal, context: &Context) -> Result<(), Failure> {
@@ -185,6 +187,7 @@ fn findings_of(found: &[(&RehearsedTurn, &Finding)]) -> Table {
 fn verdict(
     rehearsal: &Rehearsal,
     subject: &RehearsalSubject,
+    key: &InstanceKey,
     context: &Context,
 ) -> Result<(), Failure> {
     if !rehearsal.breaks {
@@ -205,11 +208,11 @@ fn verdict(
     let hint = match &rehearsal.changeset_id {
         Some(id) => format!(
             "turn it down: {}",
-            context.command(&format!("bundle reject {id} --reason 'TEXT'"))
+            command_for(&format!("reject {id} --reason 'TEXT'"), key, context)
         ),
         None => format!(
             "see what else there is: {}",
-            context.command("bundle status")
+            command_of("status", key, context)
         ),
     };
     Err(Failure::new(Exit::Degraded, message, hint))

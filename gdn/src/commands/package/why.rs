@@ -6,6 +6,7 @@ use goondan_packages::{PackageName, Requires};
 use serde::Serialize;
 
 use super::plan::Plan;
+use crate::commands::names;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -84,10 +85,13 @@ pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
     let graph: Graph = locked.chain(of_folders).collect();
     let chains = chains(&plan.requires, &graph, &name);
     if chains.is_empty() {
+        let list = context.command("package list");
+        let known = graph.keys().map(PackageName::as_str);
+        let hint = format!("see what there is: `{list}`");
         return Err(Failure::new(
             Exit::NotFound,
             format!("nothing requires `{name}`"),
-            format!("see what there is: `{}`", context.command("package list")),
+            names::with_near_name(name.as_str(), known, hint),
         ));
     }
     let version = graph.get(&name).map(|it| it.0.clone());

@@ -31,7 +31,7 @@ pub(crate) struct TaskLogsArgs {
     log: LogName,
     /// Go on with what is added, from near its end, until the task has ended
     #[arg(long, short)]
-    follow: bool,
+    pub(crate) follow: bool,
 }
 
 /// A log, as the command line names it.

@@ -6,6 +6,8 @@
 //! passes.
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::shell::shell_quoted;
 
 use crate::{Peer, Standing};
 
@@ -13,8 +15,6 @@ use crate::{Peer, Standing};
 const WAITING_TASKS: &str = "gdn task list --needs-me";
 /// What a person runs to see the proposals of a project.
 const PROPOSALS: &str = "gdn proposal list";
-/// What a person runs to see the configuration of a conversation.
-const BUNDLE: &str = "gdn bundle status";
 
 /// A request that only a person may make.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,6 +30,12 @@ fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonO
         what: what.into(),
         command: command.into(),
     })
+}
+
+/// Of the configuration of a conversation, whose key is the command's last argument.
+fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnly> {
+    let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    person(what, format!("gdn bundle {command} {key}"))
 }
 
 /// Why only a person may make a request; none if every client of the daemon's user may.
@@ -66,11 +72,28 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         Call::MergeProposal(_) => person("to merge a proposal", PROPOSALS),
 
         // New modules start for it.
-        Call::RehearseBundle(_) => person("to rehearse a changeset", BUNDLE),
-        Call::ApproveChangeset(_) => person("to approve a changeset", BUNDLE),
-        Call::RejectChangeset(_) => person("to reject a changeset", BUNDLE),
-        Call::RevertBundle(_) => person("to take a configuration back", BUNDLE),
-        Call::PinBundle(_) => person("to pin a configuration", BUNDLE),
+        Call::RehearseBundle(call) => {
+            let command = format!("rehearse {} --key", call.subject);
+            bundle("to rehearse a changeset", &command, &call.instance_key)
+        }
+        Call::ApproveChangeset(call) => {
+            let command = format!("approve {} --key", call.changeset_id);
+            bundle("to approve a changeset", &command, &call.instance_key)
+        }
+        Call::RejectChangeset(call) => {
+            let command = format!("reject {} --key", call.changeset_id);
+            bundle("to reject a changeset", &command, &call.instance_key)
+        }
+        Call::RevertBundle(call) => {
+            let to = call.revision.as_ref();
+            let to = to.map_or_else(String::new, |to| format!(" --to {to}"));
+            let command = format!("revert{to}");
+            bundle("to take a configuration back", &command, &call.instance_key)
+        }
+        Call::PinBundle(call) => {
+            let command = if call.pinned { "pin" } else { "pin --off" };
+            bundle("to pin a configuration", command, &call.instance_key)
+        }
 
         Call::CreateTask(_) => person("to make a task", WAITING_TASKS),
         Call::ImportTask(_) => person("to import a task", WAITING_TASKS),
