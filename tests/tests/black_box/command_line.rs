@@ -114,7 +114,18 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
     for (args, near) in [
         (&["task", "show", "shpo"][..], "shop"),
         (&["task", "restore", "shop", "darft", "--yes"], "draft"),
-        (&["task", "new", "Bar", "--agent", "wroker"], "worker"),
+        (
+            &[
+                "task",
+                "new",
+                "Bar",
+                "--description",
+                "x",
+                "--agent",
+                "wroker",
+            ],
+            "worker",
+        ),
         (&["instance", "show", "mian"], "main"),
         (&["instance", "history", "mian"], "main"),
         (&["instance", "export", "mian"], "main"),
@@ -126,7 +137,7 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
         (&["secret", "allow", "gihtub"], "github"),
         (&["secret", "remove", "gihtub", "--yes"], "github"),
         (&["secret", "remove", "github", "tokn", "--yes"], "token"),
-        (&["--workspace", &typo, "status"], workspace),
+        (&["--workspace", &typo, "ps"], workspace),
         (&["schema", "Agnt"], "Agent"),
         (&["man", "tsak"], "task"),
     ] {
