@@ -1,17 +1,18 @@
 //! The format version of the System Root (`REL-1`): which programs may read what is there, and write into it.
 //!
 //! `system/format.json` says it. A System Root without that file is of format 1, which is older than the file. Formats
-//! are raised by changes that an older program would misread or destroy; a field more is no such change.
+//! are raised by changes that an older program would misread or destroy; a field more is no such change. Format 2 has
+//! other names for the directories in which programs work.
 
 use serde::{Deserialize, Serialize};
 
 use crate::version::GOONDAN_VERSION;
 
 /// The format that this build writes.
-pub const STATE_FORMAT: u32 = 1;
+pub const STATE_FORMAT: u32 = 2;
 
 /// The oldest format whose programs can read, and write into, what this build writes.
-pub const STATE_FORMAT_READABLE_FROM: u32 = 1;
+pub const STATE_FORMAT_READABLE_FROM: u32 = 2;
 
 /// The file that says the format, in `system/` of the System Root.
 pub const STATE_FORMAT_FILE: &str = "format.json";

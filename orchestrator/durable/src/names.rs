@@ -6,18 +6,60 @@ use sha2::{Digest as _, Sha256};
 
 /// Longest name that spells its text out, in bytes. File systems allow 255.
 pub const PLAIN_NAME_BYTES: usize = 200;
-/// Separates the readable head of a long text's name from its hash. `%` is always followed by a
-/// hexadecimal digit in a plain name, so no plain name holds this.
-const HASH_MARK: &str = "%~";
+/// Begins the two hexadecimal digits that stand for a byte in the name of a file.
+const FILE_ESCAPE: char = '%';
+/// The same in the name of a directory in which programs work: linkers, `make`, and `configparser` treat `%` in a path
+/// specially, and `~` is special nowhere within a word.
+const DIRECTORY_ESCAPE: char = '~';
+/// Behind the escape, separates the readable head of a long text's name from its hash. In a plain name the escape is
+/// always followed by a hexadecimal digit, so no plain name holds both.
+const HASH_MARK: char = '~';
 
-/// The name of a file or directory that stands for `text`, which must not be empty.
+/// The name of a file that stands for `text`, which must not be empty.
 ///
 /// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
 /// `%xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
 /// text whose name would be longer than [`PLAIN_NAME_BYTES`] keeps its head and ends in its SHA-256.
 #[must_use]
 pub fn encode(text: &str) -> String {
+    encode_with(text, FILE_ESCAPE)
+}
+
+/// The text that a name spells out; none for a long text's name and for what [`encode`] writes for no text.
+#[must_use]
+pub fn decode(name: &str) -> Option<String> {
+    decode_with(name, FILE_ESCAPE)
+}
+
+/// The name of a directory that stands for `text` and in which programs work: as [`encode`], with `~xx` for `%xx`.
+#[must_use]
+pub fn encode_directory(text: &str) -> String {
+    encode_with(text, DIRECTORY_ESCAPE)
+}
+
+/// The text that the name of a directory spells out, as [`decode`].
+#[must_use]
+pub fn decode_directory(name: &str) -> Option<String> {
+    decode_with(name, DIRECTORY_ESCAPE)
+}
+
+/// The name that a directory has today whose name [`encode`] made; none if the name is the same, or not made by it.
+#[must_use]
+pub fn renamed_directory(name: &str) -> Option<String> {
+    let escape = DIRECTORY_ESCAPE.to_string();
+    let renamed = name.replace(FILE_ESCAPE, &escape);
+    let is_long = || {
+        let (_, hash) = name.rsplit_once(&format!("{FILE_ESCAPE}{HASH_MARK}"))?;
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (hash.len() == 64 && hash.bytes().all(is_digit)).then_some(())
+    };
+    let is_ours = decode(name).is_some() || is_long().is_some();
+    (renamed != name && is_ours).then_some(renamed)
+}
+
+fn encode_with(text: &str, escape: char) -> String {
     let last = text.len().saturating_sub(1);
+    let mark = format!("{escape}{HASH_MARK}");
     let mut out = String::new();
     let mut whole = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -25,9 +67,9 @@ pub fn encode(text: &str) -> String {
             b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
             // Hidden files, `.` and `..` begin with a dot; some systems drop one at the end.
             b'.' if at != 0 && at != last => out.push('.'),
-            _ => out.push_str(&format!("%{byte:02x}")),
+            _ => out.push_str(&format!("{escape}{byte:02x}")),
         }
-        if out.len() <= PLAIN_NAME_BYTES - HASH_MARK.len() - 64 {
+        if out.len() <= PLAIN_NAME_BYTES - mark.len() - 64 {
             whole = out.len();
         }
     }
@@ -36,18 +78,16 @@ pub fn encode(text: &str) -> String {
     }
     out.truncate(whole);
     format!(
-        "{out}{HASH_MARK}{}",
+        "{out}{mark}{}",
         hex::encode(Sha256::digest(text.as_bytes()))
     )
 }
 
-/// The text that a name spells out; none for a long text's name and for what [`encode`] writes for no text.
-#[must_use]
-pub fn decode(name: &str) -> Option<String> {
+fn decode_with(name: &str, escape: char) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {
-        if byte == b'%' {
+        if char::from(byte) == escape {
             let digits = [rest.next()?, rest.next()?];
             let digits = std::str::from_utf8(&digits).ok()?;
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
@@ -57,7 +97,7 @@ pub fn decode(name: &str) -> Option<String> {
     }
     let text = String::from_utf8(bytes).ok().filter(|t| !t.is_empty())?;
     // Only the one spelling this module writes counts.
-    (encode(&text) == name).then_some(text)
+    (encode_with(&text, escape) == name).then_some(text)
 }
 
 #[cfg(test)]
@@ -72,8 +112,23 @@ mod tests {
             let name = encode(&text);
             prop_assert!(name.is_ascii() && name.len() <= PLAIN_NAME_BYTES);
             prop_assert!(!name.starts_with('.') && !name.contains(['/', '\0']));
-            let is_long = name.contains(HASH_MARK);
-            prop_assert_eq!(decode(&name), (!is_long).then_some(text));
+            let is_long = name.contains("%~");
+            prop_assert_eq!(decode(&name), (!is_long).then_some(text.clone()));
+
+            let directory = encode_directory(&text);
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.~".contains(c);
+            prop_assert!(directory.chars().all(is_plain), "{}", directory);
+            prop_assert_eq!(decode_directory(&directory), (!is_long).then_some(text));
+            let renamed = (name != directory).then_some(directory.clone());
+            prop_assert_eq!(renamed_directory(&name), renamed);
+            prop_assert_eq!(renamed_directory(&directory), None);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_ours_keeps_its_name() {
+        for name in ["100%", "a%", "%zz", "a%41%~ab", "%61", "A%2f", ""] {
+            assert_eq!(renamed_directory(name), None, "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_durable::disk::{Disk, EntryKind, read_full};
-use goondan_durable::names::decode;
+use goondan_durable::names::decode_directory;
 use goondan_log::error_chain;
 use goondan_protocol::control::{
     FileStatus, ListProposals, ListSandboxes, ProposalDetail, ProposalDiff, ProposalFile,
@@ -113,7 +113,7 @@ impl Sandboxes<'_> {
 
     /// Whose a directory is: by its name, or what its record says, or the run's log.
     fn named(&self, run: &Path, sandbox: &Path) -> Result<Option<SandboxRef>, ProposalError> {
-        let text = |path: &Path| decode(path.file_name()?.to_str()?);
+        let text = |path: &Path| decode_directory(path.file_name()?.to_str()?);
         if let (Some(run_id), Some(agent_id)) = (text(run), text(sandbox)) {
             let (run_id, agent_id) = (run_id.parse(), agent_id.parse());
             let (Ok(run_id), Ok(agent_id)) = (run_id, agent_id) else {

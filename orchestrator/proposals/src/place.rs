@@ -50,12 +50,12 @@ pub(crate) const STAGING: &str = ".goondan-swap";
 
 /// The folder of a run.
 pub(crate) fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
-    sandboxes.join(names::encode(run.as_str()))
+    sandboxes.join(names::encode_directory(run.as_str()))
 }
 
 /// The name of a sandbox in the folder of its run.
 pub(crate) fn sandbox_name(at: &SandboxRef) -> String {
-    names::encode(at.agent_id.as_str())
+    names::encode_directory(at.agent_id.as_str())
 }
 
 /// The folder of a sandbox.

@@ -28,6 +28,7 @@ pub mod ledger;
 pub mod limits;
 pub mod naming;
 mod own_files;
+mod renamed;
 pub mod root;
 pub mod verify;
 pub mod workspace;

@@ -2,9 +2,12 @@
 //!
 //! Both are pure functions, and neither ever gives two inputs the same name.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use goondan_durable::names::{decode, encode};
+use goondan_durable::names::{
+    decode, decode_directory, encode, encode_directory, renamed_directory,
+};
 use goondan_protocol::ids::{
     ConnectionName, ExtensionName, InstanceKey, InvalidId, RunId, WorkerId, WorkspaceId,
 };
@@ -93,20 +96,31 @@ fn ends_like_a_hash(id: &str) -> bool {
 /// The directory name of an instance key (`INST-1`).
 ///
 /// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
-/// `%xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
+/// `~xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
 /// key whose name would be too long keeps its head and ends in its SHA-256; `metadata.json` holds it
 /// in full.
 #[must_use]
 pub fn instance_dir_name(key: &InstanceKey) -> String {
-    encode(key.as_str())
+    encode_directory(key.as_str())
+}
+
+/// True if a directory of this name is the instance's, by its name of today or by that of format 1.
+pub(crate) fn is_dir_of(name: &OsStr, key: &InstanceKey) -> bool {
+    let today = instance_dir_name(key);
+    let older = name.to_str().and_then(renamed_directory);
+    *name == *today || older.is_some_and(|older| older == today)
+}
+
+/// The folder of a run, below the sandboxes of a workspace.
+#[must_use]
+pub fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
+    sandboxes.join(encode_directory(run.as_str()))
 }
 
 /// The folder of a worker's sandbox in its run, below the sandboxes of a workspace (`BOX-1`).
 #[must_use]
 pub fn sandbox_dir(sandboxes: &Path, run: &RunId, agent: &WorkerId) -> PathBuf {
-    sandboxes
-        .join(encode(run.as_str()))
-        .join(encode(agent.as_str()))
+    run_dir(sandboxes, run).join(encode_directory(agent.as_str()))
 }
 
 /// The file name of an extension's state, by the same rule (`EXT-1`).
@@ -125,7 +139,7 @@ pub fn connection_file_name(connection: &ConnectionName) -> String {
 /// name at all.
 #[must_use]
 pub fn instance_key_of(name: &str) -> Option<InstanceKey> {
-    InstanceKey::new(decode(name)?).ok()
+    InstanceKey::new(decode_directory(name)?).ok()
 }
 
 /// The extension whose state a file name stands for; none as with [`instance_key_of`].

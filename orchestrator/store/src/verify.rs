@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
+use goondan_durable::names::renamed_directory;
 use goondan_durable::register::{self, REGISTERS, Register};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
 use goondan_protocol::ids::WorkspaceId;
@@ -242,8 +243,13 @@ fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Resu
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let key = instance_key_of(&name);
+        let is_older = renamed_directory(&name).is_some();
         let advice = key.map_or_else(
-            || "take the folder away: its name is none of a conversation".to_owned(),
+            || match is_older {
+                true => "start the daemon with this workspace: it gives the folder its name of today",
+                false => "take the folder away: its name is none of a conversation",
+            }
+            .to_owned(),
             |key| format!("`gdn verify --instance {key} --repair` makes its metadata anew"),
         );
         let problem = format!("the conversation is left out of every list: {error}");

@@ -14,6 +14,7 @@ use crate::instance::{self, Metadata};
 use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
 use crate::own_files::OwnFiles;
+use crate::renamed::rename_directories;
 use crate::root::{AUDIT_FILE, Layout};
 
 pub(crate) mod record_copy;
@@ -414,6 +415,9 @@ fn open_audit(disk: &dyn Disk, path: &Path) -> Result<Journal, StoreError> {
 /// Removes what crashes left over in a workspace, and makes durable what a killed process may have
 /// left in the page cache only.
 fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), StoreError> {
+    rename_directories(disk, layout, id)?;
+    // An agent that coordinates others sees their sandboxes from its start on, also those that are prepared later.
+    files::ensure_dir(disk, layout.root(), &layout.sandboxes(id))?;
     instance::sweep(disk, &layout.instances(id))?;
     let dir = layout.workspace(id);
     // Before anything is cut or written on.
@@ -478,7 +482,8 @@ fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use goondan_durable::disk::SimulatedDisk;
+    use goondan_durable::disk::{Crash, SimulatedDisk};
+    use goondan_durable::register::Register;
 
     use super::*;
 
@@ -511,6 +516,80 @@ mod tests {
             matches!(error, StoreError::WorkspaceTaken { .. }),
             "{error}"
         );
+    }
+
+    #[test]
+    fn inst_1_directories_with_older_names_are_renamed_at_any_crash() {
+        let layout = Layout::new("/s");
+        let opened = |disk: &SimulatedDisk| open(disk, &layout, Path::new("/p/a"), None);
+        let (disk, made) = older_names();
+        opened(&disk).unwrap();
+        assert_is_renamed(&disk);
+        for at in made..disk.calls() {
+            for crash in [Crash::ProcessOnly, Crash::LoseUnsynced, Crash::Subset(at)] {
+                let (disk, _) = older_names();
+                disk.crash_at(at);
+                assert!(opened(&disk).is_err() || disk.is_down(), "call {at}");
+                let disk = disk.after_crash(crash);
+                opened(&disk).unwrap();
+                assert_is_renamed(&disk);
+            }
+        }
+    }
+
+    /// What stands in the workspace of `/p/a` with the names of earlier versions, and the names of today.
+    const OLDER: [(&str, &str); 4] = [
+        (
+            "instances/telegram%3a1/metadata.json",
+            "instances/telegram~3a1/metadata.json",
+        ),
+        (
+            "sandboxes/%43at-1/%41nna/sandbox.json",
+            "sandboxes/~43at-1/~41nna/sandbox.json",
+        ),
+        (
+            "sandboxes/%43at-1/.handed-on/%41nna.json",
+            "sandboxes/~43at-1/.handed-on/~41nna.json",
+        ),
+        (
+            "known/instances/telegram%3a1/files.jsonl",
+            "known/instances/telegram~3a1/files.jsonl",
+        ),
+    ];
+
+    fn workspace_dir(path: &str) -> PathBuf {
+        Path::new("/s/workspaces/p_a__no-package").join(path)
+    }
+
+    /// A disk on which an earlier version worked, and the calls that made it.
+    fn older_names() -> (SimulatedDisk, u64) {
+        let (disk, layout) = disk();
+        open(&disk, &layout, Path::new("/p/a"), None).unwrap();
+        for (path, _) in OLDER {
+            let path = workspace_dir(path);
+            files::ensure_dir(&disk, Path::new("/s"), path.parent().unwrap()).unwrap();
+            files::write_synced(&disk, &path, path.as_os_str().as_encoded_bytes()).unwrap();
+            disk.sync_dir(path.parent().unwrap()).unwrap();
+        }
+        // What is known of a sandbox names its files.
+        let run = workspace_dir("sandboxes/%43at-1");
+        Register::of(&disk, &run)
+            .here()
+            .note(&["%41nna/sandbox.json"]);
+        let calls = disk.calls();
+        (disk, calls)
+    }
+
+    fn assert_is_renamed(disk: &SimulatedDisk) {
+        for (older, today) in OLDER {
+            let [older, today] = [older, today].map(workspace_dir);
+            assert_eq!(disk.stat(&older).unwrap(), None, "{}", older.display());
+            let mut file = disk.open_read(&today).unwrap();
+            let content = read_all(file.as_mut(), 1024).unwrap();
+            assert_eq!(content, older.as_os_str().as_encoded_bytes());
+        }
+        let run = workspace_dir("sandboxes/~43at-1");
+        assert_eq!(Register::of(disk, &run).here().check().unwrap(), []);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::rewinding::REWIND;
 use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
-use crate::naming::instance_dir_name;
+use crate::naming::{instance_dir_name, is_dir_of};
 
 /// What to do about work that a crash cut short.
 const OPENING_FINISHES_IT: &str = "nothing to do: it is finished when the instance is opened";
@@ -103,7 +103,8 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
             let stat = disk.stat(&path).during("look at", &path)?;
             out.count(stat.map_or(0, |stat| stat.len));
             let expected = instance_dir_name(&metadata.instance_key);
-            if dir.file_name().is_some_and(|name| *name != *expected) {
+            let is_its = |name| is_dir_of(name, &metadata.instance_key);
+            if dir.file_name().is_some_and(|name| !is_its(name)) {
                 let problem = format!(
                     "it names instance `{}`, whose folder is `{expected}`; this folder is left out",
                     metadata.instance_key

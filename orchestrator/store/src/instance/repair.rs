@@ -15,7 +15,7 @@ use super::bundle_files;
 use super::llm::LLM;
 use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED, segments};
 use crate::error::StoreError;
-use crate::naming::{instance_dir_name, instance_key_of};
+use crate::naming::{instance_key_of, is_dir_of};
 
 /// Largest damaged file that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 40;
@@ -32,8 +32,8 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
     let mut kept = Vec::new();
     match Metadata::read(disk.as_ref(), dir) {
         Ok(metadata) => {
-            let expected = instance_dir_name(&metadata.instance_key);
-            if dir.file_name().is_some_and(|name| *name != *expected) {
+            let is_its = |name| is_dir_of(name, &metadata.instance_key);
+            if dir.file_name().is_some_and(|name| !is_its(name)) {
                 let problem = format!("it names instance `{}`", metadata.instance_key);
                 let path = dir.join(Metadata::FILE);
                 let error = FileError::Damaged {
