@@ -36,7 +36,7 @@ use crate::link::{Incoming, Link};
 use crate::model::{self, Answer, ModelPlace};
 use crate::outgoing::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
-use crate::tools::{Origin, Toolbox, changesets_of, own_files};
+use crate::tools::{Origin, Toolbox, changesets_of, own_files, runs_of};
 use crate::turn::{Engine, Input, TurnLimits};
 
 use agent::{Agent, Done, now};
@@ -172,6 +172,11 @@ pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessE
     policy
         .write
         .extend(changesets.and_then(|dir| SandboxPath::try_from(dir).ok()));
+    // The programs it starts, and its file tools, are held to those of its own conversation.
+    let runs = runs_of(assignment).map(Path::to_owned);
+    policy
+        .read
+        .extend(runs.and_then(|dir| SandboxPath::try_from(dir).ok()));
     own_sandbox::enter(
         assignment.agent.programs(),
         &policy,

@@ -79,7 +79,7 @@ use places::Places;
 use registered::RegisteredTools;
 use schema::ArgumentSchema;
 pub use setup::NoDirectory;
-pub(crate) use setup::{changesets_of, own_files};
+pub(crate) use setup::{changesets_of, own_files, runs_of};
 
 /// Longest error text about a tool that is not in the catalog, in characters.
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;

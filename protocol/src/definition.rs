@@ -50,6 +50,10 @@ pub struct AgentAssignment {
     /// agent that may hand in proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
+    /// Where the sandboxes of its conversation are, if it prepares those of others: its tools may read them. The
+    /// directory is made with the first sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<PathBuf>,
     /// Where the working copies of its changesets are, if it may make any: its file tools may write there
     /// (`BUNDLE-3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! Starting tool supervisors and reading their outputs.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use bytes::BytesMut;
 use goondan_confinement::{Allowed, Denials, denial_of_packages};
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::{AgentName, InstanceKey};
-use goondan_protocol::sandbox::Level;
+use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::AssignedTask;
 use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -64,10 +65,27 @@ pub(crate) struct Surroundings {
     pub(crate) task: Option<AssignedTask>,
     /// What of the machine they may touch.
     pub(crate) allowed: Allowed,
+    /// What they may read beside that once it exists: the sandboxes of the agents that this one coordinates.
+    pub(crate) run: Option<PathBuf>,
     /// The packages whose modules they are; none for what is the project's own.
     pub(crate) packages: Vec<String>,
     /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
+}
+
+impl Surroundings {
+    /// What a program may touch that is started now.
+    fn allowed_now(&self) -> Cow<'_, Allowed> {
+        let policy = &self.allowed.policy;
+        let is_confined = policy.require != Level::Off;
+        let run = self.run.as_ref().filter(|run| is_confined && run.is_dir());
+        let Some(run) = run.and_then(|run| SandboxPath::try_from(run.clone()).ok()) else {
+            return Cow::Borrowed(&self.allowed);
+        };
+        let mut allowed = self.allowed.clone();
+        allowed.policy.read.push(run);
+        Cow::Owned(allowed)
+    }
 }
 
 /// A tool supervisor where the agent works, with the environment of tools. What it supervises and where its
@@ -101,7 +119,8 @@ fn host_home(level: Level) -> Option<&'static str> {
 fn supervisor_at(surroundings: &Surroundings, cwd: &Path) -> Command {
     // A key may hold any character, an environment variable may not hold a zero.
     let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
-    let mut supervisor = confined_supervisor(&surroundings.supervisor, cwd, &surroundings.allowed);
+    let allowed = surroundings.allowed_now();
+    let mut supervisor = confined_supervisor(&surroundings.supervisor, cwd, &allowed);
     supervisor
         .env("GOONDAN_WORK_DIR", &surroundings.work_dir)
         .env("GOONDAN_PROJECT_ROOT", &surroundings.project_root)

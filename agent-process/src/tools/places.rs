@@ -1,7 +1,7 @@
 //! Where the tools of an agent work, and how a path finds its place there.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use goondan_protocol::definition::ModuleSandbox;
 
@@ -10,6 +10,7 @@ use super::host::Hosts;
 use super::pipe::Surroundings;
 use super::rooted::Root;
 use super::runtimes::Runtimes;
+use super::secret_files::SecretFiles;
 use super::session::Sessions;
 
 /// How a path may begin that is spelled as in a shell command.
@@ -27,6 +28,8 @@ pub(crate) struct Places {
     /// What else the file tools may open, by absolute paths: of a sandbox its baseline and its proposal,
     /// and the folders of skills.
     pub(crate) beside: Vec<(Root, Access)>,
+    /// The sandboxes of the agents that this one coordinates, which it may read.
+    pub(crate) run: Option<LaterRoot>,
     /// What everything that tools start is started with.
     pub(crate) surroundings: Arc<Surroundings>,
     /// What modules of packages are started with, each with whose modules those are.
@@ -39,6 +42,26 @@ pub(crate) struct Places {
     pub(crate) hosts: Hosts,
     /// What runs modules on this machine.
     pub(crate) runtimes: Runtimes,
+}
+
+/// A directory that may be made while the agent runs.
+#[derive(Debug)]
+pub(crate) struct LaterRoot {
+    pub(super) path: PathBuf,
+    pub(super) secret_files: Arc<SecretFiles>,
+    pub(super) opened: OnceLock<Root>,
+}
+
+impl LaterRoot {
+    /// The directory, if it exists by now.
+    fn get(&self) -> Option<&Root> {
+        if self.opened.get().is_none() {
+            let root = Root::open(&self.path).ok()?;
+            // Another thread may have been faster: the directory is the same.
+            drop(self.opened.set(root.keeping(self.secret_files.clone())));
+        }
+        self.opened.get()
+    }
 }
 
 impl Places {
@@ -61,7 +84,11 @@ pub(crate) enum Access {
 
 fn beside<'a, 'p>(places: &'a Places, full: &'p Path) -> Option<(&'a Root, &'p Path, Access)> {
     let mut beside = places.beside.iter();
-    beside.find_map(|(root, access)| Some((root, root.beneath(full)?, *access)))
+    let found = beside.find_map(|(root, access)| Some((root, root.beneath(full)?, *access)));
+    found.or_else(|| {
+        let run = places.run.as_ref()?.get()?;
+        Some((run, run.beneath(full)?, Access::Read))
+    })
 }
 
 /// Finds the root a path lies beneath, and the path within it.

@@ -1,7 +1,7 @@
 //! Where the tools of an agent work, and what of the machine what they start may touch.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::definition::{AgentAssignment, ModuleSandbox};
@@ -10,7 +10,7 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use super::host::Hosts;
 use super::pipe::Surroundings;
-use super::places::{Access, Places};
+use super::places::{Access, LaterRoot, Places};
 use super::residents::Residents;
 use super::rooted::Root;
 use super::runtimes::Runtimes;
@@ -87,6 +87,16 @@ pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
     assignment.changesets.as_deref().filter(|dir| dir.is_dir())
 }
 
+/// The directory of all sandboxes of the workspace, if the agent may read those of its conversation: that of its run is
+/// made later, and a process cannot extend its own confinement.
+pub(crate) fn runs_of(assignment: &AgentAssignment) -> Option<&Path> {
+    assignment
+        .run
+        .as_deref()?
+        .parent()
+        .filter(|dir| dir.is_dir())
+}
+
 /// What its tools are started for.
 fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpose<'a> {
     match &assignment.task {
@@ -146,6 +156,11 @@ pub(super) fn places_of(
         // If it cannot be made, programs say so that need it.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
+    let run = assignment.run.as_ref().map(|run| LaterRoot {
+        path: run.clone(),
+        secret_files: secret_files.clone(),
+        opened: OnceLock::new(),
+    });
     let path = allowed.path();
     let surroundings = surroundings_of(assignment, supervisor, work_dir, allowed);
     let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
@@ -156,6 +171,7 @@ pub(super) fn places_of(
         work,
         project: open("project root", &assignment.project_root)?,
         beside,
+        run,
         surroundings: Arc::new(surroundings),
         of_packages,
         of_extensions,
@@ -182,6 +198,7 @@ fn surroundings_of(
         swarm: assignment.agent.swarm.clone(),
         task: assignment.task.clone(),
         allowed,
+        run: assignment.run.clone(),
         packages: Vec::new(),
         residents: Residents::default(),
     }
@@ -206,6 +223,7 @@ fn narrowed(
     Surroundings {
         task,
         allowed: allowed_by(&modules.sandbox, egress, assignment),
+        run: None,
         packages: modules.packages.clone(),
         ..own.clone()
     }

@@ -94,6 +94,7 @@ impl Site {
             egress_socket: None,
             package_sockets: BTreeMap::new(),
             sandbox: None,
+            run: None,
             changesets: None,
             task: None,
             node: None,

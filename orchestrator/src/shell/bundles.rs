@@ -59,6 +59,7 @@ impl FullLoad<'_> {
             egress_socket: None,
             package_sockets: BTreeMap::new(),
             sandbox: None,
+            run: None,
             changesets: None,
             task: None,
             node: None,

@@ -97,6 +97,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         egress_socket: None,
         package_sockets: BTreeMap::new(),
         sandbox: None,
+        run: None,
         changesets: None,
         task: None,
         node: None,

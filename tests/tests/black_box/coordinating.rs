@@ -109,6 +109,10 @@ fn obedient() -> Home {
     let told = "    rules:
       - when: {user: '^bash (?P<command>.+)$', step: 1}
         call: [{tool: bash__exec, args: {command: \"${command}\"}}]
+      - when: {user: '^read (?P<path>.+)$', step: 1}
+        call: [{tool: file-system__read, args: {path: \"${path}\"}}]
+      - when: {user: '^write (?P<path>.+)$', step: 1}
+        call: [{tool: file-system__write, args: {path: \"${path}\", content: x}}]
       - when: {user: '^status (?P<agent>\\w+)$', step: 1}
         call: [{tool: place__status, args: {agent: \"${agent}\"}}]
       - when: {user: '^where$', step: 1}
@@ -128,6 +132,71 @@ fn obedient() -> Home {
     home.write("project/goondan.yaml", &text);
     home.write("project/.env", "KEY=1\n");
     home
+}
+
+/// The same with a coordinator that has file tools and programs, at a level of confinement.
+fn reading(level: &str) -> Home {
+    let home = obedient();
+    let tools = "    - {kind: Tool, name: bash, package: \"@goondan/base\"}
+    - {kind: Tool, name: file-system, package: \"@goondan/base\"}
+    - {kind: Tool, name: review}\n";
+    let text = read(&home, "goondan.yaml")
+        .replacen("    - {kind: Tool, name: review}\n", tools, 1)
+        .replacen(
+            "  name: chief\nspec:\n",
+            &format!("  name: chief\nspec:\n  sandbox: {{require: {level}}}\n"),
+            1,
+        );
+    home.write("project/goondan.yaml", &text);
+    home
+}
+
+/// A coordinator reads what its worker made, in the turn and process that prepared the sandbox and by what it starts as
+/// by its file tools, writes nothing of it, and sees no other conversation's.
+fn is_read_at(level: &str) {
+    if !needs::sandbox(level) {
+        return;
+    }
+    let home = reading(level);
+    let _daemon = Daemon::serving(&home);
+    home.ask("other", "prepare");
+    home.ask("main", "bash true");
+    home.ask("main", "prepare");
+    home.ask("main", "anna bash echo The hive sleeps. > text/bees.txt");
+    let handoff: Handoff = home.ask("main", "anna submit").parse().unwrap();
+    let text = format!("{}/text/bees.txt", &*handoff.sandbox_work_dir);
+    for path in [&*text, &*handoff.proposal_json] {
+        let whole = fs::read_to_string(path).unwrap();
+        for how in ["read", "bash cat"] {
+            let told = home.ask("main", &format!("{how} {path}"));
+            let first = whole.lines().next().unwrap();
+            assert!(told.contains(first), "{level}: {how} {path}: {told}");
+        }
+    }
+    let told = home.ask("main", &format!("write {text}"));
+    assert!(told.contains("E_PATH_READ_ONLY"), "{level}: {told}");
+    let told = home.ask("main", &format!("bash echo x > {text}"));
+    assert!(told.contains("exit code: 1"), "{level}: {told}");
+    assert_eq!(fs::read_to_string(&text).unwrap(), "The hive sleeps.\n");
+
+    let all = home.gdn_json(&["sandbox", "list"]);
+    let mut all = all["sandboxes"].as_array().unwrap().iter();
+    let other = all.find(|it| it["runId"].as_str().unwrap().starts_with("other-"));
+    let other = other.unwrap()["directory"].as_str().unwrap();
+    for how in ["read", "bash cat"] {
+        let told = home.ask("main", &format!("{how} {other}/work/text/bees.txt"));
+        assert!(!told.contains("Teh hive"), "{level}: {how}: {told}");
+    }
+}
+
+#[test]
+fn prop_8_a_coordinator_reads_its_workers_files_at_full() {
+    is_read_at("full");
+}
+
+#[test]
+fn prop_8_a_coordinator_reads_its_workers_files_at_landlock() {
+    is_read_at("landlock");
 }
 
 #[test]

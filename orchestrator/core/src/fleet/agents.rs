@@ -376,6 +376,7 @@ impl Fleet {
             egress_socket: self.egress_socket(&at.workspace_id, &caller, &agent.sandbox),
             package_sockets,
             sandbox: task.is_none().then(|| self.sandbox_dir_of(at)).flatten(),
+            run: task.is_none().then(|| self.run_dir_of(at)).flatten(),
             changesets: self.changesets_dir_of(at),
             task,
             node: self.facts.node.clone(),

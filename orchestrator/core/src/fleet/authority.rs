@@ -29,6 +29,11 @@ pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
     agent.has_export(SUBMIT.0, SUBMIT.1)
 }
 
+/// Whether an agent gives others their files, and may read what they make of them.
+pub(super) fn is_coordinator(agent: &AgentDefinition) -> bool {
+    agent.has_export(PREPARE.0, PREPARE.1)
+}
+
 /// Whether an agent changes its own configuration.
 pub(super) fn is_author(agent: &AgentDefinition) -> bool {
     agent.has_export("swarm-bundle", "open")
@@ -90,7 +95,7 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
 /// one that prepares them. Nobody may ask to have a proposal applied: there is no such question.
 fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
     match question.sandbox_of() {
-        Some(other) if *other != agent.name && !agent.has_export(PREPARE.0, PREPARE.1) => {
+        Some(other) if *other != agent.name && !is_coordinator(agent) => {
             let message = format!(
                 "agent `{}` is told of its own sandbox only; add `prepare` of `sandbox` of \
                  `{BASE_PACKAGE}` to its `tools` in goondan.yaml if it is to coordinate others",

@@ -14,7 +14,7 @@ use goondan_protocol::control::{
     SandboxRef, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId};
-use goondan_store::naming::sandbox_dir;
+use goondan_store::naming::{run_dir, sandbox_dir};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -160,7 +160,19 @@ impl Fleet {
         Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
     }
 
-    /// The same for whatever process it has, or none.
+    /// Where the sandboxes of its conversation are, for an agent that may read all of them.
+    pub(super) fn run_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let entry = workspace.instances.get(&at.instance_key)?;
+        if !authority::is_coordinator(&entry.running.as_ref()?.definition) {
+            return None;
+        }
+        let own = self.sandbox_ref(at, None).ok()?;
+        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
+        Some(run_dir(&sandboxes, &own.run_id))
+    }
+
+    /// The same as [`Self::sandbox_dir_of`] for whatever process it has, or none.
     pub(crate) fn sandbox_of(&self, at: &InstanceRef, agent: &AgentName) -> Option<PathBuf> {
         let definition = self.bundle(&at.workspace_id)?.agents.get(agent)?;
         if !authority::is_worker(definition) {
