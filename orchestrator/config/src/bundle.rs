@@ -272,8 +272,16 @@ fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
         content.insert("observation".to_owned(), bounds);
     }
     if bundle.tasks != TaskPolicy::default() {
-        let TaskPolicy { keep_ms, drill_ms } = bundle.tasks;
-        let policy = json!({"keepMs": keep_ms, "drillMs": drill_ms});
+        let TaskPolicy {
+            keep_ms,
+            drill_ms,
+            checkpoint_ms,
+        } = bundle.tasks;
+        let policy = if checkpoint_ms == TaskPolicy::default().checkpoint_ms {
+            json!({"keepMs": keep_ms, "drillMs": drill_ms})
+        } else {
+            json!({"keepMs": keep_ms, "drillMs": drill_ms, "checkpointMs": checkpoint_ms})
+        };
         content.insert("tasks".to_owned(), policy);
     }
     if let Some(policy) = bundle.changesets {

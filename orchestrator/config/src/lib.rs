@@ -218,6 +218,8 @@ pub struct TaskPolicy {
     pub keep_ms: Option<u64>,
     /// The newest checkpoint of a task is restored for a trial so often; `None` for never.
     pub drill_ms: Option<u64>,
+    /// A checkpoint is made so often while a run of a task is under way (`CKPT-5`); `None` for never.
+    pub checkpoint_ms: Option<u64>,
 }
 
 impl Default for TaskPolicy {
@@ -225,6 +227,7 @@ impl Default for TaskPolicy {
         Self {
             keep_ms: Some(limits::DEFAULT_TASK_KEEP_DAYS * limits::DAY_MS),
             drill_ms: None,
+            checkpoint_ms: Some(limits::DEFAULT_TASK_CHECKPOINT_SECONDS * 1_000),
         }
     }
 }

@@ -113,6 +113,13 @@ pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 /// Least `memoryMiB` of a process: what any program needs to come up.
 pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
 
+/// Seconds between two checkpoints of a task while a run is under way, if `policy.tasks.checkpointSeconds` does not say
+/// so (`CKPT-5`).
+pub const DEFAULT_TASK_CHECKPOINT_SECONDS: u64 = 600;
+
+/// Largest `policy.tasks.checkpointSeconds`: a week.
+pub const MAX_TASK_CHECKPOINT_SECONDS: u64 = 604_800;
+
 /// Days for which a task is kept after it ended, if `policy.tasks.keepDays` does not say so (`TASK-10`).
 pub const DEFAULT_TASK_KEEP_DAYS: u64 = 30;
 

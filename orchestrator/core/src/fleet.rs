@@ -206,6 +206,7 @@ impl Workspace {
         let none = TaskPolicy {
             keep_ms: None,
             drill_ms: None,
+            ..TaskPolicy::default()
         };
         bundle.map_or(none, |bundle| bundle.tasks)
     }

@@ -123,8 +123,6 @@ pub(crate) const TASK_REQUESTS_MAX: usize = 64;
 /// Bytes that a task's program wrote and that are not yet in its log; what comes beyond is dropped, which the
 /// log says.
 pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1024 * 1024;
-/// How often a checkpoint is made while a task's run is under way, in milliseconds.
-pub(crate) const TASK_CHECKPOINT_EACH_MS: u64 = 600_000;
 /// Bytes of the work area of a task whose agent names no `diskMiB` (`TASK-9`).
 pub(crate) const TASK_DISK_BYTES_DEFAULT: u64 = 20 * 1024 * 1024 * 1024;
 /// How often it is looked what a work area takes while a run is under way in it, in milliseconds.

@@ -77,10 +77,23 @@ impl State {
                 "phase {phase} lists documents that do not exist: {missing}"
             ));
         }
+        if let Some(near) = self.near_budget() {
+            return Some(near);
+        }
         let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;
         let id = &drill.checkpoint_id;
         Some(format!("{id} could not be restored in a drill: {problem}"))
+    }
+
+    /// That its budget is nearly spent (`TASK-6`), while there is time to raise it.
+    fn near_budget(&self) -> Option<String> {
+        let is_held = self.is_paused == Some(PauseReason::Budget);
+        (self.budget_warned && !is_held).then(|| {
+            let percent = self.tokens.percent_of(&self.task.budget);
+            let id = &self.task.task_id;
+            format!("{percent} % of its budget are spent; `gdn task budget {id}` raises it")
+        })
     }
 
     /// Which budget that it shares with others holds it, if one does.

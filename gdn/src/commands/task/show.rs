@@ -172,7 +172,11 @@ fn taken_of(detail: &TaskDetail) -> Cell {
         WARNING_PERCENT.. => style::WARN,
         _ => style::PLAIN,
     };
-    Cell::styled(format!("{tokens}, {cost}"), style)
+    let near = match highest {
+        WARNING_PERCENT.. => format!(" ({highest} % of its budget)"),
+        _ => String::new(),
+    };
+    Cell::styled(format!("{tokens}, {cost}{near}"), style)
 }
 
 /// What came of the last restore drill.

@@ -14,10 +14,10 @@ use crate::document::Document;
 use crate::fields::{Fields, Located};
 use crate::kind::Kind;
 use crate::limits::{
-    DAY_MS, DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, DEFAULT_TASK_KEEP_DAYS, HOUR_MS,
-    MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS, MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS,
-    MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS,
-    MAX_TTL_SECONDS,
+    DAY_MS, DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, DEFAULT_TASK_CHECKPOINT_SECONDS,
+    DEFAULT_TASK_KEEP_DAYS, HOUR_MS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
+    MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN,
+    MAX_TASK_CHECKPOINT_SECONDS, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS, MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
 use crate::report::Report;
@@ -150,6 +150,12 @@ static TASKS: Shape = Shape::of(
             "The newest checkpoint of each task is restored for a trial so often; 0 for never.",
         )
         .or(Default::Number(0)),
+        Field::optional(
+            "checkpointSeconds",
+            Content::Number(0, MAX_TASK_CHECKPOINT_SECONDS),
+            "A checkpoint of a task is made so often while its agent works; 0 for never.",
+        )
+        .or(Default::Number(DEFAULT_TASK_CHECKPOINT_SECONDS)),
     ],
 );
 
@@ -322,6 +328,7 @@ fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Loc
         policy.tasks = TaskPolicy {
             keep_ms: often("keepDays", DAY_MS).unwrap_or(default.keep_ms),
             drill_ms: often("drillHours", HOUR_MS).unwrap_or(default.drill_ms),
+            checkpoint_ms: often("checkpointSeconds", 1_000).unwrap_or(default.checkpoint_ms),
         };
         tasks.close();
     }

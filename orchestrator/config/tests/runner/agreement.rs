@@ -176,7 +176,7 @@ fn corpus() -> Vec<Value> {
                     "lifecycle": {"ttlSeconds": 1, "gcGraceSeconds": 1, "idleSeconds": 1},
                     "shutdown": {"gracePeriodSeconds": 1},
                     "observation": {"maxMiB": 1, "maxDays": 1},
-                    "tasks": {"keepDays": 1, "drillHours": 1},
+                    "tasks": {"keepDays": 1, "drillHours": 1, "checkpointSeconds": 1},
                     "changesets": {"prompts": "approval", "tools": "never", "models": "never"},
                     "sandbox": {"require": "full", "read": ["/usr"], "write": ["/usr"], "network": {"allow": ["example.org"]}},
                 },

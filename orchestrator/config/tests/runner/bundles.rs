@@ -215,7 +215,7 @@ spec:
     maxStepsPerTurn: 7
     lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
     observation: {maxMiB: 3, maxDays: 4}
-    tasks: {keepDays: 0, drillHours: 2}
+    tasks: {keepDays: 0, drillHours: 2, checkpointSeconds: 30}
     shutdown: {gracePeriodSeconds: 3}
 ",
     )
@@ -235,6 +235,7 @@ spec:
     );
     let tasks = bundle.tasks;
     assert_eq!((tasks.keep_ms, tasks.drill_ms), (None, Some(7_200_000)));
+    assert_eq!(tasks.checkpoint_ms, Some(30_000));
     assert_eq!(TaskPolicy::default().keep_ms, Some(30 * 86_400_000));
     let observation = bundle.observation;
     assert_eq!((observation.bytes, observation.days), (3 << 20, 4));

@@ -534,6 +534,7 @@ fn somebody_must_answer() {
         "observation: {maxDays: 3651}",
         "tasks: {keepDays: 36501}",
         "tasks: {drillHours: 8761}",
+        "tasks: {checkpointSeconds: 604801}",
     ] {
         let problem = only_problem_with(&swarm(&format!(
             "entryAgent: Agent/helper, policy: {{{policy}}}"

@@ -313,6 +313,7 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.observation.maxDays",
             "policy.tasks.keepDays",
             "policy.tasks.drillHours",
+            "policy.tasks.checkpointSeconds",
             "policy.changesets",
             "policy.sandbox.require",
             "policy.sandbox.network",

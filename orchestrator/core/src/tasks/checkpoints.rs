@@ -3,6 +3,7 @@
 use goondan_protocol::control::{
     CheckpointInfo, ControlError, ErrorCode, RestoreTask, TaskRestored,
 };
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::machine::Input as TaskInput;
 use goondan_tasks::state::State;
@@ -13,7 +14,7 @@ use super::entry::{Decision, Entry, RestoreOrder};
 use crate::exchange::tasks::CheckpointAbout;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::limits::{TASK_CHECKPOINT_EACH_MS, TASK_CHECKPOINTS_WAITING_MAX};
+use crate::limits::TASK_CHECKPOINTS_WAITING_MAX;
 use crate::{LogEvent, RequestToken};
 
 /// What a run's process hears when its files are to be taken back.
@@ -132,18 +133,24 @@ impl Tasks {
         }
     }
 
+    /// When the next checkpoint of a run is due; none if the policy is that none is made.
+    pub(super) fn next_checkpoint(fleet: &Fleet, id: &WorkspaceId) -> Option<u64> {
+        let each_ms = fleet.workspace(id).ok()?.task_policy().checkpoint_ms?;
+        Some(fleet.now().mono_ms.saturating_add(each_ms))
+    }
+
     /// Makes checkpoints of those that have run for long since their last.
     pub(super) fn make_periodic_checkpoints(&mut self, fleet: &mut Fleet) {
         let now_ms = fleet.now().mono_ms;
         let mut due = Vec::new();
         for (id, space) in &mut self.spaces {
+            let next = Self::next_checkpoint(fleet, id);
             for (task, entry) in &mut space.entries {
                 if entry.checkpoint_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
                     continue;
                 }
                 let is_running = entry.conversing.is_some() || fleet.run_of(id, task).is_some();
-                let next = now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
-                entry.checkpoint_at_ms = is_running.then_some(next);
+                entry.checkpoint_at_ms = next.filter(|_| is_running);
                 // While it is paused, nothing changes.
                 let is_paused = entry.state().map(State::status) == Some(TaskStatus::Paused);
                 if is_running && !is_paused {

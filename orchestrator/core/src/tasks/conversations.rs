@@ -28,7 +28,6 @@ use crate::fleet::Fleet;
 use crate::fleet::conversation_run::{ConversationRun, RunNews};
 use crate::fleet::task_conversations::TaskConversation;
 use crate::fleet::turn::CANCELLED;
-use crate::limits::TASK_CHECKPOINT_EACH_MS;
 
 /// Why a turn is ended whose task is paused.
 const PAUSED: &str = "the task is paused";
@@ -146,9 +145,9 @@ impl Tasks {
     }
 
     fn set_conversing(&mut self, fleet: &Fleet, of: &ConversationRun, stage: Stage) {
-        let next = fleet.now().mono_ms.saturating_add(TASK_CHECKPOINT_EACH_MS);
+        let next = Self::next_checkpoint(fleet, &of.at.workspace_id);
         if let Some(entry) = self.entry_mut(&of.at) {
-            entry.checkpoint_at_ms = Some(next);
+            entry.checkpoint_at_ms = next;
             entry.conversing = Some(Conversing {
                 of: of.clone(),
                 stage,

@@ -19,9 +19,7 @@ use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::runs::RunEnd;
 use crate::fleet::{Fleet, bundle_of};
-use crate::limits::{
-    ROOM_RETRY_MS, TASK_CHECKPOINT_EACH_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX,
-};
+use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
 
 /// What a run's process hears when it is to end its program.
 const ENDED: &str = "the run is over";
@@ -166,9 +164,9 @@ impl Tasks {
         match agent.and_then(|agent| assignment(fleet, at, agent, order, secrets)) {
             Ok(assignment) => {
                 fleet.begin_run(at, assignment, is_held);
-                let now_ms = fleet.now().mono_ms;
+                let next = Self::next_checkpoint(fleet, &at.workspace_id);
                 if let Some(entry) = self.entry_mut(at) {
-                    entry.checkpoint_at_ms = Some(now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS));
+                    entry.checkpoint_at_ms = next;
                 }
             }
             Err(error) => {

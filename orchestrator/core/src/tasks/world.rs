@@ -161,6 +161,7 @@ fn bundle() -> Bundle {
         tasks: TaskPolicy {
             keep_ms: Some(2 * DAY_MS),
             drill_ms: Some(DAY_MS),
+            ..TaskPolicy::default()
         },
         digest: "1".to_owned(),
     }
