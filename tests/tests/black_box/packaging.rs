@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -117,6 +118,10 @@ fn check_archive(out: &Path, room: &Path) {
         .lines()
         .map(|line| line.split_once("  ").unwrap().1.to_owned())
         .collect();
+    // An example is copied and run as it is.
+    let agent = unpacked.join("share/doc/goondan/docs/examples/task/agent.sh");
+    let mode = fs::metadata(&agent).unwrap().permissions().mode();
+    assert_eq!(mode & 0o111, 0o111, "{}", agent.display());
     let mut all = files(&unpacked);
     assert!(all.remove("SHA256SUMS"));
     assert_eq!(summed, all);
