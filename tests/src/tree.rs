@@ -13,6 +13,14 @@ pub struct Entry {
     content: Vec<u8>,
 }
 
+impl Entry {
+    /// True if both have one mode and content, whenever they were made.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        (self.mode, &self.content) == (other.mode, &other.content)
+    }
+}
+
 /// Makes a copy of a directory with all that is in it. Symbolic links are followed.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();

@@ -12,6 +12,9 @@ use crate::world::{
 };
 use crate::{NoGit, PatchCheck, PatchVerifier, ProposalError, git_head};
 
+/// The directory of the one sandbox.
+const SANDBOX: &str = "/state/sandboxes/r1/coder";
+
 fn given(world: &World, files: &[&str]) -> Vec<String> {
     let detail = world.prepared(files).unwrap();
     detail.given.into_iter().map(|file| file.path).collect()
@@ -134,6 +137,36 @@ fn box_4_the_git_head_is_read_without_git() {
 }
 
 #[test]
+fn box_4_a_sandbox_records_the_head_and_a_digest_of_each_file() {
+    let id = "0123456789abcdef0123456789abcdef01234567";
+    let world = World::new();
+    world.write(PROJECT, ".git/HEAD", &format!("{id}\n"));
+    world.prepared(&["src"]).unwrap();
+    let text = world.read(SANDBOX, "sandbox.json").unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["base"]["gitHead"], id);
+    let given = record["given"].as_object().unwrap().iter();
+    let files: Vec<&str> = given
+        .filter(|(_, entry)| entry["kind"] == "file")
+        .map(|(path, entry)| {
+            let content = world.read(SANDBOX, &format!("input/{path}")).unwrap();
+            let digest = goondan_trees::Digest::of(content.as_bytes()).to_string();
+            assert_eq!(entry["sha256"], digest, "{path}");
+            path.as_str()
+        })
+        .collect();
+    assert_eq!(files, ["src/a.rs", "src/b.rs", "src/deep/c.rs"]);
+    // A proposal is made on the same base, whatever the head is by then.
+    world.write(WORK, "src/a.rs", "changed");
+    world.write(PROJECT, ".git/HEAD", &format!("{}\n", id.replace('0', "1")));
+    world.created().unwrap();
+    let text = world.read(PROPOSAL, "proposal.json").unwrap();
+    let proposal: ProposalRecord = serde_json::from_str(&text).unwrap();
+    assert_eq!(proposal.base.git_head.as_deref(), Some(id));
+    assert_eq!(record["base"]["sha256"], proposal.base.sha256);
+}
+
+#[test]
 fn prop_1_a_proposal_says_all_that_changed() {
     let world = World::with_work();
     world.write(PROPOSAL, "summary.md", "# Better\n");
@@ -159,7 +192,19 @@ fn prop_1_a_proposal_says_all_that_changed() {
     let text = world.read(PROPOSAL, "proposal.json").unwrap();
     let record: ProposalRecord = serde_json::from_str(&text).unwrap();
     assert_eq!(record.version, "1");
-    assert_eq!(record.paths.patch_file, "proposal/changes.patch");
+    // Each path leads, from the sandbox's own directory, to what it names.
+    let paths = serde_json::to_value(&record.paths).unwrap();
+    for (name, path, held) in [
+        ("inputDir", "input", Some("input/src/a.rs")),
+        ("workDir", "work", Some("work/src/new.rs")),
+        ("patchFile", "proposal/changes.patch", None),
+        ("summaryFile", "proposal/summary.md", None),
+        ("testLogFile", "proposal/test.log", None),
+    ] {
+        assert_eq!(paths[name], path);
+        let read = world.read(SANDBOX, held.unwrap_or(path));
+        assert!(read.is_some_and(|text| !text.is_empty()), "{name}: {path}");
+    }
     assert_eq!(record.base.git_head, None);
     assert_eq!(record.notes, "by coder");
     let patch = world.read(PROPOSAL, "changes.patch").unwrap();

@@ -1,7 +1,7 @@
 //! Nothing at run time writes to the Project Root (`ROOT-2`), and nothing outside it is loaded
 //! (`ROOT-5`).
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
@@ -41,10 +41,27 @@ fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
     let daemon = Daemon::start(&home);
     wait_until("the turn finishes", || home.history("main").len() == 18);
     home.gdn(&["restart"]).exits(0);
+    assert_private(&home);
     home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
     home.gdn(&["stop"]).exits(0);
     drop(daemon.stop());
     assert_eq!(tree::snapshot(&home.project(), |_| true), before);
+}
+
+/// Nothing of the state root is open to others, but for what tools made in their work directories (`ROOT-8`).
+fn assert_private(home: &Home) {
+    let mut waiting = vec![home.state_root()];
+    let mut seen = 0;
+    while let Some(path) = waiting.pop() {
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!(metadata.mode() & 0o077, 0, "{}", path.display());
+        seen += 1;
+        if metadata.is_dir() && !path.ends_with("work") {
+            let entries = std::fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    assert!(seen > 20, "{seen} files");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::{Daemon, Home, wait_until};
+use goondan_tests::{Daemon, Home, tree, wait_until};
 use serde_json::Value;
 
 /// What a person provides, and nobody else is to see.
@@ -503,6 +503,15 @@ fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_import
     assert!(shown(&home)["drill"]["problem"].is_string());
 
     home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
+    home.write(area(&home).join("src/made.txt").to_str().unwrap(), "work");
+    let made = Path::new("src/made.txt");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+    fs::set_permissions(area(&home).join(made), mode).unwrap();
+    std::os::unix::fs::symlink("made.txt", area(&home).join("src/link")).unwrap();
+    // What is not in it may be made again, or is written by the removal itself.
+    let apart = [".cache", ".metadata", ".logs"].map(|name| area(&home).join(name));
+    let before = tree::snapshot(&area(&home), |path| !apart.iter().any(|it| it == path));
+    let history = fs::read_to_string(area(&home).join(".metadata/history.jsonl")).unwrap();
     let kept = home.workspace_dir().join("tasks/_kept");
     fs::create_dir(&kept).unwrap();
     home.gdn(&["task", "prune", "--yes"])
@@ -515,9 +524,21 @@ fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_import
     let pruned = home.gdn_json(&[&older[..], &["--yes"]].concat());
     let backup = Path::new(pruned["tasks"][0]["backup"].as_str().unwrap());
     assert!(!area(&home).exists() && kept.is_dir());
+    // Every file, link and mode of the work area is in the backup.
+    let saved = tree::snapshot(backup, |_| true);
+    for (path, entry) in &before {
+        let found = saved.get(path);
+        let is_saved = found.is_some_and(|found| found.is_alike(entry));
+        assert!(is_saved, "{}: {found:?}, not {entry:?}", path.display());
+    }
+    assert!(before.len() > 5, "{before:?}");
+    let kept_history = fs::read_to_string(backup.join(".metadata/history.jsonl")).unwrap();
+    assert!(kept_history.starts_with(&history), "{kept_history}");
     home.gdn(&["task", "import", backup.to_str().unwrap()])
         .exits(0);
     assert_eq!(shown(&home)["info"]["status"], "cancelled");
+    let text = fs::read_to_string(area(&home).join(made)).unwrap();
+    assert_eq!(text, "work");
 }
 
 /// The processes of this test that run the agent's program.

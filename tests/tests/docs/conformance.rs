@@ -6,7 +6,7 @@ use crate::pages::{Page, quoted};
 use crate::sources::all_tests;
 
 /// The groups of requirements, and how many each has.
-const GROUPS: [(&str, usize); 23] = [
+const GROUPS: [(&str, usize); 29] = [
     ("ROOT", 11),
     ("INST", 7),
     ("MSG", 13),
@@ -21,10 +21,16 @@ const GROUPS: [(&str, usize); 23] = [
     ("LLM", 2),
     ("SYS", 6),
     ("BOX", 4),
-    ("PROP", 7),
+    ("PROP", 8),
     ("TASK", 10),
     ("PROTO", 5),
     ("CKPT", 6),
+    ("AGENT", 8),
+    ("REPO", 3),
+    ("QUEUE", 1),
+    ("NEED", 2),
+    ("PROV", 2),
+    ("CONN", 3),
     ("STEER", 5),
     ("OBS", 6),
     ("COMPAT", 4),
