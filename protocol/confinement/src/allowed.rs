@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::module_file::Runtime;
-use goondan_protocol::sandbox::{Level, ReachableHost, SandboxPath, SandboxPolicy};
+use goondan_protocol::sandbox::{Host, Level, SandboxPath, SandboxPolicy};
 
 use crate::PROXY_PORT;
 use crate::entry::in_words;
@@ -100,8 +100,8 @@ const PROXIES: [&str; 6] = [
 /// Variables by which they are told what is not to be asked of it.
 const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The sandbox's own loopback.
-const NOT_BY_THE_PROXY: &str = "localhost,127.0.0.1,::1";
+/// The sandbox's own loopback, by each of its names.
+const OWN_LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Node heeds those variables only if this one says so.
 const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
@@ -166,6 +166,22 @@ impl Allowed {
             environment: environment(asked, path, ground),
         }
     }
+}
+
+/// Returns the paths that a policy lets programs of a project read.
+#[must_use]
+pub fn readable(policy: &SandboxPolicy, project: &Path) -> Vec<PathBuf> {
+    let allowed = Allowed::of(
+        policy,
+        &Ground {
+            project,
+            work_dir: None,
+            temporary: None,
+            egress: None,
+        },
+    );
+    let paths = allowed.policy.read.into_iter().chain(allowed.policy.write);
+    paths.map(PathBuf::from).collect()
 }
 
 /// For whom programs are started.
@@ -240,9 +256,17 @@ fn environment(
     if let Some(listed) = asked.allow_list() {
         let proxy = OsString::from(format!("http://127.0.0.1:{PROXY_PORT}"));
         all.extend(PROXIES.map(|name| (name, Some(proxy.clone()))));
-        // Who has listed a service of this machine does not mean one of the sandbox's own.
-        let is_own = !listed.iter().any(ReachableHost::is_loopback);
-        let own = is_own.then(|| OsString::from(NOT_BY_THE_PROXY));
+        // A name of the loopback that is listed leads to a service of this machine, the others to the sandbox's own.
+        let is_listed = |name: &&str| {
+            let host = name.parse::<std::net::IpAddr>();
+            let host = host.map_or_else(|_| Host::Name((*name).to_owned()), Host::Address);
+            listed.iter().any(|listed| listed.is_host(&host))
+        };
+        let own: Vec<&str> = OWN_LOOPBACK
+            .into_iter()
+            .filter(|name| !is_listed(name))
+            .collect();
+        let own = (!own.is_empty()).then(|| OsString::from(own.join(",")));
         all.extend(NO_PROXIES.map(|name| (name, own.clone())));
         all.push((NODE_ASKS, Some("1".into())));
     }
@@ -275,6 +299,34 @@ mod tests {
             program_directories(&path, Some(&at("state/work"))),
             [at("b/bin"), at("a/shims")]
         );
+    }
+
+    #[test]
+    fn agent_1_the_loopback_is_the_programs_own_unless_it_is_listed() {
+        let no_proxy = |listed: &[&str]| {
+            let listed = listed.iter().map(|host| host.parse().unwrap());
+            let asked = SandboxPolicy {
+                network: goondan_protocol::sandbox::Network::Allow(listed.collect()),
+                ..SandboxPolicy::default()
+            };
+            let ground = Ground {
+                project: Path::new("/srv/project"),
+                work_dir: None,
+                temporary: None,
+                egress: None,
+            };
+            let set = environment(&asked, OsString::new(), &ground);
+            let found = set.into_iter().find(|(name, _)| *name == "NO_PROXY");
+            found.unwrap().1.map(|value| value.into_string().unwrap())
+        };
+        let own = "localhost,127.0.0.1,::1".to_owned();
+        assert_eq!(no_proxy(&["example.org"]), Some(own.clone()));
+        assert_eq!(no_proxy(&["127.0.0.2:8080"]), Some(own));
+        assert_eq!(
+            no_proxy(&["127.0.0.1:8080"]),
+            Some("localhost,::1".to_owned())
+        );
+        assert_eq!(no_proxy(&["localhost:1", "127.0.0.1", "[::1]"]), None);
     }
 
     #[test]

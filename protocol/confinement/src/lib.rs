@@ -51,7 +51,7 @@
 //!
 //! A program of root has no capabilities: it may do with files what their modes let their owner do.
 
-pub use self::allowed::{Allowed, Ground, find_program};
+pub use self::allowed::{Allowed, Ground, find_program, readable};
 pub use self::denial::{Denials, denial_of_packages};
 pub use self::entry::{Entered, Sandbox, SandboxError, out_of_words};
 pub use self::plan::{Plan, Unmet, plan};

@@ -178,14 +178,10 @@ impl ReachableHost {
         Some(Self { host, port })
     }
 
-    /// Whether it leads to the machine itself.
+    /// Returns true if it is this very host, at whatever port.
     #[must_use]
-    pub fn is_loopback(&self) -> bool {
-        match &self.host {
-            Pattern::Only(Host::Address(address)) => address.is_loopback(),
-            Pattern::Only(Host::Name(name)) => name == "localhost",
-            Pattern::Below(_) => false,
-        }
+    pub fn is_host(&self, host: &Host) -> bool {
+        matches!(&self.host, Pattern::Only(only) if only == host)
     }
 
     /// The address, if the entry is one. A person who writes it means it, wherever it leads.
