@@ -113,6 +113,7 @@ impl Context {
     /// What of this machine decides whether a project can run on it.
     pub(crate) fn machine(&self) -> ThisMachine {
         ThisMachine::new(self.state_root.clone(), programs::rights)
+            .with_readable(goondan_confinement::readable)
     }
 
     /// Connects to the daemon.

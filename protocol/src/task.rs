@@ -205,6 +205,12 @@ pub enum AgentFormat {
     ClaudeStreamJson,
     /// `codex exec --json`.
     CodexJson,
+    /// `gemini --output-format stream-json`.
+    GeminiStreamJson,
+    /// `opencode run --format json`.
+    OpencodeJson,
+    /// `aider --no-pretty`: text, with lines that report what was taken.
+    Aider,
     /// The Agent Client Protocol, version 1, over standard input and output.
     Acp,
 }
@@ -213,7 +219,7 @@ impl AgentFormat {
     /// Whether a run ends with a result in its output. Of one that does not, the exit says how it went.
     #[must_use]
     pub fn tells_result(self) -> bool {
-        self != Self::Plain
+        !matches!(self, Self::Plain | Self::Aider)
     }
 }
 
@@ -248,9 +254,22 @@ pub struct CliAgentDefinition {
     /// How it gets its prompt.
     #[serde(default)]
     pub prompt: PromptBy,
+    /// What it is told of the protocol in its first prompt: goondan's own text if it is not there, nothing if it is
+    /// empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preamble: Option<String>,
+    /// The model that a program of `acp` is asked for, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_model: Option<String>,
+    /// The mode that a program of `acp` is asked for, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_mode: Option<String>,
     /// Variables of its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// Variables of its environment that are secret. They travel as those of its assignment, and nowhere else.
+    #[serde(skip)]
+    pub secrets: SecretVariables,
     /// The directory that each task's `guide` leads to, absolute; never writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<PathBuf>,
@@ -262,6 +281,16 @@ pub struct CliAgentDefinition {
     pub disk_bytes: Option<u64>,
     /// How the program is confined, and what it may touch beside its work area.
     pub sandbox: SandboxPolicy,
+}
+
+/// Variables that are secret: their type's `Debug` shows their names alone.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretVariables(pub BTreeMap<String, String>);
+
+impl fmt::Debug for SecretVariables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// Everything one run of a task's agent needs.
@@ -406,4 +435,10 @@ pub struct TaskPermission {
     /// Why it is refused; none if it is allowed, this once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
+    /// True if it is allowed as long as the task lasts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_for_task: bool,
+    /// Answers to the program's own questions, by the question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<(String, String)>,
 }

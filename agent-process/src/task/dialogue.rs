@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use goondan_cli_agents::reply::{self, ACP_INITIALIZE, ACP_SESSION, Decision};
+use goondan_cli_agents::reply::{
+    self, ACP_INITIALIZE, ACP_MODE, ACP_MODEL, ACP_PROBE, ACP_SESSION, Decision,
+};
 use goondan_cli_agents::{Event, PermissionRequest};
 use goondan_protocol::task::{AgentFormat, PromptBy, TaskAssignment, TaskPermission};
 
@@ -10,6 +12,12 @@ use super::launch::is_resumed;
 
 /// Requests for a permission that wait for an answer at most; any more are refused.
 const PERMISSIONS_MAX: usize = 64;
+
+/// Probes in a row without a message played back between them, after which a loaded session is taken for played back.
+const QUIET_PROBES: u32 = 2;
+
+/// Probes at most: an agent that never becomes quiet gets its prompt anyway.
+const PROBES_MAX: i64 = 100_000;
 
 /// What is to be done with the program's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +35,19 @@ enum Stage {
     Opening,
     /// Of `acp`: the session is being made or loaded.
     InSession,
+    /// Of `acp`: the loaded session may still be played back.
+    PlayedBack {
+        /// The probe that is to be answered.
+        probe: i64,
+        /// Messages that were played back when it was sent.
+        messages: u64,
+        /// Probes before it that found nothing new.
+        quiet: u32,
+    },
+    /// Of `acp`: the session is asked for its mode.
+    InMode,
+    /// Of `acp`: the session is asked for its model.
+    WithModel,
     /// The program has its prompt; answers may follow.
     Prompted,
     /// There is nothing more to read.
@@ -42,6 +63,9 @@ pub(super) struct Dialogue {
     work_area: String,
     /// The session to go on with, or that was made.
     session: Option<String>,
+    is_resumed: bool,
+    mode: Option<String>,
+    model: Option<String>,
     stage: Stage,
     permissions: BTreeMap<String, PermissionRequest>,
 }
@@ -59,6 +83,9 @@ impl Dialogue {
             prompt: assignment.prompt.clone(),
             work_area: assignment.work_area.to_string_lossy().into_owned(),
             session: session.filter(|_| is_resumed(assignment)),
+            is_resumed: is_resumed(assignment),
+            mode: assignment.agent.session_mode.clone(),
+            model: assignment.agent.session_model.clone(),
             stage: Stage::Opening,
             permissions: BTreeMap::new(),
         }
@@ -73,7 +100,7 @@ impl Dialogue {
                 vec![line(reply::claude_prompt(&self.prompt))]
             }
             (_, PromptBy::Argument) => self.end(),
-            (AgentFormat::Plain | AgentFormat::CodexJson, PromptBy::Stdin) => {
+            (_, PromptBy::Stdin) => {
                 let mut prompt = self.prompt.clone();
                 if !prompt.ends_with('\n') {
                     prompt.push('\n');
@@ -88,7 +115,7 @@ impl Dialogue {
     /// What follows from an event of the program.
     pub(super) fn hear(&mut self, event: &Event) -> Vec<Step> {
         match event {
-            Event::Session { id, .. } => {
+            Event::Session { id, .. } | Event::PassingSession { id } => {
                 self.session = Some(id.clone());
                 Vec::new()
             }
@@ -113,23 +140,74 @@ impl Dialogue {
         }
     }
 
-    /// What follows when `acp`'s requests up to this one were answered.
-    pub(super) fn answered(&mut self, request: Option<i64>) -> Vec<Step> {
+    /// Returns true once the program has its prompt.
+    pub(super) fn is_prompted(&self) -> bool {
+        matches!(self.stage, Stage::Prompted | Stage::Ended)
+    }
+
+    /// What follows when `acp`'s requests up to this one were answered, and so many messages were played back.
+    pub(super) fn answered(&mut self, request: Option<i64>, played_back: u64) -> Vec<Step> {
         match (self.stage, request) {
             (Stage::Opening, Some(ACP_INITIALIZE)) => {
                 self.stage = Stage::InSession;
                 let session = self.session.as_deref();
                 vec![line(reply::acp_session(&self.work_area, session))]
             }
-            (Stage::InSession, Some(ACP_SESSION)) => match &self.session {
-                Some(session) => {
-                    self.stage = Stage::Prompted;
-                    vec![line(reply::acp_prompt(session, &self.prompt))]
+            (Stage::InSession, Some(ACP_SESSION)) if self.is_resumed => {
+                self.probe(ACP_PROBE, played_back, 0)
+            }
+            (Stage::InSession, Some(ACP_SESSION))
+            | (Stage::InMode, Some(ACP_MODE))
+            | (Stage::WithModel, Some(ACP_MODEL)) => self.hand_over(),
+            (
+                Stage::PlayedBack {
+                    probe,
+                    messages,
+                    quiet,
+                },
+                Some(answered),
+            ) if answered == probe => {
+                let quiet = if played_back == messages {
+                    quiet + 1
+                } else {
+                    0
+                };
+                if quiet >= QUIET_PROBES || probe - ACP_PROBE >= PROBES_MAX {
+                    self.hand_over()
+                } else {
+                    self.probe(probe + 1, played_back, quiet)
                 }
-                // It has answered, and made no session: there is nothing that it could be asked.
-                None => self.end(),
-            },
+            }
             _ => Vec::new(),
+        }
+    }
+
+    fn probe(&mut self, probe: i64, messages: u64, quiet: u32) -> Vec<Step> {
+        self.stage = Stage::PlayedBack {
+            probe,
+            messages,
+            quiet,
+        };
+        vec![line(reply::acp_probe(probe))]
+    }
+
+    /// Asks for the mode and the model that the session is to have, one by one, and hands over the prompt.
+    fn hand_over(&mut self) -> Vec<Step> {
+        match &self.session {
+            Some(session) => {
+                if let Some(mode) = self.mode.take() {
+                    self.stage = Stage::InMode;
+                    return vec![line(reply::acp_mode(session, &mode))];
+                }
+                if let Some(model) = self.model.take() {
+                    self.stage = Stage::WithModel;
+                    return vec![line(reply::acp_model(session, &model))];
+                }
+                self.stage = Stage::Prompted;
+                vec![line(reply::acp_prompt(session, &self.prompt))]
+            }
+            // It has answered, and made no session: there is nothing that it could be asked.
+            None => self.end(),
         }
     }
 
@@ -138,7 +216,12 @@ impl Dialogue {
         let Some(request) = self.permissions.remove(&decided.request) else {
             return Vec::new();
         };
-        let decision = decided.refusal.map_or(Decision::Allow, Decision::Refuse);
+        let decision = match decided.refusal {
+            Some(why) => Decision::Refuse(why),
+            None if decided.is_for_task => Decision::AllowForTask,
+            None if decided.answers.is_empty() => Decision::Allow,
+            None => Decision::Answers(decided.answers),
+        };
         self.answer(&request, &decision)
     }
 
@@ -186,6 +269,7 @@ mod tests {
             tool: "Bash".to_owned(),
             input: Value::Null,
             options: Vec::new(),
+            ..PermissionRequest::default()
         })
     }
 
@@ -193,6 +277,8 @@ mod tests {
         TaskPermission {
             request: id.to_owned(),
             refusal: refusal.map(str::to_owned),
+            is_for_task: false,
+            answers: Vec::new(),
         }
     }
 
@@ -240,18 +326,18 @@ mod tests {
     fn acp_is_opened_given_a_session_and_then_the_prompt() {
         let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptBy::Stdin));
         assert_eq!(json(&acp.begin())["method"], "initialize");
-        assert_eq!(acp.answered(None), []);
-        assert_eq!(acp.answered(Some(ACP_SESSION)), [], "that was not asked");
+        assert_eq!(acp.answered(None, 0), []);
+        assert_eq!(acp.answered(Some(ACP_SESSION), 0), [], "that was not asked");
         assert_eq!(
-            json(&acp.answered(Some(ACP_INITIALIZE)))["method"],
+            json(&acp.answered(Some(ACP_INITIALIZE), 0))["method"],
             "session/new"
         );
-        assert_eq!(acp.answered(Some(ACP_INITIALIZE)), [], "once");
+        assert_eq!(acp.answered(Some(ACP_INITIALIZE), 0), [], "once");
         acp.hear(&Event::Session {
             id: "s1".to_owned(),
             model: None,
         });
-        let prompt = json(&acp.answered(Some(ACP_SESSION)));
+        let prompt = json(&acp.answered(Some(ACP_SESSION), 0));
         assert_eq!(prompt["params"]["sessionId"], "s1");
         let reply = Event::Unsupported {
             method: "fs/read_text_file".to_owned(),
@@ -268,10 +354,10 @@ mod tests {
         it.session = Some("old".to_owned());
         let mut acp = Dialogue::of(&it);
         acp.begin();
-        acp.answered(Some(ACP_INITIALIZE));
+        acp.answered(Some(ACP_INITIALIZE), 0);
         let refused = Event::SessionRefused("not found".to_owned());
         assert_eq!(acp.hear(&refused), [Step::End]);
-        assert_eq!(acp.answered(Some(ACP_INITIALIZE)), []);
+        assert_eq!(acp.answered(Some(ACP_INITIALIZE), 0), []);
     }
 
     #[test]
@@ -280,9 +366,20 @@ mod tests {
         it.session = Some("old".to_owned());
         let mut acp = Dialogue::of(&it);
         acp.begin();
-        let loaded = json(&acp.answered(Some(ACP_INITIALIZE)));
+        let loaded = json(&acp.answered(Some(ACP_INITIALIZE), 0));
         assert_eq!(loaded["method"], "session/load");
-        let prompt = json(&acp.answered(Some(ACP_SESSION)));
+        // The agent answers first and plays back then: the prompt waits until two probes found nothing new.
+        let mut probe = json(&acp.answered(Some(ACP_SESSION), 1));
+        for played_back in [4, 9, 9] {
+            assert!(!acp.is_prompted());
+            let answered = probe["id"].as_i64();
+            assert_eq!(acp.answered(answered.map(|id| id - 1), played_back), []);
+            probe = json(&acp.answered(answered, played_back));
+            assert_eq!(probe["method"], "_goondan/probe");
+        }
+        let prompt = json(&acp.answered(probe["id"].as_i64(), 9));
+        assert_eq!(prompt["method"], "session/prompt");
         assert_eq!(prompt["params"]["sessionId"], "old");
+        assert!(acp.is_prompted());
     }
 }

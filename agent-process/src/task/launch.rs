@@ -90,7 +90,7 @@ fn check_names(environment: &BTreeMap<String, String>) -> Result<(), NotLaunched
 pub(super) mod tests {
     use goondan_protocol::process_limits::ProcessLimits;
     use goondan_protocol::sandbox::SandboxPolicy;
-    use goondan_protocol::task::CliAgentDefinition;
+    use goondan_protocol::task::{CliAgentDefinition, SecretVariables};
 
     use super::*;
 
@@ -111,6 +111,10 @@ pub(super) mod tests {
                 format,
                 prompt,
                 environment: [("A".to_owned(), "plain".to_owned())].into(),
+                preamble: None,
+                session_model: None,
+                session_mode: None,
+                secrets: SecretVariables::default(),
                 guide: None,
                 limits: ProcessLimits::default(),
                 disk_bytes: None,

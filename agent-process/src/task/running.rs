@@ -412,6 +412,8 @@ impl Run {
             bytes => self.stderr_text.push(bytes),
         };
         self.outbox.extend(output);
+        let events = self.parser.push_stderr(bytes);
+        self.hear(events);
     }
 
     fn bound_draining(&mut self, bytes: usize) {
@@ -428,7 +430,11 @@ impl Run {
             let steps = self.dialogue.hear(event);
             self.take(steps);
         }
-        let steps = self.dialogue.answered(self.parser.answered());
+        let (answered, played_back) = (self.parser.answered(), self.parser.played_back());
+        let steps = self.dialogue.answered(answered, played_back);
+        if self.dialogue.is_prompted() {
+            self.parser.prompted();
+        }
         self.take(steps);
         self.outbox.extend(told(events));
     }

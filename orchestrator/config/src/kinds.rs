@@ -9,6 +9,7 @@ pub(crate) mod builtin_settings;
 mod captures;
 pub(crate) mod changesets;
 pub(crate) mod cli_agent;
+pub(crate) mod cli_presets;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;

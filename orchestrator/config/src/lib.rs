@@ -91,7 +91,7 @@ pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
 pub use kept::KeptFiles;
 pub use loader::{Loaded, Loader};
-pub use machine::{AnyMachine, Machine, ThisMachine};
+pub use machine::{AnyMachine, Machine, Readable, ThisMachine};
 pub use migrate::MigratedFile;
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;

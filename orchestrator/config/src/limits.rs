@@ -156,6 +156,9 @@ pub const MAX_LIMIT_PROCESSES: u64 = 1 << 22;
 /// Most words of the command of an Agent of `runtime.kind: cli`.
 pub const MAX_COMMAND_WORDS: usize = 256;
 
+/// Most bytes of the text that such an Agent gives to its program on how to work.
+pub const MAX_PREAMBLE_BYTES: usize = 64 << 10;
+
 /// Most variables that such an Agent sets.
 pub const MAX_ENVIRONMENT_VARIABLES: usize = 256;
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
-use goondan_protocol::sandbox::{Facts, Level, Right};
+use goondan_protocol::sandbox::{Facts, Level, Right, SandboxPolicy};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
 /// Longest wait for node to say its version, in milliseconds: as long as whoever starts a module waits.
@@ -30,6 +30,17 @@ pub trait Machine {
     /// Whether a program is found there, as a shell finds it: by its name in `PATH`, or by its path from
     /// `directory`.
     fn has_program(&self, program: &str, directory: &Path) -> bool;
+
+    /// Returns the real path of a program that a policy hides from what it confines; none if it is there, or nothing is
+    /// known of that.
+    fn hidden_program(
+        &self,
+        _program: &str,
+        _directory: &Path,
+        _policy: &SandboxPolicy,
+    ) -> Option<PathBuf> {
+        None
+    }
 
     /// What its kernel lacks of what a level of the sandbox needs, in words; `None` if nothing.
     fn lacks_sandbox(&self, level: Level) -> Option<String>;
@@ -88,7 +99,11 @@ pub struct ThisMachine {
     state_root: PathBuf,
     tasks_root: Option<PathBuf>,
     rights: LazyCell<Facts, Box<dyn FnOnce() -> Facts>>,
+    readable: Option<Readable>,
 }
+
+/// Returns the paths that a policy lets programs of a project read.
+pub type Readable = fn(&SandboxPolicy, &Path) -> Vec<PathBuf>;
 
 impl ThisMachine {
     /// This machine, as this process finds programs. `state_root` holds goondan's own files; `rights` finds out
@@ -101,6 +116,16 @@ impl ThisMachine {
             state_root,
             tasks_root: None,
             rights: LazyCell::new(Box::new(rights)),
+            readable: None,
+        }
+    }
+
+    /// The same, with what tells which paths a sandbox lets programs read.
+    #[must_use]
+    pub fn with_readable(self, readable: Readable) -> Self {
+        Self {
+            readable: Some(readable),
+            ..self
         }
     }
 
@@ -153,6 +178,24 @@ impl Machine for ThisMachine {
             true => is_executable(&directory.join(program)),
             false => self.find(program).is_some(),
         }
+    }
+
+    fn hidden_program(
+        &self,
+        program: &str,
+        directory: &Path,
+        policy: &SandboxPolicy,
+    ) -> Option<PathBuf> {
+        let readable = self.readable.filter(|_| policy.require != Level::Off)?;
+        let found = match program.contains('/') {
+            true => Some(directory.join(program)),
+            false => self.find(program),
+        };
+        let real = std::fs::canonicalize(found?).ok()?;
+        let real_of = |path: PathBuf| std::fs::canonicalize(path).ok();
+        let mut readable = readable(policy, directory).into_iter().filter_map(real_of);
+        let is_there = readable.any(|path| real.starts_with(path));
+        (!is_there).then_some(real)
     }
 
     fn lacks_sandbox(&self, level: Level) -> Option<String> {

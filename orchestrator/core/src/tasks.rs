@@ -178,6 +178,11 @@ impl Tasks {
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
+        // No run begins by what one that is under way tells.
+        let is_told = matches!(input, TaskInput::Told { .. } | TaskInput::Alive { .. });
+        if !is_told && let Some(agent) = runs::profile_of(fleet, at, entry) {
+            entry.set_agent(agent);
+        }
         let asker = decision.as_ref().map(|decision| decision.asker.clone());
         let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);
         let error = match entry.handle(input, decision, now, told) {

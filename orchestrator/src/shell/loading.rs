@@ -163,7 +163,12 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
-        let machine = self.machine();
+        let agent_process = self.agent_process.clone();
+        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
+            goondan_confinement::probe_all(&agent_process)
+        })
+        .with_readable(goondan_confinement::readable)
+        .with_tasks_root(self.layout.tasks_root());
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)
@@ -334,7 +339,12 @@ impl Projects {
     ) -> Result<Bundle, String> {
         let project = ProjectIdentity::new(of.project_root, of.package);
         let secrets = Reader::new(&self.vault, &project);
-        let machine = self.machine();
+        let agent_process = self.agent_process.clone();
+        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
+            goondan_confinement::probe_all(&agent_process)
+        })
+        .with_readable(goondan_confinement::readable)
+        .with_tasks_root(self.layout.tasks_root());
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
             .with_secrets(&secrets)

@@ -1,6 +1,7 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
+use goondan_cli_agents::usage::SessionUsage;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
 use goondan_protocol::task::{NotifyOn, PlanStep};
 use goondan_protocol::time::Timestamp;
@@ -69,6 +70,9 @@ pub enum Origin {
         run: u64,
         /// The id of its request.
         request: String,
+        /// What is allowed with it if it is allowed for the task.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        kind: String,
     },
     /// goondan: the work cannot go on without a word of a person.
     Supervisor,
@@ -106,6 +110,8 @@ pub enum Outcome {
     Done,
     /// With a result that says that it is not, or by an exit code.
     Failed(String),
+    /// It failed in a way that no retry can mend: a person must change something first.
+    Blocked(String),
     /// It was ended on purpose.
     Ended,
     /// The provider refuses to serve until then.
@@ -199,6 +205,12 @@ pub enum Fact {
     RunEnded {
         run: u64,
         outcome: Outcome,
+        /// The last words of the agent.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        last_words: String,
+        /// The last lines of its standard error.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        stderr: String,
     },
     /// When the next run may begin.
     RetryPlanned {
@@ -298,6 +310,9 @@ pub enum Fact {
         /// The phase that it was taken in, if that is not the one under way.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
+        /// What the session stands at, as its program keeps it: from there the next run counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionUsage>,
     },
     BudgetWarned {
         percent: u64,

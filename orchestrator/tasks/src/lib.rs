@@ -25,6 +25,7 @@ pub mod fact;
 pub mod limits;
 pub mod machine;
 pub mod plain_area;
+pub mod preamble;
 mod prompt;
 pub mod state;
 mod told;

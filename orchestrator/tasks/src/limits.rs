@@ -54,6 +54,12 @@ pub const BUDGET_WARN_PERCENT: u64 = 90;
 /// Characters of an answer, a rework or a reason at most.
 pub const TEXT_CHARS_MAX: usize = 10_000;
 
+/// Characters of an agent's last words at most.
+pub const LAST_WORDS_CHARS_MAX: usize = 1000;
+
+/// Rework notes that are kept for a run without a session, the last ones.
+pub const REWORKS_KEPT: usize = 20;
+
 /// Bytes of what is to be done at most: as many as of an input.
 pub const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
 

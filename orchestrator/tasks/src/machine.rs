@@ -2,6 +2,8 @@
 //! time.
 
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
+use goondan_cli_agents::failure::is_permanent;
+use goondan_cli_agents::telling_line;
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
@@ -9,6 +11,7 @@ use crate::limits::{
     DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX,
     RETRIES_MAX, RETRY_MS, STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
 };
+use crate::preamble::Preamble;
 use crate::prompt::prompt_of;
 use crate::state::{Asked, GIVE_UP, Note, State, Status};
 
@@ -16,24 +19,29 @@ mod asks;
 mod exchange;
 mod notices;
 mod output;
+mod watch;
+
+use watch::Watch;
 
 pub use exchange::{DiskUse, Effect, Input, Output, Refused};
 pub use notices::Occasion;
 
-/// What is known of a run as long as it is under way, and of no use afterwards.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Watch {
-    active_at: Option<Timestamp>,
-    result: Option<Result<(), String>>,
-    /// When it is ended if it has not exited.
-    end_at: Option<Timestamp>,
-    /// Whether it was told to end, and not for want of life.
-    is_ended_on_purpose: bool,
-    is_stalled: bool,
-    rate_limit: Option<Timestamp>,
-    /// How many facts it has told.
-    facts: usize,
-    paused_at: Option<Timestamp>,
+/// What the configuration says of a task's agent, as far as its runs depend on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentProfile {
+    /// True if a run can resume a session. If not, each run is given the whole task (`AGENT-3`).
+    pub resumes: bool,
+    /// What it is told of the protocol where it is given the whole task.
+    pub preamble: Preamble,
+}
+
+impl Default for AgentProfile {
+    fn default() -> Self {
+        Self {
+            resumes: true,
+            preamble: Preamble::None,
+        }
+    }
 }
 
 /// A task with what is known of its run.
@@ -41,6 +49,7 @@ struct Watch {
 pub struct Task {
     state: State,
     watch: Watch,
+    agent: AgentProfile,
     /// What its work area took when it was last looked at.
     disk: Option<DiskUse>,
     /// Which budget that it shares with others lets it take no more, if one does.
@@ -79,6 +88,7 @@ impl Task {
         Self {
             state,
             watch: Watch::default(),
+            agent: AgentProfile::default(),
             disk: None,
             shortage: None,
             has_ticked: false,
@@ -90,6 +100,17 @@ impl Task {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Sets what the configuration says of its agent now.
+    pub fn set_agent(&mut self, agent: AgentProfile) {
+        self.agent = agent;
+    }
+
+    /// The session that the next run resumes, if there is one and its agent can.
+    fn session(&self) -> Option<&String> {
+        let session = self.state.session.as_ref();
+        session.filter(|_| self.agent.resumes)
     }
 
     /// Takes an input. What is refused changes nothing.
@@ -385,10 +406,20 @@ impl Task {
         Ok(())
     }
 
+    /// Approves a phase that is under review, or one that its agent stopped in without a word of its end.
     fn approve(&mut self, phase: u32, now: Timestamp) -> Result<(), Refused> {
         self.live()?;
         if self.state.review != Some(phase) {
-            return Err(Refused::NotUnderReview(phase));
+            if self.state.stopped_phase() != Some(phase) {
+                return Err(Refused::NotUnderReview(phase));
+            }
+            let documents = self.state.documents.clone();
+            self.withdraw_own_questions(now);
+            self.record(now, Fact::PhaseCompleted { phase, documents });
+            self.record(now, Fact::ReviewRequested { phase });
+            self.effect(Effect::MakeCheckpoint {
+                kind: "phase_completion",
+            });
         }
         self.record(now, Fact::ReviewApproved { phase });
         if phase < self.state.task.total_phases {
@@ -433,16 +464,28 @@ impl Task {
 
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
         let watch = &self.watch;
-        let by_code = (!self.state.task.tells_result).then_some(code).flatten();
-        let outcome = match (&watch.result, watch.rate_limit, by_code) {
+        let is_plain = !self.state.task.tells_result;
+        let outcome = match (&watch.result, watch.rate_limit, code) {
             (Some(Ok(())), _, _) => Outcome::Done,
             (_, Some(until), _) => Outcome::RateLimited(until),
             (Some(Err(why)), None, _) => Outcome::Failed(why.clone()),
             (None, None, _) if watch.is_ended_on_purpose => Outcome::Ended,
             (None, None, _) if watch.is_stalled => Outcome::Unknown,
-            (None, None, Some(0)) => Outcome::Done,
-            (None, None, Some(code)) => Outcome::Failed(format!("it exited with {code}")),
-            (None, None, None) => Outcome::Unknown,
+            (None, None, Some(0)) if is_plain => Outcome::Done,
+            (None, None, Some(code)) if code != 0 => {
+                Outcome::Failed(match telling_line(&watch.stderr) {
+                    Some(line) => format!("it exited with {code}: {line}"),
+                    None => format!("it exited with {code}"),
+                })
+            }
+            (None, None, _) => Outcome::Unknown,
+        };
+        let outcome = match (outcome, &watch.blocked) {
+            (Outcome::Failed(_) | Outcome::Ended, Some(why)) => Outcome::Blocked(why.clone()),
+            (Outcome::Failed(why), None) if is_permanent(&why) || is_permanent(&watch.stderr) => {
+                Outcome::Blocked(why)
+            }
+            (outcome, _) => outcome,
         };
         self.run_ended(run, outcome, now);
     }
@@ -457,7 +500,13 @@ impl Task {
         let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
         let is_limited = matches!(outcome, Outcome::RateLimited(_));
         let fruitless = self.state.fruitless;
-        self.record(now, Fact::RunEnded { run, outcome });
+        let ended = Fact::RunEnded {
+            run,
+            outcome,
+            last_words: self.watch.last_words.take(),
+            stderr: std::mem::take(&mut self.watch.stderr),
+        };
+        self.record(now, ended);
         self.watch = Watch::default();
         if self.state.ended.is_some() {
             return;
@@ -483,9 +532,13 @@ impl Task {
     /// Why the next run needs a word of a person; none if it needs none.
     fn doubt(&self) -> Option<String> {
         let state = &self.state;
+        if let Some(why) = &state.blocked {
+            return Some(format!("The agent cannot work: {why}"));
+        }
         if state.failures > RETRIES_MAX {
+            let why = state.last_failure().unwrap_or_default();
             return Some(format!(
-                "The agent failed {} times in a row",
+                "The agent failed {} times in a row, the last time: {why}",
                 state.failures
             ));
         }
@@ -507,7 +560,7 @@ impl Task {
                 state.rate_limited
             ));
         }
-        if state.unknown > 1 || (state.unknown > 0 && state.session.is_none()) {
+        if state.unknown > 1 || (state.unknown > 0 && self.session().is_none()) {
             return Some("How the agent's last run ended is not known".to_owned());
         }
         let phase = state.current_phase;
@@ -519,7 +572,7 @@ impl Task {
     fn ask_person(&mut self, what: &str, now: Timestamp) {
         let question = UserQuestion {
             category: QuestionCategory::Confirmation,
-            question: format!("{what}. Go on?"),
+            question: format!("{}. Go on?", what.trim_end_matches('.')),
             options: vec!["go on".to_owned(), GIVE_UP.to_owned()],
             default: None,
             required: true,
@@ -603,8 +656,8 @@ impl Task {
 
     fn request_run(&mut self, now: Timestamp) {
         let state = &self.state;
-        let (run, session) = (state.runs + 1, state.session.clone());
-        let prompt = prompt_of(state);
+        let (run, session) = (state.runs + 1, self.session().cloned());
+        let prompt = prompt_of(state, &self.agent.preamble, session.is_some());
         let environment = state.environment().into_iter().collect();
         let carried = state.notes.len();
         self.watch = Watch {
@@ -659,8 +712,23 @@ fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s Asked, Refused> {
 /// The answer that says yes to a permission.
 const ALLOW: &str = "allow";
 
-/// The answer that says no to one.
+/// The answer that says yes to it and to all of its kind that follow.
+const ALLOW_FOR_TASK: &str = crate::state::ALLOW_FOR_TASK;
+
+/// The answer that says no to one. A reason may follow, after a colon.
 const REFUSE: &str = "refuse";
+
+/// The answer that says yes to a plan.
+const APPROVE: &str = "approve";
+
+/// The reason of an answer that says no, if it does; empty without one.
+fn refusal_of(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(REFUSE)?;
+    match rest.strip_prefix(':') {
+        Some(why) => Some(why.trim()),
+        None => rest.is_empty().then_some(""),
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -261,6 +261,7 @@ impl PlainArea {
                     usage,
                     cost,
                     phase,
+                    session: None,
                 },
             );
         }
@@ -348,7 +349,13 @@ impl Translation {
     fn end_run(&mut self, at: Timestamp) {
         if std::mem::take(&mut self.is_running) {
             let (run, outcome) = (self.run, Outcome::Ended);
-            self.push(at, Fact::RunEnded { run, outcome });
+            let ended = Fact::RunEnded {
+                run,
+                outcome,
+                last_words: String::new(),
+                stderr: String::new(),
+            };
+            self.push(at, ended);
         }
     }
 

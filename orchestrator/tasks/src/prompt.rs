@@ -1,6 +1,7 @@
 //! What an agent is told when it begins.
 
-use crate::fact::{Answer, Provision};
+use crate::fact::{Answer, Origin, Provision};
+use crate::preamble::Preamble;
 use crate::state::{Asked, Note, State};
 
 /// What an agent hears whose last run was lost.
@@ -11,18 +12,29 @@ const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at wha
 const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
     directory, and go on from there.";
 
-/// The prompt of the next run: the task itself, unless there is a session that knows it, and what happened
-/// since.
-pub(crate) fn prompt_of(state: &State) -> String {
+/// What an agent hears that knows nothing of what was done before.
+const BEGUN: &str = "The work on this has begun, and you do not remember it. Look at what is in this directory, and go \
+    on from there.";
+
+/// The prompt of the next run. One that resumes a session is told what happened since; one that does not is given the
+/// whole task (`AGENT-3`): the description, what was answered and provided, the phases approved, the rework wanted.
+pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) -> String {
     let mut prompt = String::new();
-    if state.session.is_none() {
+    let is_retold = !is_resumed && state.has_begun;
+    if !is_resumed {
         prompt.push_str(&state.task.description);
         prompt.push('\n');
+        prompt.push_str(&preamble.text(state.task.total_phases));
     }
-    if state.is_session_lost {
-        prompt.push_str(&standing(state));
+    if is_retold {
+        prompt.push_str(&progress_so_far(state));
     }
-    for note in settled_before(state).iter().chain(&state.notes) {
+    let settled = if is_retold {
+        settled_before(state)
+    } else {
+        Vec::new()
+    };
+    for note in settled.iter().chain(&state.notes) {
         if let Some(text) = note_text(state, note) {
             prompt.push_str(&text);
             prompt.push('\n');
@@ -37,9 +49,14 @@ pub(crate) fn prompt_of(state: &State) -> String {
     prompt
 }
 
-/// How the task stands, for a session that knows nothing of it.
-fn standing(state: &State) -> String {
-    let mut text = format!("{SESSION_LOST}\n");
+/// Progress of the task, for an agent that knows nothing of it.
+fn progress_so_far(state: &State) -> String {
+    let begun = if state.is_session_lost {
+        SESSION_LOST
+    } else {
+        BEGUN
+    };
+    let mut text = format!("{begun}\n");
     if state.current_phase > 1 {
         let approved = state.current_phase - 1;
         text.push_str(&format!("Phases approved so far: {approved}.\n"));
@@ -53,15 +70,21 @@ fn standing(state: &State) -> String {
     text
 }
 
-/// What was settled in a session that a restore has ended, or that is lost: the next one has not heard of it.
+/// What earlier runs were told and this one does not remember.
 fn settled_before(state: &State) -> Vec<Note> {
-    let is_restored = |note: &Note| matches!(note, Note::Restored(_));
-    let is_told = state.is_session_lost || state.notes.iter().any(is_restored);
-    if state.session.is_some() || !is_told {
-        return Vec::new();
-    }
-    let asked = state.asks.keys().map(|id| Note::Asked(id.clone()));
-    asked.filter(|note| !state.notes.contains(note)).collect()
+    let is_agents = |id: &&String| {
+        let ask = state.asks.get(*id).map(|ask| &ask.what);
+        matches!(
+            ask,
+            Some(Asked::Dependency(..) | Asked::Question(Origin::Agent, ..))
+        )
+    };
+    let asked = state.asks.keys().filter(is_agents);
+    let asked = asked.map(|id| Note::Asked(id.clone()));
+    let reworks = state.reworks.iter();
+    let reworks = reworks.map(|(phase, text)| Note::Rework(*phase, text.clone()));
+    let settled = asked.chain(reworks);
+    settled.filter(|note| !state.notes.contains(note)).collect()
 }
 
 fn note_text(state: &State, note: &Note) -> Option<String> {

@@ -261,6 +261,7 @@ impl World {
                     counter: Counter::Run,
                     usage,
                     cost: None,
+                    session: None,
                 })
             }
             2 | 3 => Event::Block(Block::UserQuestion(UserQuestion {
@@ -302,6 +303,7 @@ impl World {
                 tool: "Bash".to_owned(),
                 input: serde_json::Value::Null,
                 options: Vec::new(),
+                ..PermissionRequest::default()
             }),
             13 => Event::PermissionWithdrawn {
                 id: format!("p{number}"),

@@ -8,6 +8,7 @@ use goondan_protocol::task::PlanStep;
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
+use crate::limits::REWORKS_KEPT;
 
 mod notifications;
 mod plan;
@@ -19,6 +20,9 @@ pub use tokens::{Taken, TokenEntry, Tokens};
 
 /// The answer to a question of goondan that ends the task.
 pub const GIVE_UP: &str = "fail";
+
+/// The answer to a permission that allows all of its kind as long as the task lasts.
+pub const ALLOW_FOR_TASK: &str = "allow for this task";
 
 /// The progress of what is completed.
 const DONE_PERCENT: u8 = 100;
@@ -91,6 +95,19 @@ pub struct Run {
     is_fruitless: bool,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRun {
+    /// Its number.
+    pub number: u64,
+    /// How.
+    pub outcome: Outcome,
+    /// The last words of the agent.
+    pub last_words: String,
+    /// The last lines of its standard error.
+    pub stderr: String,
+}
+
 /// A task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
@@ -120,6 +137,8 @@ pub struct State {
     /// What its program calls its model, once it has said so.
     pub model: Option<String>,
     pub(crate) asks: BTreeMap<String, Ask>,
+    /// Kinds of tools that are allowed as long as it lasts.
+    pub(crate) allowed: BTreeSet<String>,
     pub(crate) notes: Vec<Note>,
     /// The node that it is on, of a workspace that several have.
     pub(crate) node: Option<String>,
@@ -133,6 +152,14 @@ pub struct State {
     pub(crate) fruitless: u32,
     /// Runs in a row that ended at a rate limit.
     pub(crate) rate_limited: u32,
+    /// Why no run can succeed before a person has changed something.
+    pub(crate) blocked: Option<String>,
+    /// How its last run ended.
+    pub(crate) last_run: Option<LastRun>,
+    /// True once a prompt was taken: what follows is no beginning.
+    pub(crate) has_begun: bool,
+    /// What people wanted done better, with the phase.
+    pub(crate) reworks: Vec<(u32, String)>,
     /// Whether the last run ended well.
     is_run_done: bool,
     pub(crate) step: Option<String>,
@@ -175,6 +202,7 @@ impl State {
             is_session_lost: false,
             model: None,
             asks: BTreeMap::new(),
+            allowed: BTreeSet::new(),
             notes: Vec::new(),
             node: None,
             not_before: None,
@@ -184,6 +212,10 @@ impl State {
             recoveries: 0,
             fruitless: 0,
             rate_limited: 0,
+            blocked: None,
+            last_run: None,
+            has_begun: false,
+            reworks: Vec::new(),
             is_run_done: false,
             step: None,
             plan: Vec::new(),
@@ -239,6 +271,14 @@ impl State {
     pub(crate) fn rests(&self) -> bool {
         let is_for_later = |note: &Note| matches!(note, Note::Interrupted | Note::Moved(_));
         self.is_run_done && self.notes.iter().all(is_for_later)
+    }
+
+    /// Why its last run failed, if it did.
+    pub(crate) fn last_failure(&self) -> Option<&str> {
+        match &self.last_run.as_ref()?.outcome {
+            Outcome::Failed(why) | Outcome::NotStarted(why) | Outcome::Blocked(why) => Some(why),
+            _ => None,
+        }
     }
 
     /// Secrets that are provided, by the variables that hold them: name and reference.
@@ -309,6 +349,7 @@ impl State {
                 }
             }
             Fact::PromptTaken { .. } => {
+                self.has_begun = true;
                 if let Some(run) = &mut self.run {
                     run.is_taken = true;
                     self.notes.drain(..run.carried.min(self.notes.len()));
@@ -328,7 +369,20 @@ impl State {
                 self.is_session_lost = true;
                 self.is_fruitless();
             }
-            Fact::RunEnded { outcome, .. } => self.run_ended(outcome),
+            Fact::RunEnded {
+                run,
+                outcome,
+                last_words,
+                stderr,
+            } => {
+                self.last_run = Some(LastRun {
+                    number: *run,
+                    outcome: outcome.clone(),
+                    last_words: last_words.clone(),
+                    stderr: stderr.clone(),
+                });
+                self.run_ended(outcome);
+            }
             Fact::RetryPlanned { at } => self.not_before = Some(*at),
             Fact::PhaseStarted { phase } => {
                 self.current_phase = *phase;
@@ -431,6 +485,9 @@ impl State {
                 self.completed_documents.clear();
                 self.missing_documents.clear();
                 self.notes.push(Note::Rework(*phase, text.clone()));
+                self.reworks.push((*phase, text.clone()));
+                let beyond = self.reworks.len().saturating_sub(REWORKS_KEPT);
+                self.reworks.drain(..beyond);
             }
             Fact::ProtocolRefused { protocol, problem } => {
                 self.is_fruitless();
@@ -442,9 +499,13 @@ impl State {
                 usage,
                 cost,
                 phase,
+                session,
             } => {
                 let phase = phase.unwrap_or(self.current_phase);
                 self.tokens.record(at, phase, counter, usage, *cost);
+                if let Some(session) = session {
+                    self.tokens.record_session(counter, session);
+                }
             }
             Fact::BudgetWarned { .. } => self.budget_warned = true,
             Fact::BudgetChanged { budget } => {
@@ -523,7 +584,13 @@ impl State {
         self.is_run_done = *outcome == Outcome::Done;
         match outcome {
             Outcome::Done => (self.failures, self.unknown) = (0, 0),
+            // That it begins again is said already.
+            Outcome::Ended if self.is_session_lost => {}
             Outcome::Ended => self.notes.push(Note::Interrupted),
+            Outcome::Blocked(why) => {
+                self.blocked = Some(why.clone());
+                self.notes.push(Note::Interrupted);
+            }
             Outcome::Failed(why) | Outcome::NotStarted(why) => {
                 self.failures += 1;
                 self.notes.push(Note::Failed(why.clone()));
@@ -555,6 +622,7 @@ impl State {
         self.is_session_lost = false;
         // How earlier runs ended says nothing of these files, and a person wanted them so.
         (self.failures, self.unknown) = (0, 0);
+        self.blocked = None;
         self.forget_restarts();
         if !self.is_rate_limited {
             self.not_before = None;
@@ -569,6 +637,13 @@ impl State {
             return;
         };
         close(&mut ask.what);
+        if let Asked::Question(Origin::Permission { kind, .. }, _, Some(Answer::Person(text))) =
+            &ask.what
+            && text == ALLOW_FOR_TASK
+            && !kind.is_empty()
+        {
+            self.allowed.insert(kind.clone());
+        }
         let told = match &ask.what {
             // A run that waited has its answer; one that is over needs none.
             Asked::Question(Origin::Permission { .. }, ..) => false,
@@ -583,6 +658,7 @@ impl State {
         );
         if is_supervisors {
             (self.failures, self.unknown) = (0, 0);
+            self.blocked = None;
         }
         if is_supervisors || is_by_person {
             self.forget_restarts();

@@ -3,19 +3,32 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskRun,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskRun,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
-use crate::fact::{Origin, PauseReason};
+use crate::fact::{Origin, Outcome, PauseReason};
 use crate::state::{Ask, Asked, State};
+use crate::words::outcome_words;
 
 impl State {
     /// The phase that waits for a review.
     #[must_use]
     pub fn review(&self) -> Option<u32> {
         self.review
+    }
+
+    /// The phase that its agent worked on and ended in without a word of its end: a person may approve it as it is.
+    #[must_use]
+    pub fn stopped_phase(&self) -> Option<u32> {
+        // goondan asks how to go on, and nothing else waits.
+        let is_own = |ask: &Ask| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
+        let mut asks = self.open_asks().peekable();
+        let is_asked = asks.peek().is_some() && asks.all(|(_, ask)| is_own(ask));
+        let has_ended = self.run.is_none() && self.review.is_none() && self.has_begun;
+        let is_stopped = is_asked && has_ended && self.current_phase > 0;
+        is_stopped.then_some(self.current_phase)
     }
 
     /// The step it is in, as its agent says.
@@ -189,6 +202,13 @@ impl State {
                 pid: run.process.map(|(pid, _)| pid),
             }),
             runs: self.runs,
+            last_run: self.last_run.as_ref().map(|run| TaskLastRun {
+                number: run.number,
+                is_ok: run.outcome == Outcome::Done,
+                outcome: outcome_words(&run.outcome),
+                last_words: run.last_words.clone(),
+                stderr: run.stderr.clone(),
+            }),
             not_before: self.not_before,
             session: self.session.clone(),
             model: self.model.clone(),
@@ -218,8 +238,11 @@ fn told(id: &str, ask: &Ask) -> TaskAsk {
         ),
         Asked::Question(origin, question, _) => (
             match origin {
-                Origin::Permission { .. } => TaskAskKind::Permission,
-                Origin::Agent | Origin::Supervisor => TaskAskKind::Question,
+                // A permission is waited for some time; the program's own questions and plans are as long as it takes.
+                Origin::Permission { .. } if !question.required => TaskAskKind::Permission,
+                Origin::Permission { .. } | Origin::Agent | Origin::Supervisor => {
+                    TaskAskKind::Question
+                }
             },
             &question.question,
             String::new(),

@@ -124,7 +124,7 @@ fn detail(fact: &Fact) -> String {
             Some(model) => format!("{session}, {model}"),
             None => session.clone(),
         },
-        Fact::RunEnded { run, outcome } => format!("run {run}: {}", outcome_words(outcome)),
+        Fact::RunEnded { run, outcome, .. } => format!("run {run}: {}", outcome_words(outcome)),
         Fact::RetryPlanned { at } => format!("not before {at}"),
         Fact::PhaseStarted { phase } if *phase == 0 => String::new(),
         Fact::PhaseStarted { phase }
@@ -191,10 +191,11 @@ fn detail(fact: &Fact) -> String {
     }
 }
 
-fn outcome_words(outcome: &Outcome) -> String {
+pub(crate) fn outcome_words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done => "done".to_owned(),
         Outcome::Failed(why) => format!("failed: {why}"),
+        Outcome::Blocked(why) => format!("failed, and a retry cannot help: {why}"),
         Outcome::Ended => "ended on purpose".to_owned(),
         Outcome::RateLimited(until) => format!("the provider serves again at {until}"),
         Outcome::Unknown => "how it ended is not known".to_owned(),

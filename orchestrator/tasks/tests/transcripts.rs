@@ -14,6 +14,21 @@ use goondan_tasks::work_area::WorkArea;
 
 const ROOT: &str = "/p/task";
 
+fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
+    NewTask {
+        runtime: Runtime::Cli,
+        task_id: TaskId::try_from("task".to_owned()).unwrap(),
+        title: "A shop".to_owned(),
+        kind: "create_app".to_owned(),
+        description,
+        total_phases,
+        budget: Budget::default(),
+        agent: "coder".parse().unwrap(),
+        tells_result: format.tells_result(),
+        created_by: None,
+    }
+}
+
 /// The state after a run that wrote this transcript, of a daemon that was killed then.
 fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<Effect>) {
     let transcripts =
@@ -26,18 +41,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         disk.create_dir(Path::new(dir)).unwrap();
         disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
     }
-    let new = NewTask {
-        runtime: Runtime::Cli,
-        task_id: TaskId::try_from("task".to_owned()).unwrap(),
-        title: "A shop".to_owned(),
-        kind: "create_app".to_owned(),
-        description: prompt.clone(),
-        total_phases: phases,
-        budget: Budget::default(),
-        agent: "coder".parse().unwrap(),
-        tells_result: format.tells_result(),
-        created_by: None,
-    };
+    let new = new_task(prompt.clone(), format, phases);
     let mut clock = 0;
     let mut now = || {
         clock += 1000;
@@ -151,4 +155,66 @@ fn proto_5_a_run_of_any_program_ends_by_its_exit_code() {
         prompt.contains("Your block CUSTOM_TASK_COMPLETE was refused"),
         "{prompt}"
     );
+}
+
+/// Runs of one session of the real program, of which it tells cumulative figures.
+#[test]
+fn agent_4_a_recorded_session_of_claude_is_counted_once() {
+    let recorded =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../protocol/cli-agents/tests/recorded");
+    let name = "claude-2.1.332.phases-resumed-cumulative-usage.jsonl";
+    let written = std::fs::read_to_string(recorded.join(name)).unwrap();
+    let mut runs: Vec<String> = Vec::new();
+    for line in written.lines() {
+        if line.contains("\"subtype\": \"init\"") {
+            runs.push(String::new());
+        }
+        runs.last_mut().unwrap().push_str(&format!("{line}\n"));
+    }
+    let new = new_task("Build it.".to_owned(), Format::ClaudeStreamJson, 3);
+    let (mut task, _) =
+        goondan_tasks::machine::Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
+    let mut clock = 0;
+    let mut handle = |input| {
+        clock += 1000;
+        task.handle(input, Timestamp::from_unix_millis(clock))
+            .unwrap();
+        task.state().clone()
+    };
+    handle(Input::Start);
+    let mut state = None;
+    for (run, written) in (1..).zip(&runs) {
+        let mut parser = Parser::new(Format::ClaudeStreamJson, &Setup::default());
+        let mut events = parser.push(written.as_bytes());
+        events.extend(parser.end());
+        for event in events {
+            handle(Input::Told { run, event });
+        }
+        let after = handle(Input::Exited { run, code: Some(0) });
+        let asks: Vec<String> = after.open_asks().map(|(id, _)| id.to_owned()).collect();
+        for id in asks {
+            let input = if id.starts_with('q') {
+                let text = "engineers".to_owned();
+                Input::Answer { id, text }
+            } else {
+                let provision = goondan_tasks::fact::Provision::Secret("vault:1".to_owned());
+                Input::Provide { id, provision }
+            };
+            handle(input);
+        }
+        state = Some(match (after.review(), run) {
+            (Some(phase), 2) => {
+                let text = "Shorter.".to_owned();
+                handle(Input::Rework { phase, text })
+            }
+            (Some(phase), _) => handle(Input::Approve { phase }),
+            (None, _) => after,
+        });
+    }
+    let total = state.unwrap().tokens.total();
+    assert_eq!(
+        (total.usage.input_tokens, total.usage.output_tokens),
+        (21_600, 990)
+    );
+    assert_eq!(total.cost.0, 116_280);
 }

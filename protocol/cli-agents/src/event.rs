@@ -21,9 +21,18 @@ pub enum Event {
         /// The model it works with, if that is told.
         model: Option<String>,
     },
+    /// The program has a session that ends with this run: it cannot be resumed.
+    PassingSession {
+        /// Its id.
+        id: String,
+    },
     /// The session that was to be gone on with is refused or not known, and why. Without it there is no run: the next
     /// one has to begin a session of its own.
     SessionRefused(String),
+    /// A failure that no retry can mend, such as a wrong key: a person must change something first.
+    Permanent(String),
+    /// The last lines of the program's standard error, told once, at its end.
+    Stderr(String),
     /// The assistant's own text.
     Text(String),
     /// A protocol block in the assistant's own text.
@@ -113,17 +122,55 @@ pub enum ToolState {
 }
 
 /// A request for a permission.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRequest {
     /// Its id, which the answer repeats.
     pub id: String,
     /// The tool that is to be run, or what it is to do.
     pub tool: String,
+    /// What is allowed with it if it is allowed for the whole task: a tool, or a kind of tools. Empty: nothing is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The command or the change, for people. Hostile text: shown, never executed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// What it asks for.
+    #[serde(default, skip_serializing_if = "Consent::is_tool")]
+    pub consent: Consent,
     /// What it is to be run with. Hostile text: shown, never executed.
     pub input: Value,
     /// What can be answered; empty where the answer is yes or no.
     pub options: Vec<PermissionOption>,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Consent {
+    /// To run a tool.
+    #[default]
+    Tool,
+    /// Answers: the program's own questions to the user.
+    Choices(Vec<AskedChoice>),
+    /// To begin with a plan.
+    Plan(String),
+}
+
+impl Consent {
+    fn is_tool(&self) -> bool {
+        *self == Self::Tool
+    }
+}
+
+/// A question of a program to its user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AskedChoice {
+    /// The question.
+    pub question: String,
+    /// What can be answered, each with what it means. Another answer is possible.
+    pub options: Vec<(String, String)>,
 }
 
 /// What can be answered to a request for a permission.

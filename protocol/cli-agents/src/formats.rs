@@ -7,11 +7,16 @@ use crate::event::{Event, RefusedBlock};
 use crate::format::Format;
 use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{Line, Lines, text_of};
+use crate::stderr::Stderr;
 
 mod acp;
+mod acp_usage;
+mod aider;
 mod claude;
 mod codex;
+mod gemini;
 mod limit_text;
+mod opencode;
 
 /// What the reader of a run has to know of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,11 +33,15 @@ pub struct Parser {
     lines: Lines,
     reader: Reader,
     scanner: Scanner,
+    stderr: Stderr,
 }
 
 #[derive(Debug)]
 enum Reader {
     Plain,
+    Aider(aider::Aider),
+    Gemini(gemini::Gemini),
+    Opencode(opencode::Opencode),
     Claude(Box<claude::Claude>),
     Codex(codex::Codex),
     Acp(acp::Acp),
@@ -50,7 +59,6 @@ impl Sink<'_> {
         self.events.push(event);
     }
 
-    /// A piece of the assistant's own text.
     /// What the array `steps` tells of the agent's plan; an element that is no step is left out.
     fn plan<'v>(
         &mut self,
@@ -68,6 +76,7 @@ impl Sink<'_> {
         self.push(Event::Plan(PlanStep::bounded(steps)));
     }
 
+    /// A piece of the assistant's own text.
     fn own_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.events.push(Event::Text(text.to_owned()));
@@ -101,6 +110,15 @@ impl Parser {
     pub fn new(format: Format, setup: &Setup) -> Self {
         let (reader, max) = match format {
             Format::Plain => (Reader::Plain, TEXT_LINE_BYTES_MAX),
+            Format::Aider => (Reader::Aider(aider::Aider::default()), TEXT_LINE_BYTES_MAX),
+            Format::GeminiStreamJson => {
+                let gemini = gemini::Gemini::default();
+                (Reader::Gemini(gemini), JSON_LINE_BYTES_MAX)
+            }
+            Format::OpencodeJson => {
+                let opencode = opencode::Opencode::default();
+                (Reader::Opencode(opencode), JSON_LINE_BYTES_MAX)
+            }
             Format::ClaudeStreamJson => (Reader::Claude(Box::default()), JSON_LINE_BYTES_MAX),
             Format::CodexJson => (Reader::Codex(codex::Codex::default()), JSON_LINE_BYTES_MAX),
             Format::Acp => (
@@ -112,6 +130,29 @@ impl Parser {
             lines: Lines::new(max),
             reader,
             scanner: Scanner::new(&setup.prompt),
+            stderr: Stderr::new(setup.is_resumed),
+        }
+    }
+
+    /// Takes the next bytes of the program's standard error.
+    pub fn push_stderr(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.stderr.push(bytes)
+    }
+
+    /// The prompt is on its way to the program: what it says from here on answers it. Of a resumed session of `acp`
+    /// nothing counts before.
+    pub fn prompted(&mut self) {
+        if let Reader::Acp(acp) = &mut self.reader {
+            acp.prompted();
+        }
+    }
+
+    /// Returns how many messages of a session that is being loaded were played back so far.
+    #[must_use]
+    pub fn played_back(&self) -> u64 {
+        match &self.reader {
+            Reader::Acp(acp) => acp.played_back(),
+            _ => 0,
         }
     }
 
@@ -121,6 +162,7 @@ impl Parser {
             lines,
             reader,
             scanner,
+            ..
         } = self;
         let events = Vec::new();
         let mut sink = Sink { events, scanner };
@@ -134,7 +176,7 @@ impl Parser {
     pub fn answered(&self) -> Option<i64> {
         match &self.reader {
             Reader::Acp(acp) => acp.answered(),
-            Reader::Plain | Reader::Claude(_) | Reader::Codex(_) => None,
+            _ => None,
         }
     }
 
@@ -144,12 +186,15 @@ impl Parser {
             lines,
             reader,
             scanner,
+            ..
         } = self;
         let events = Vec::new();
         let mut sink = Sink { events, scanner };
         lines.end(|line| reader.line(&line, &mut sink));
         sink.end_text();
-        sink.events
+        let mut events = sink.events;
+        events.extend(self.stderr.end());
+        events
     }
 }
 
@@ -160,18 +205,18 @@ impl Reader {
             Line::Cut(bytes, skipped) => (*bytes, *skipped),
         };
         let text = text_of(bytes);
-        if matches!(self, Self::Plain) {
+        let is_text = matches!(self, Self::Plain | Self::Aider(_));
+        if let Self::Aider(aider) = self {
+            aider.line(&text, sink);
+        }
+        if is_text {
             sink.own_text(&format!("{text}\n"));
         } else if skipped == 0 {
             self.json_line(&text, sink);
             return;
         }
         if skipped > 0 {
-            let read = if matches!(self, Self::Plain) {
-                0
-            } else {
-                bytes.len() as u64
-            };
+            let read = if is_text { 0 } else { bytes.len() as u64 };
             sink.push(Event::Skipped(skipped + read));
         }
     }
@@ -185,7 +230,9 @@ impl Reader {
             .ok()
             .filter(serde_json::Value::is_object);
         let is_known = read.is_some_and(|message| match self {
-            Self::Plain => false,
+            Self::Plain | Self::Aider(_) => false,
+            Self::Gemini(gemini) => gemini.message(&message, sink),
+            Self::Opencode(opencode) => opencode.message(&message, sink),
             Self::Claude(claude) => claude.message(&message, sink),
             Self::Codex(codex) => codex.message(&message, sink),
             Self::Acp(acp) => acp.message(&message, sink),

@@ -8,8 +8,9 @@
 //! * [`blocks`]: the protocol blocks (`PROTO-1` to `PROTO-5`) that a [`Scanner`](blocks::Scanner) finds in
 //!   an agent's own text, outside of code fences and of echoes of its prompt;
 //! * [`usage`]: tokens, counted once however often they are told (`TASK-6`);
-//! * [`formats`]: what each program writes, as [`Event`]s: plain text, `claude-stream-json`, `codex-json`
-//!   and `acp`. [`Parser`] is one of them, chosen by [`Format`];
+//! * [`formats`]: what each program writes, as [`Event`]s: plain text, `claude-stream-json`, `codex-json`,
+//!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by [`Format`];
+//! * [`failure`]: which failures a retry cannot mend, and which say that a session is gone;
 //! * [`reply`]: what is written back: answers to requests for permission, and the requests of `acp`.
 //!
 //! # Invariants
@@ -24,16 +25,20 @@
 
 pub mod blocks;
 mod event;
+pub mod failure;
 mod format;
 pub mod formats;
 pub mod limits;
 pub mod lines;
+mod permission;
 pub mod reply;
+mod stderr;
 pub mod usage;
 
 pub use event::{
-    Event, PermissionOption, PermissionRequest, RefusedBlock, Reset, RunResult, ToolActivity,
-    ToolState,
+    AskedChoice, Consent, Event, PermissionOption, PermissionRequest, RefusedBlock, Reset,
+    RunResult, ToolActivity, ToolState,
 };
 pub use format::Format;
 pub use formats::{Parser, Setup};
+pub use stderr::telling_line;

@@ -27,3 +27,12 @@ pub const USAGE_MESSAGES_MAX: usize = 4096;
 
 /// Characters of a line that is no structured output, as it is passed on.
 pub const NOISE_CHARS_MAX: usize = 1000;
+
+/// Lines of a program's standard error that are kept at most, the last ones.
+pub const STDERR_LINES_MAX: usize = 20;
+
+/// Characters of one of these lines at most.
+pub const STDERR_LINE_CHARS_MAX: usize = 500;
+
+/// Characters of a permission request's diff or command at most.
+pub const PERMISSION_DETAIL_CHARS_MAX: usize = 8000;

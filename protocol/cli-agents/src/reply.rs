@@ -14,11 +14,24 @@ pub const ACP_SESSION: i64 = 1;
 /// Id of the request that hands over the prompt.
 pub const ACP_PROMPT: i64 = 2;
 
+/// Id of the request that sets the session's mode.
+pub const ACP_MODE: i64 = 3;
+
+/// Id of the request that sets the session's model.
+pub const ACP_MODEL: i64 = 4;
+
+/// Id of the first [probe](acp_probe); each further one has the next.
+pub const ACP_PROBE: i64 = 100;
+
 /// A permission that was given or refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It may be done, this once.
     Allow,
+    /// It may be done, and whatever is of its kind, as long as the task lasts.
+    AllowForTask,
+    /// The program's own questions are answered: each with its answer.
+    Answers(Vec<(String, String)>),
     /// It must not be done, and why. No answer in time is a refusal, too.
     Refuse(String),
 }
@@ -31,10 +44,27 @@ pub fn permission(
     decision: &Decision,
 ) -> Option<String> {
     match format {
-        Format::Plain | Format::CodexJson => None,
+        Format::Plain
+        | Format::Aider
+        | Format::CodexJson
+        | Format::GeminiStreamJson
+        | Format::OpencodeJson => None,
         Format::ClaudeStreamJson => {
             let answer = match decision {
-                Decision::Allow => json!({"behavior": "allow", "updatedInput": request.input}),
+                Decision::Allow | Decision::AllowForTask => {
+                    json!({"behavior": "allow", "updatedInput": request.input})
+                }
+                Decision::Answers(answers) => {
+                    let answers = answers.iter();
+                    let answers =
+                        answers.map(|(question, answer)| (question.clone(), json!(answer)));
+                    let answers: serde_json::Map<String, Value> = answers.collect();
+                    let mut input = request.input.clone();
+                    if let Some(input) = input.as_object_mut() {
+                        input.insert("answers".to_owned(), answers.into());
+                    }
+                    json!({"behavior": "allow", "updatedInput": input})
+                }
                 Decision::Refuse(why) => json!({"behavior": "deny", "message": why}),
             };
             let response =
@@ -42,14 +72,19 @@ pub fn permission(
             Some(json!({"type": "control_response", "response": response}).to_string())
         }
         Format::Acp => {
-            let allows = *decision == Decision::Allow;
+            let allows = !matches!(decision, Decision::Refuse(_));
+            let is_for_task = *decision == Decision::AllowForTask;
             let fitting = request
                 .options
                 .iter()
                 .filter(|option| option.allows == allows);
             // What holds for more than this once was not decided.
-            let chosen = fitting.clone().find(|option| option.is_once);
-            let chosen = chosen.or_else(|| fitting.clone().next().filter(|_| !allows));
+            let chosen = fitting.clone().find(|option| option.is_once != is_for_task);
+            let chosen = chosen.or_else(|| {
+                // The program asks again, and the task answers for the person.
+                let once = fitting.clone().find(|option| option.is_once);
+                once.or_else(|| fitting.clone().next().filter(|_| !allows))
+            });
             let outcome = match chosen {
                 Some(option) => json!({"outcome": "selected", "optionId": option.id}),
                 None => json!({"outcome": "cancelled"}),
@@ -98,6 +133,27 @@ pub fn acp_session(directory: &str, resumed: Option<&str>) -> String {
         }
         _ => acp_request(ACP_SESSION, "session/new", &params),
     }
+}
+
+/// Sets the mode of a session of `acp`.
+#[must_use]
+pub fn acp_mode(session: &str, mode: &str) -> String {
+    let params = json!({"sessionId": session, "modeId": mode});
+    acp_request(ACP_MODE, "session/set_mode", &params)
+}
+
+/// Sets the model of a session of `acp`.
+#[must_use]
+pub fn acp_model(session: &str, model: &str) -> String {
+    let params = json!({"sessionId": session, "modelId": model});
+    acp_request(ACP_MODEL, "session/set_model", &params)
+}
+
+/// Asks an agent of `acp` for something that it does not offer. Some agents play a loaded session back after they have
+/// answered `session/load`; the answers to probes show when they are through, because an agent writes in order.
+#[must_use]
+pub fn acp_probe(id: i64) -> String {
+    acp_request(id, "_goondan/probe", &json!({}))
 }
 
 /// Hands an agent of `acp` its prompt.
@@ -159,6 +215,7 @@ mod tests {
                 option("once", true, true),
                 option("never", false, false),
             ],
+            ..PermissionRequest::default()
         };
         let answer = |request: &PermissionRequest, decision: &Decision| -> Value {
             let line = permission(Format::Acp, request, decision).unwrap();
@@ -169,6 +226,8 @@ mod tests {
             (&allowed["id"], &allowed["result"]["outcome"]["optionId"]),
             (&json!(7), &json!("once"))
         );
+        let for_task = answer(&request, &Decision::AllowForTask);
+        assert_eq!(for_task["result"]["outcome"]["optionId"], "always");
         let refused = answer(&request, &Decision::Refuse("no".to_owned()));
         assert_eq!(refused["result"]["outcome"]["optionId"], "never");
         request.options.truncate(1);

@@ -1,5 +1,8 @@
 //! Tokens and money of a run, counted once.
 //!
+//! Each adapter declares over what a figure counts: a run ([`Counter::Run`]), or a session that later runs resume
+//! ([`Counter::Session`], and [`UsageReport::session`] beside the figures of a run).
+//!
 //! Programs tell the tokens of one message again with each of its parts, as a growing figure, and once more
 //! as the sum of all at the end. Added up that is 1.8 to 4 times too much. So the figures of one message are
 //! the largest of each field, and what is told of the whole is compared with their sum, never added to it.
@@ -32,6 +35,22 @@ pub struct UsageReport {
     pub usage: Usage,
     /// Money, if it is told.
     pub cost: Option<MicroUsd>,
+    /// Figures of the session, beside those of the run: what earlier runs took is a part of them, as far as the program
+    /// remembers it. The difference to the end of the run before is what this run took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionUsage>,
+}
+
+/// Cumulative figures of a session, as its program keeps them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionUsage {
+    /// The session.
+    pub id: String,
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, if it is told.
+    pub cost: Option<MicroUsd>,
 }
 
 /// The largest of each field.
@@ -57,7 +76,6 @@ pub struct MessageLedger {
     /// Of the messages that are not kept apart any more.
     settled: Usage,
     total: Option<Usage>,
-    is_authoritative: bool,
 }
 
 impl MessageLedger {
@@ -77,12 +95,10 @@ impl MessageLedger {
         self.by_message.insert(key, *usage);
     }
 
-    /// Takes a figure of the whole. One that leaves nothing out (`is_complete`) stands in place of the sum
-    /// of the messages; another only raises it.
-    pub fn whole(&mut self, usage: &Usage, is_complete: bool) {
+    /// Takes a figure of the whole run, which raises the sum of the messages and is never added to it.
+    pub fn whole(&mut self, usage: &Usage) {
         let known = self.total.unwrap_or_default();
         self.total = Some(largest(&known, usage));
-        self.is_authoritative |= is_complete;
     }
 
     /// What was taken, as far as it is known.
@@ -93,7 +109,6 @@ impl MessageLedger {
             sum.add(usage);
         }
         match self.total {
-            Some(total) if self.is_authoritative => total,
             Some(total) => largest(&total, &sum),
             None => sum,
         }
@@ -142,9 +157,9 @@ mod tests {
         }
         ledger.message(key("b"), &usage(5, 7));
         assert_eq!(ledger.total(), usage(15, 257));
-        ledger.whole(&usage(15, 260), false);
+        ledger.whole(&usage(15, 260));
         assert_eq!(ledger.total(), usage(15, 260));
-        ledger.whole(&usage(14, 260), true);
+        ledger.whole(&usage(14, 260));
         assert_eq!(ledger.total(), usage(15, 260));
     }
 

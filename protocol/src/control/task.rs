@@ -484,6 +484,9 @@ pub struct TaskDetail {
     pub run: Option<TaskRun>,
     /// Runs so far.
     pub runs: u64,
+    /// How the last run ended that is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<TaskLastRun>,
     /// When the next run may begin, if it waits for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
@@ -511,6 +514,24 @@ pub struct TaskDetail {
     pub notifications: Vec<TaskNotification>,
     /// The last lines of its history, in words, the newest last.
     pub recent: Vec<TaskHappening>,
+}
+
+/// How a run ended, with what its program said last (`AGENT-6`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskLastRun {
+    /// Its number.
+    pub number: u64,
+    /// True if it ended well.
+    pub is_ok: bool,
+    /// How it ended, in words.
+    pub outcome: String,
+    /// The last words of the agent, shortened.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_words: String,
+    /// The last lines of the program's standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
 }
 
 /// What the work area of a task takes (`TASK-9`).

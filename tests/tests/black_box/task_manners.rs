@@ -134,9 +134,10 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
                     .starts_with("it told more"),
                 "{task}: {first}"
             ),
-            // A program of no format tells how it ended by its exit code.
-            _ if *format == Format::Plain && *manner != Manner::Work => {
-                assert_eq!(first["failed"], "it exited with 1", "{task}");
+            // Without a result the exit code tells how it ended.
+            _ if *manner != Manner::Work => {
+                let why = first["failed"].as_str().unwrap_or_default();
+                assert!(why.starts_with("it exited with 1"), "{task}: {first}");
             }
             _ => assert_eq!(first, "unknown", "{task}"),
         }
@@ -184,6 +185,54 @@ fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
         1,
         "{diary:?}"
     );
+}
+
+/// A program that cannot resume anything, and whose key is wrong at first.
+const PROGRAM_WITHOUT_SESSION: &str = "#!/bin/sh
+runs=$(ls prompt-* 2>/dev/null | wc -l)
+cat > prompt-$runs
+if [ $runs = 0 ]; then
+  echo 'I begin.'
+  echo 'warning: old' >&2
+  echo 'Error: Incorrect API key provided: sk-1' >&2
+  exit 1
+fi
+";
+
+#[test]
+fn agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later() {
+    let home = Home::new(
+        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: coder}\nspec: {runtime: {kind: cli, command: \
+         [./agent.sh]}, sandbox: {require: landlock}}\n",
+    );
+    home.write_program("project/agent.sh", PROGRAM_WITHOUT_SESSION);
+    let _daemon = Daemon::serving(&home);
+    let new = ["task", "new", "Shop", "--id", "shop", "--phases", "1"];
+    let more = ["--description", "Build a shop.", "--start"];
+    home.gdn(&[&new[..], &more[..]].concat()).exits(0);
+    let is = |status: &str| listed(&home)["shop"]["status"] == status;
+    // A retry would not help: a person is asked at once.
+    wait_until("it asks", || is("waiting_question"));
+    let shown = home.gdn(&["task", "show", "shop"]).exits(0);
+    shown.prints(&[
+        "Incorrect API key provided: sk-1",
+        "I begin.",
+        "warning: old",
+    ]);
+    home.gdn(&["task", "answer", "shop", "go on"]).exits(0);
+    wait_until("it stopped without a word", || {
+        outcomes(&home, "shop").len() == 2 && is("waiting_question")
+    });
+    let prompt = fs::read_to_string(work_area(&home, "shop").join("prompt-1")).unwrap();
+    for said in [
+        "Build a shop.",
+        "[USER_QUESTION]",
+        "You are in phase 1 of 1.",
+    ] {
+        assert!(prompt.contains(said), "{said}: {prompt}");
+    }
+    home.gdn(&["task", "approve", "shop"]).exits(0);
+    wait_until("it is completed", || is("completed"));
 }
 
 /// Ten minutes: how long an agent may show no sign of life.

@@ -41,6 +41,8 @@ fn decide(run: &mut Run, refusal: Option<&str>) {
     run.send(&ToTask::Permission(TaskPermission {
         request: if refusal.is_some() { "\"p-1\"" } else { "p-1" }.to_owned(),
         refusal: refusal.map(str::to_owned),
+        is_for_task: false,
+        answers: Vec::new(),
     }));
 }
 

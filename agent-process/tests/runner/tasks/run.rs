@@ -18,8 +18,8 @@ use goondan_protocol::ipc::{
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, OutputStream, PromptBy, TaskAssignment, TaskContinue,
-    TaskPause, TaskStarted,
+    AgentFormat, CliAgentDefinition, OutputStream, PromptBy, SecretVariables, TaskAssignment,
+    TaskContinue, TaskPause, TaskStarted,
 };
 use goondan_protocol::version::Version;
 use goondan_tests::PATIENCE;
@@ -42,6 +42,10 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             format: AgentFormat::Plain,
             prompt: PromptBy::Stdin,
             environment: Default::default(),
+            preamble: None,
+            session_model: None,
+            session_mode: None,
+            secrets: SecretVariables::default(),
             guide: None,
             limits: ProcessLimits::default(),
             disk_bytes: None,

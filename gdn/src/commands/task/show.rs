@@ -47,6 +47,13 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
         format!("  {}{mark}\n", text::one_line(path))
     });
     page.part("Documents", &documents.collect::<String>());
+    if let Some(last) = &detail.last_run {
+        // What went well says so by its documents.
+        if !last.is_ok {
+            page.part("Its last words", &text::quoted(&last.last_words));
+            page.part("Its error output", &text::quoted(&last.stderr));
+        }
+    }
     let told = detail.notifications.iter();
     let told = told.map(|told| notification_line(told, canvas));
     page.part("Told by connections", &told.collect::<String>());
@@ -110,7 +117,22 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
             .pid
             .map_or_else(String::new, |pid| format!(", pid {pid}"));
         table.field("Run", format!("{}{pid}", run.number));
-    } else if let Some(at) = detail.not_before.filter(|at| *at > now) {
+    }
+    if let Some(last) = &detail.last_run {
+        let style = if last.is_ok {
+            style::PLAIN
+        } else {
+            style::WARN
+        };
+        let words = text::one_line(&last.outcome);
+        table.field(
+            "Last run",
+            Cell::styled(format!("{}: {words}", last.number), style),
+        );
+    }
+    if detail.run.is_none()
+        && let Some(at) = detail.not_before.filter(|at| *at > now)
+    {
         let wait = text::age(now, at);
         table.field("Next run", format!("{} (in {wait})", text::clock(at)));
     }
@@ -327,7 +349,7 @@ mod tests {
     use super::*;
     use crate::output::style::Palette;
     use crate::output::table::at_three_widths;
-    use goondan_protocol::control::TaskHappening;
+    use goondan_protocol::control::{TaskHappening, TaskLastRun};
     use goondan_protocol::task::{NotifyOn, TaskBudget};
     use goondan_protocol::usage::{MicroUsd, Usage};
 
@@ -361,6 +383,13 @@ mod tests {
             plan: plan(),
             run: None,
             runs: 1,
+            last_run: Some(TaskLastRun {
+                number: 1,
+                is_ok: false,
+                outcome: "failed: it exited with 1: no key".to_owned(),
+                last_words: "I begin.".to_owned(),
+                stderr: "Error: no\u{1b}[2J key".to_owned(),
+            }),
             not_before: None,
             session: None,
             model: Some("sonnet".to_owned()),
@@ -426,6 +455,9 @@ mod tests {
             "182000 of 200000 tokens",
             "950.0 MiB of 1.0 GiB, 40.0 GiB free",
             "checkpoint_003 cannot be restored",
+            "1: failed: it exited with 1: no key",
+            "I begin.",
+            "Error: no\\u{1b}[2J key",
             "question by ops send  not sent: the chat is\\u{7} not found",
             "question asked  q-0001\\u{1b}[2J",
         ] {

@@ -1,9 +1,10 @@
 //! The agents that are programs, and work for tasks (`TASK-8`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use goondan_protocol::ids::AgentName;
-use goondan_protocol::sandbox::SandboxPath;
+use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::CliAgentDefinition;
 
 use super::members::Membership;
@@ -12,6 +13,7 @@ use crate::codes;
 use crate::fields::Located;
 use crate::kinds::Resources;
 use crate::kinds::cli_agent::CliAgentSpec;
+use crate::kinds::cli_presets;
 use crate::report::{Problem, Report};
 
 /// Those that take part.
@@ -27,6 +29,7 @@ pub(super) fn resolve(
         if membership.members.contains(definition.name.as_str()) {
             sandboxes::check_cli_agent(&definition, written, ground, report);
             check_guide(&definition, written, report);
+            check_visible(&definition, written, ground, report);
             agents.insert(definition.name.clone(), definition);
         }
     }
@@ -34,19 +37,69 @@ pub(super) fn resolve(
 }
 
 fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDefinition {
+    let mut sandbox = written.sandbox.within(&membership.policy.sandbox);
+    let level = sandbox.require;
+    if let Some(login) = written.login.as_ref().filter(|_| level != Level::Off) {
+        sandbox.write.push(login.clone());
+    }
+    let mut environment = cli_presets::environment(level);
+    environment.extend(written.environment.clone());
+    let (session_model, session_mode) = written.program.session_settings();
     CliAgentDefinition {
         name: written.name.clone(),
         description: written.description.clone(),
-        command: written.command.clone(),
-        resume: written.resume.clone(),
-        format: written.format,
-        prompt: written.prompt,
-        environment: written.environment.clone(),
+        command: written.program.command(level),
+        resume: written.program.resume(level),
+        format: written.program.format(),
+        prompt: written.program.prompt(),
+        preamble: written.preamble.clone(),
+        session_model,
+        session_mode,
+        environment,
+        secrets: written.secrets.clone(),
         guide: written.guide.as_ref().map(|guide| guide.value.clone()),
         limits: written.limits,
         disk_bytes: written.disk_bytes,
-        sandbox: written.sandbox.within(&membership.policy.sandbox),
+        sandbox,
     }
+}
+
+/// Reports a program that its own sandbox would hide: no run could start it (`AGENT-6`).
+fn check_visible(
+    definition: &CliAgentDefinition,
+    written: &Located<CliAgentSpec>,
+    ground: &Ground<'_>,
+    report: &mut Report,
+) {
+    let Some(program) = definition.command.first() else {
+        return;
+    };
+    let hidden = ground
+        .machine
+        .hidden_program(program, ground.project, &definition.sandbox);
+    if let Some(hidden) = hidden {
+        let message = format!(
+            "the sandbox of Agent `{}` hides its program `{program}`, which is `{}`",
+            definition.name,
+            hidden.display()
+        );
+        let directory = package_directory(&hidden);
+        let place = written.value.program_place;
+        let problem = Problem::new(codes::SANDBOX_PATH, place, message);
+        report.add(problem.help(format!(
+            "let it read where the program is installed: `sandbox: {{read: [{}]}}`",
+            directory.display()
+        )));
+    }
+}
+
+/// The directory that holds all of an installed program: that of its packages, if there is one.
+fn package_directory(program: &Path) -> &Path {
+    let of_packages = program.ancestors().find(|directory| {
+        let name = directory.file_name().unwrap_or_default();
+        name == "node_modules" || name == "site-packages"
+    });
+    of_packages.or(program.parent()).unwrap_or(program)
 }
 
 /// What may be written may be written with all below it, so the guide must not lie there.

@@ -5,24 +5,32 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::budget::Budget;
 use goondan_protocol::ids::AgentName;
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
+use goondan_protocol::sandbox::{Level, SandboxPath};
+use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables};
 
+use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
 use super::notify::NotifySpec;
 use super::process_limits::BYTES_PER_MIB;
-use super::{Context, budgets, notify, process_limits, sandbox};
+use super::{Context, budgets, notify, process_limits, sandbox, value};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
 use crate::limits::{
-    DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_TASK_DISK_MIB,
+    DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_PREAMBLE_BYTES,
+    MAX_TASK_DISK_MIB,
 };
 use crate::project_files::ProjectFiles;
 use crate::report::{Place, Problem};
 use crate::shape::{Content, Default, Field, Rule, Shape};
+use crate::tree::Value;
 
 const PLAIN: &str = "plain";
 const CLAUDE_STREAM_JSON: &str = "claude-stream-json";
 const CODEX_JSON: &str = "codex-json";
+const GEMINI_STREAM_JSON: &str = "gemini-stream-json";
+const OPENCODE_JSON: &str = "opencode-json";
+const AIDER: &str = "aider";
 const ACP: &str = "acp";
 const STDIN: &str = "stdin";
 const ARGUMENT: &str = "argument";
@@ -61,6 +69,33 @@ static RUNTIME: Shape = Shape::of(
             "A program whose command, form of output and way to take a prompt are known.",
         ),
         Field::optional(
+            "model",
+            Content::Text,
+            "The model that the program works with, as the program names it. With a preset, or with the format `acp`.",
+        ),
+        Field::optional(
+            "mode",
+            Content::Text,
+            "How much the program does without asking, as the program names it: `acceptEdits`, `yolo`. With a preset, or \
+             with the format `acp`.",
+        ),
+        Field::optional(
+            "args",
+            Content::List(&Content::Text),
+            "More arguments for the program of a preset.",
+        ),
+        Field::optional(
+            "login",
+            Content::Text,
+            "The directory that the program of a preset keeps its login in, such as `~/.claude`. It may read and change \
+             it.",
+        ),
+        Field::optional(
+            "key",
+            Content::Secret,
+            "The key that the program of a preset has for its provider.",
+        ),
+        Field::optional(
             "command",
             Content::List(&Content::Text),
             "The program and its arguments, without a shell. A program with a `/` in it is one of the project, \
@@ -73,7 +108,15 @@ static RUNTIME: Shape = Shape::of(
         ),
         Field::optional(
             "format",
-            Content::Word(&[PLAIN, CLAUDE_STREAM_JSON, CODEX_JSON, ACP]),
+            Content::Word(&[
+                PLAIN,
+                CLAUDE_STREAM_JSON,
+                CODEX_JSON,
+                GEMINI_STREAM_JSON,
+                OPENCODE_JSON,
+                AIDER,
+                ACP,
+            ]),
             "What it writes.",
         )
         .or(Default::Meaning("`plain`, or that of the preset")),
@@ -85,8 +128,14 @@ static RUNTIME: Shape = Shape::of(
         .or(Default::Meaning("`argument` if `{prompt}` is in the command, else `stdin`")),
         Field::optional(
             "environment",
-            Content::Entries(&Content::Text),
-            "Variables of its environment. No secrets: those are provided to each task.",
+            Content::Settings,
+            "Variables of its environment: text, or `valueFrom`.",
+        ),
+        Field::optional(
+            "preamble",
+            Content::Path,
+            "A file of the project that the agent is given after the description of its task, in place of goondan's text \
+             on how to ask and to complete. `{phases}` in it stands for the number of phases. An empty file: nothing.",
         ),
         Field::optional(
             "guide",
@@ -115,108 +164,26 @@ static RUNTIME: Shape = Shape::of(
     Rule::NotBoth("preset", "resume"),
     Rule::NotBoth("preset", "format"),
     Rule::NotBoth("preset", "prompt"),
+    Rule::NotBoth("command", "args"),
+    Rule::NotBoth("command", "login"),
+    Rule::NotBoth("command", "key"),
 ]);
-
-/// A program that is known.
-struct Preset {
-    command: &'static [&'static str],
-    resume: &'static [&'static str],
-    format: AgentFormat,
-    prompt: PromptBy,
-}
-
-const PRESET_NAMES: [&str; 4] = ["claude", "codex", "gemini", "aider"];
-
-/// The presets, in the order of their names.
-const PRESETS: [Preset; PRESET_NAMES.len()] = [
-    Preset {
-        command: &[
-            "claude",
-            "--print",
-            "--verbose",
-            "--output-format",
-            "stream-json",
-            "--input-format",
-            "stream-json",
-            "--permission-prompt-tool",
-            "stdio",
-        ],
-        resume: &[
-            "claude",
-            "--print",
-            "--verbose",
-            "--output-format",
-            "stream-json",
-            "--input-format",
-            "stream-json",
-            "--permission-prompt-tool",
-            "stdio",
-            "--resume",
-            SESSION_PLACE,
-        ],
-        format: AgentFormat::ClaudeStreamJson,
-        prompt: PromptBy::Stdin,
-    },
-    Preset {
-        command: &[
-            "codex",
-            "exec",
-            "--json",
-            "--skip-git-repo-check",
-            "--sandbox",
-            "workspace-write",
-            "-",
-        ],
-        resume: &[
-            "codex",
-            "exec",
-            "--json",
-            "--skip-git-repo-check",
-            "--sandbox",
-            "workspace-write",
-            "resume",
-            SESSION_PLACE,
-            "-",
-        ],
-        format: AgentFormat::CodexJson,
-        prompt: PromptBy::Stdin,
-    },
-    Preset {
-        command: &["gemini", "--experimental-acp"],
-        resume: &[],
-        format: AgentFormat::Acp,
-        prompt: PromptBy::Stdin,
-    },
-    Preset {
-        command: &[
-            "aider",
-            "--yes-always",
-            "--no-pretty",
-            "--no-stream",
-            "--message",
-            PROMPT_PLACE,
-        ],
-        resume: &[],
-        format: AgentFormat::Plain,
-        prompt: PromptBy::Argument,
-    },
-];
-
-fn find_preset(name: &str) -> Option<&'static Preset> {
-    let place = PRESET_NAMES.iter().position(|known| *known == name)?;
-    PRESETS.get(place)
-}
 
 /// Such an Agent as written.
 #[derive(Debug)]
 pub(crate) struct CliAgentSpec {
     pub(crate) name: AgentName,
     pub(crate) description: Option<String>,
-    pub(crate) command: Vec<String>,
-    pub(crate) resume: Vec<String>,
-    pub(crate) format: AgentFormat,
-    pub(crate) prompt: PromptBy,
+    pub(crate) program: Program,
+    /// Where the program is written.
+    pub(crate) program_place: Place,
     pub(crate) environment: BTreeMap<String, String>,
+    /// Variables whose values are taken from elsewhere, the key among them. Never shown.
+    pub(crate) secrets: SecretVariables,
+    /// The login directory. The program may change it.
+    pub(crate) login: Option<SandboxPath>,
+    /// The text of the project on how to work, if it has one.
+    pub(crate) preamble: Option<String>,
     /// Absolute, and a directory of the project.
     pub(crate) guide: Option<Located<PathBuf>>,
     pub(crate) limits: ProcessLimits,
@@ -244,25 +211,24 @@ pub(crate) fn read(
     spec.close();
     let Runtime {
         program,
+        program_place,
         environment,
+        secrets,
+        login,
+        preamble,
         guide,
         limits,
         disk_bytes,
     } = runtime?;
-    let Program {
-        command,
-        resume,
-        format,
-        prompt,
-    } = program?;
     Some(CliAgentSpec {
         name: name?,
         description,
-        command,
-        resume,
-        format,
-        prompt,
+        program: program?,
+        program_place,
         environment,
+        secrets,
+        login,
+        preamble,
         guide,
         limits,
         disk_bytes,
@@ -274,17 +240,76 @@ pub(crate) fn read(
 
 struct Runtime {
     program: Option<Program>,
+    program_place: Place,
     environment: BTreeMap<String, String>,
+    secrets: SecretVariables,
+    login: Option<SandboxPath>,
+    preamble: Option<String>,
     guide: Option<Located<PathBuf>>,
     limits: ProcessLimits,
     disk_bytes: Option<u64>,
 }
 
-struct Program {
+/// The program of an agent.
+#[derive(Debug)]
+pub(crate) enum Program {
+    /// One that is known.
+    Preset(&'static Preset, Choices),
+    /// One that is written out.
+    Written(Written),
+}
+
+/// A program that is written out.
+#[derive(Debug)]
+pub(crate) struct Written {
     command: Vec<String>,
     resume: Vec<String>,
     format: AgentFormat,
     prompt: PromptBy,
+    model: Option<String>,
+    mode: Option<String>,
+}
+
+impl Program {
+    /// What is started to begin a session.
+    pub(crate) fn command(&self, level: Level) -> Vec<String> {
+        match self {
+            Self::Preset(preset, choices) => preset.command(choices, level),
+            Self::Written(written) => written.command.clone(),
+        }
+    }
+
+    /// What is started to resume one; empty if it cannot be.
+    pub(crate) fn resume(&self, level: Level) -> Vec<String> {
+        match self {
+            Self::Preset(preset, choices) => preset.resume(choices, level),
+            Self::Written(written) => written.resume.clone(),
+        }
+    }
+
+    /// What it writes.
+    pub(crate) fn format(&self) -> AgentFormat {
+        match self {
+            Self::Preset(preset, _) => preset.format,
+            Self::Written(written) => written.format,
+        }
+    }
+
+    /// How it gets its prompt.
+    pub(crate) fn prompt(&self) -> PromptBy {
+        match self {
+            Self::Preset(preset, _) => preset.prompt,
+            Self::Written(written) => written.prompt,
+        }
+    }
+
+    /// The model and the mode that it is asked for within its protocol.
+    pub(crate) fn session_settings(&self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::Preset(..) => (None, None),
+            Self::Written(written) => (written.model.clone(), written.mode.clone()),
+        }
+    }
 }
 
 fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> Runtime {
@@ -295,23 +320,39 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
         .unwrap_or(spec);
     let preset = runtime.word("preset", &mut cx.report);
     let known = preset.and_then(|name| find_preset(name.value));
-    let written = read_program(&mut runtime, cx);
-    let program = match known {
-        None => written,
-        Some(known) => {
-            let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-            Some(Program {
-                command: words(known.command),
-                resume: words(known.resume),
-                format: known.format,
-                prompt: known.prompt,
-            })
+    let model = read_choice("model", &mut runtime, cx);
+    let mode = read_choice("mode", &mut runtime, cx);
+    let args = read_args(&mut runtime, cx);
+    let choices = Choices { model, mode, args };
+    let mut secrets = BTreeMap::new();
+    let login = read_login(known, &mut runtime, cx);
+    let key = read_key(&mut runtime, cx);
+    let mut environment = read_environment(&mut runtime, &mut secrets, cx);
+    if let (Some(known), Some(key)) = (known, key) {
+        for name in known.key(choices.model.as_deref()) {
+            secrets.insert(name.to_owned(), key.clone());
         }
-    };
-    if let Some(program) = program.as_ref().and_then(|program| program.command.first()) {
-        check_is_there(program, place_of_program, cx);
     }
-    let environment = read_environment(&mut runtime, cx);
+    if let Some(login) = &login
+        && let Some((name, directory)) = known.and_then(|known| known.login(login.as_path()))
+    {
+        let directory = directory.to_string_lossy().into_owned();
+        environment.entry(name.to_owned()).or_insert(directory);
+    }
+    let written = read_program(&mut runtime, &choices, cx);
+    let program = match known {
+        None => written.map(Program::Written),
+        Some(known) => Some(Program::Preset(known, choices)),
+    };
+    let name = program.as_ref().and_then(|program| match program {
+        Program::Preset(known, _) => Some(known.program().to_owned()),
+        Program::Written(written) => written.command.first().cloned(),
+    });
+    if let Some(name) = name {
+        check_is_there(&name, place_of_program, cx);
+    }
+    let preamble = runtime.text("preamble", &mut cx.report);
+    let preamble = preamble.and_then(|path| read_preamble(&path, cx));
     let guide = runtime.text("guide", &mut cx.report);
     let guide = guide.and_then(|path| read_guide(&path, cx));
     let limits = process_limits::read(&mut runtime, DEFAULT_AGENT_MEMORY_MIB, cx);
@@ -320,19 +361,103 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
     runtime.close();
     Runtime {
         program,
+        program_place: place_of_program,
         environment,
+        secrets: SecretVariables(secrets),
+        login,
+        preamble,
         guide,
         limits,
         disk_bytes,
     }
 }
 
+fn read_choice(
+    name: &'static str,
+    runtime: &mut Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<String> {
+    let written = runtime.text(name, &mut cx.report)?;
+    let is_word = !written.value.is_empty() && !written.value.starts_with('-');
+    if !is_word || written.value.contains('\0') {
+        let message = format!(
+            "`{name}` is `{}`, which the program would not take for a name",
+            written.value
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
+        cx.report
+            .add(problem.help("write a name, as the program has it"));
+        return None;
+    }
+    Some(written.value.to_owned())
+}
+
+fn read_args(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<String> {
+    let place = runtime.place_of("args");
+    let args = runtime.texts("args", &mut cx.report);
+    let is_bad = args.len() > MAX_COMMAND_WORDS || args.iter().any(|arg| arg.value.contains('\0'));
+    if let (true, Some(place)) = (is_bad, place) {
+        let message =
+            format!("`args` has more than {MAX_COMMAND_WORDS} words, or one with a zero byte");
+        cx.report
+            .add(Problem::new(codes::INVALID_VALUE, place, message));
+    }
+    args.iter().map(|arg| arg.value.to_owned()).collect()
+}
+
+fn read_key(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
+    let place = runtime.place_of("key");
+    let key = value::read_secret(runtime, "key", cx)?;
+    if let (Some(_), Some(place)) = (OAuthNeed::of_placeholder(&key), place) {
+        let message = "`key` takes a token of an authorization server, which a program of a task cannot renew";
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        cx.report
+            .add(problem.help("take it from a secret or a variable"));
+        return None;
+    }
+    Some(key)
+}
+
+/// Reads the login directory of a program that has one.
+fn read_login(
+    known: Option<&'static Preset>,
+    runtime: &mut Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<SandboxPath> {
+    let written = runtime.text("login", &mut cx.report)?;
+    let known = known?;
+    let found = sandbox::find(written.value, &cx.files.place_of(Path::new("")), cx.machine);
+    let found = found.and_then(|path| match known.login(path.as_path()) {
+        Some(_) => Ok(path),
+        None => Err((
+            "cannot be the login directory: the program has none",
+            "give it a key, `key: {valueFrom: …}`",
+        )),
+    });
+    match found {
+        Ok(path) => Some(path),
+        Err((why, help)) => {
+            let message = format!("`{}` {why}", written.value);
+            let problem = Problem::new(codes::SANDBOX_PATH, written.place, message);
+            cx.report.add(problem.help(help));
+            None
+        }
+    }
+}
+
 /// Reads what a preset stands for if it is written out.
-fn read_program(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Program> {
+fn read_program(
+    runtime: &mut Fields<'_>,
+    choices: &Choices,
+    cx: &mut Context<'_>,
+) -> Option<Written> {
     let format = runtime.word("format", &mut cx.report);
     let format = match format.map(|word| word.value) {
         Some(CLAUDE_STREAM_JSON) => AgentFormat::ClaudeStreamJson,
         Some(CODEX_JSON) => AgentFormat::CodexJson,
+        Some(GEMINI_STREAM_JSON) => AgentFormat::GeminiStreamJson,
+        Some(OPENCODE_JSON) => AgentFormat::OpencodeJson,
+        Some(AIDER) => AgentFormat::Aider,
         Some(ACP) => AgentFormat::Acp,
         _ => AgentFormat::Plain,
     };
@@ -353,12 +478,28 @@ fn read_program(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Progra
     } else {
         PromptBy::Stdin
     });
-    let program = Program {
+    // Programs of `acp` load a session within the protocol.
+    let resumed = match format {
+        AgentFormat::Acp => command.clone(),
+        _ => Vec::new(),
+    };
+    let program = Written {
         command,
-        resume: resume.unwrap_or_default(),
+        resume: resume.unwrap_or(resumed),
         format,
         prompt,
+        model: choices.model.clone(),
+        mode: choices.mode.clone(),
     };
+    if format != AgentFormat::Acp
+        && let Some(name) = [("model", &program.model), ("mode", &program.mode)]
+            .into_iter()
+            .find_map(|(name, chosen)| chosen.as_ref().map(|_| name))
+    {
+        let message = format!("`{name}` has no effect on a command that is written out");
+        let problem = Problem::warning(codes::NO_EFFECT, command_place, message);
+        cx.report.add(problem.help("write it into `command`"));
+    }
     let places = Places {
         command: command_place,
         resume: resume_place.unwrap_or(command_place),
@@ -366,15 +507,11 @@ fn read_program(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Progra
     };
     check_prompt(&program, &places, cx);
     check_session(&program, &places, cx);
-    let Program {
-        command, resume, ..
-    } = program;
     let of_project = |words: Vec<String>| words_of_project(words, cx.files);
-    Some(Program {
-        command: of_project(command),
-        resume: of_project(resume),
-        format,
-        prompt,
+    Some(Written {
+        command: of_project(program.command),
+        resume: of_project(program.resume),
+        ..program
     })
 }
 
@@ -386,7 +523,7 @@ struct Places {
 }
 
 /// Checks that the prompt has its place, and one only.
-fn check_prompt(program: &Program, places: &Places, cx: &mut Context<'_>) {
+fn check_prompt(program: &Written, places: &Places, cx: &mut Context<'_>) {
     let resume = &program.resume;
     let is_named = holds(&program.command, PROMPT_PLACE);
     let is_named_to_resume = holds(resume, PROMPT_PLACE);
@@ -418,28 +555,26 @@ fn check_prompt(program: &Program, places: &Places, cx: &mut Context<'_>) {
 }
 
 /// Checks that a program that goes on with a session is told which.
-fn check_session(program: &Program, places: &Places, cx: &mut Context<'_>) {
+fn check_session(program: &Written, places: &Places, cx: &mut Context<'_>) {
     if program.resume.is_empty() {
         return;
     }
     let place = places.resume;
     match program.format {
-        AgentFormat::Plain => {
-            let message =
-                "`resume` has no effect: a program of the format `plain` tells no session";
+        AgentFormat::Plain | AgentFormat::Aider => {
+            let message = "`resume` has no effect: a program of this format tells no session";
             let problem = Problem::warning(codes::NO_EFFECT, place, message);
             cx.report
                 .add(problem.help("remove it, or name its `format`"));
         }
-        AgentFormat::ClaudeStreamJson | AgentFormat::CodexJson
-            if !holds(&program.resume, SESSION_PLACE) =>
-        {
+        AgentFormat::Acp => {}
+        _ if !holds(&program.resume, SESSION_PLACE) => {
             let message = "`resume` does not say where the id of the session goes";
             let problem = Problem::new(codes::INVALID_VALUE, place, message);
             cx.report
                 .add(problem.help("put `{session}` where it stands"));
         }
-        AgentFormat::Acp | AgentFormat::ClaudeStreamJson | AgentFormat::CodexJson => {}
+        _ => {}
     }
 }
 
@@ -514,12 +649,30 @@ fn check_is_there(program: &str, place: Place, cx: &mut Context<'_>) {
     }
 }
 
-fn read_environment(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<String, String> {
+fn read_environment(
+    runtime: &mut Fields<'_>,
+    secrets: &mut BTreeMap<String, String>,
+    cx: &mut Context<'_>,
+) -> BTreeMap<String, String> {
     let label = runtime.label.field("environment");
     let entries = runtime.entries("environment", &mut cx.report);
     let mut environment = BTreeMap::new();
     for entry in entries {
-        let Some(value) = text(&entry.node, &label.field(&entry.key), &mut cx.report) else {
+        let of_entry = label.field(&entry.key);
+        let is_taken = matches!(&entry.node.value, Value::Mapping(_));
+        let value = if is_taken {
+            value::read_named_secret(entry, of_entry, cx).map(|secret| Located {
+                value: secret,
+                place: entry.key_place,
+            })
+        } else {
+            let written = text(&entry.node, &of_entry, &mut cx.report);
+            written.map(|written| Located {
+                value: written.value.to_owned(),
+                place: written.place,
+            })
+        };
+        let Some(value) = value else {
             continue;
         };
         let wrong = if !is_variable(&entry.key) {
@@ -528,6 +681,8 @@ fn read_environment(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<
             Some("has a name that goondan sets itself")
         } else if value.value.contains('\0') {
             Some("has a value with a zero byte, which no variable can have")
+        } else if is_taken && OAuthNeed::of_placeholder(&value.value).is_some() {
+            Some("takes a token of an authorization server, which a program of a task cannot renew")
         } else {
             None
         };
@@ -537,18 +692,21 @@ fn read_environment(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<
                 cx.report
                     .add(Problem::new(codes::INVALID_VALUE, entry.key_place, message));
             }
+            None if is_taken => {
+                secrets.insert(entry.key.clone(), value.value);
+            }
             None => {
-                environment.insert(entry.key.clone(), value.value.to_owned());
+                environment.insert(entry.key.clone(), value.value);
             }
         }
     }
     if let (true, Some(place)) = (
-        environment.len() > MAX_ENVIRONMENT_VARIABLES,
+        environment.len() + secrets.len() > MAX_ENVIRONMENT_VARIABLES,
         runtime.place_of("environment"),
     ) {
         let message = format!(
             "{label} sets {} variables; at most {MAX_ENVIRONMENT_VARIABLES} are allowed",
-            environment.len()
+            environment.len() + secrets.len()
         );
         cx.report
             .add(Problem::new(codes::INVALID_VALUE, place, message));
@@ -560,6 +718,18 @@ fn is_variable(name: &str) -> bool {
     name.len() <= VARIABLE_NAME_BYTES_MAX
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn read_preamble(path: &Located<&str>, cx: &mut Context<'_>) -> Option<String> {
+    let read = ProjectFiles::check_text(path.value)
+        .and_then(|clean| cx.files.read(&clean, MAX_PREAMBLE_BYTES));
+    match read {
+        Ok(text) => Some(text),
+        Err(failure) => {
+            cx.report.add(failure.at(path.place));
+            None
+        }
+    }
 }
 
 fn read_guide(path: &Located<&str>, cx: &mut Context<'_>) -> Option<Located<PathBuf>> {

@@ -10,6 +10,8 @@ fn agent(runtime: &str) -> String {
     )
 }
 
+use agent as agent_of;
+
 /// A project with such an agent beside one with a model.
 fn project(runtime: &str) -> Project {
     Project::with(&agent(runtime)).file("guides/style.md", "Be brief.")
@@ -31,28 +33,121 @@ fn only_problem(project: &Project) -> String {
 }
 
 #[test]
-fn task_8_a_preset_is_one_line_of_configuration() {
+fn agent_1_a_preset_is_one_line_of_configuration() {
+    use AgentFormat::{Acp, Aider, ClaudeStreamJson, CodexJson, OpencodeJson};
+    use PromptBy::{Argument, Stdin};
     for (preset, format, prompt, is_resumed) in [
-        (
-            "claude",
-            AgentFormat::ClaudeStreamJson,
-            PromptBy::Stdin,
-            true,
-        ),
-        ("codex", AgentFormat::CodexJson, PromptBy::Stdin, true),
-        ("gemini", AgentFormat::Acp, PromptBy::Stdin, false),
-        ("aider", AgentFormat::Plain, PromptBy::Argument, false),
+        ("claude", ClaudeStreamJson, Stdin, true),
+        ("codex", CodexJson, Stdin, true),
+        ("gemini", Acp, Stdin, true),
+        ("opencode", OpencodeJson, Argument, true),
+        ("qwen", Acp, Stdin, true),
+        ("aider", Aider, Argument, false),
     ] {
         let agent = definition(&format!("preset: {preset}"));
         assert_eq!(agent.command[0], preset);
         assert_eq!((agent.format, agent.prompt), (format, prompt), "{preset}");
         assert_eq!(!agent.resume.is_empty(), is_resumed, "{preset}");
         let named = agent.command.iter().any(|word| word == "{prompt}");
-        assert_eq!(named, prompt == PromptBy::Argument, "{preset}");
+        assert_eq!(named, prompt == Argument, "{preset}");
         let session = agent.resume.iter().any(|word| word == "{session}");
-        assert_eq!(session, is_resumed, "{preset}");
+        assert_eq!(session, is_resumed && format != Acp, "{preset}");
         assert!(agent.limits.memory_bytes.is_some());
     }
+}
+
+#[test]
+fn agent_1_a_preset_takes_a_model_a_mode_arguments_a_login_and_a_key() {
+    let runtime = "preset: claude, model: sonnet, mode: acceptEdits, args: [--max-budget-usd, '5'], login: guides, \
+                   key: {valueFrom: {env: KEY}}, environment: {A: plain, B: {valueFrom: {env: KEY}}}";
+    let project = project(runtime).variable("KEY", "sk-secret");
+    let bundle = project.load();
+    let agent = bundle.cli_agent(&"coder".parse().unwrap()).unwrap();
+    let login = project.root().canonicalize().unwrap().join("guides");
+    let options = [
+        "--permission-mode",
+        "acceptEdits",
+        "--model",
+        "sonnet",
+        "--max-budget-usd",
+        "5",
+    ];
+    assert!(
+        agent.command.ends_with(&options.map(str::to_owned)),
+        "{:?}",
+        agent.command
+    );
+    assert!(
+        agent
+            .resume
+            .ends_with(&["--resume", "{session}"].map(str::to_owned))
+    );
+    assert_eq!(
+        agent.environment["CLAUDE_CONFIG_DIR"],
+        login.display().to_string()
+    );
+    assert_eq!(
+        (&*agent.environment["A"], &*agent.environment["IS_SANDBOX"]),
+        ("plain", "1")
+    );
+    let written: Vec<_> = agent
+        .sandbox
+        .write
+        .iter()
+        .map(|path| path.as_path())
+        .collect();
+    assert_eq!(written, [login]);
+    let names: Vec<_> = agent.secrets.0.keys().collect();
+    assert_eq!(names, ["ANTHROPIC_API_KEY", "B"]);
+    assert_eq!(agent.secrets.0["B"], "sk-secret");
+    let shown = format!("{agent:?}{}", serde_json::to_string(agent).unwrap());
+    assert!(!shown.contains("sk-secret"), "{shown}");
+    // A key goes to the provider of the model.
+    let aider = Project::with(&agent_of(
+        "preset: aider, model: anthropic/opus, key: {valueFrom: {env: KEY}}",
+    ));
+    let bundle = aider.variable("KEY", "sk-secret").load();
+    let agent = bundle.cli_agents().next().unwrap();
+    assert_eq!(
+        agent.secrets.0.keys().collect::<Vec<_>>(),
+        ["ANTHROPIC_API_KEY"]
+    );
+    assert!(
+        agent
+            .command
+            .ends_with(&["--message", "{prompt}"].map(str::to_owned))
+    );
+    // Programs of `acp` are asked for both within their session.
+    let acp = definition("command: [x], format: acp, model: m, mode: plan");
+    assert_eq!(
+        (acp.session_model.as_deref(), acp.session_mode.as_deref()),
+        (Some("m"), Some("plan"))
+    );
+    assert_eq!(acp.resume, acp.command);
+}
+
+#[test]
+fn agent_1_the_inner_sandbox_of_codex_is_off_where_ours_holds() {
+    let sandbox = |of_agent: &str| {
+        let document = agent_of("preset: codex").replace("spec: {", &format!("spec: {{{of_agent}"));
+        let bundle = Project::with(&document).load();
+        let agent = bundle.cli_agents().next().unwrap().clone();
+        let of = |words: &[String]| {
+            let flag = words.iter().position(|word| word == "--sandbox").unwrap();
+            words[flag + 1].clone()
+        };
+        assert_eq!(of(&agent.command), of(&agent.resume));
+        of(&agent.command)
+    };
+    assert_eq!(sandbox(""), "danger-full-access");
+    assert_eq!(
+        sandbox("sandbox: {require: landlock}, "),
+        "danger-full-access"
+    );
+    assert_eq!(sandbox("sandbox: {require: off}, "), "workspace-write");
+    let chosen = definition("preset: codex, mode: read-only");
+    let flags = chosen.command.iter().filter(|word| *word == "--sandbox");
+    assert_eq!(flags.count(), 1, "{:?}", chosen.command);
 }
 
 #[test]
@@ -94,7 +189,7 @@ fn what_makes_no_sense_for_a_program_is_told() {
     };
     says(
         "preset: clod",
-        "must be `claude`, `codex`, `gemini` or `aider`, not `clod`",
+        "must be `claude`, `codex`, `gemini`, `opencode`, `qwen` or `aider`, not `clod`",
     );
     says("limits: {memoryMiB: 64}", "needs `preset` or `command`");
     says(
@@ -131,9 +226,26 @@ fn what_makes_no_sense_for_a_program_is_told() {
         "command: [x], environment: {GOONDAN_X: x}",
         "a name that goondan sets itself",
     );
+    says("command: [x], environment: {A: [b]}", "must be text");
     says(
         "command: [x], environment: {A: {valueFrom: {env: B}}}",
-        "must be text",
+        "`B` is not set",
+    );
+    says("command: [x], args: [y]", "has both `command` and `args`");
+    says("command: [x], model: y", "`model` has no effect");
+    says(
+        "preset: claude, model: --resume",
+        "would not take for a name",
+    );
+    says("preset: claude, key: sk-1", "written out");
+    says("preset: aider, login: guides", "the program has none");
+    says(
+        "preset: claude, login: ../x",
+        "cannot be a path of a sandbox",
+    );
+    says(
+        "command: [x], preamble: missing.md",
+        "there is no file `missing.md`",
     );
     says("command: [x], guide: ../x", "holds `..`");
     says("command: [x], guide: missing", "there is no file `missing`");

@@ -87,6 +87,47 @@ fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
     assert!(project.try_load().is_ok());
 }
 
+#[test]
+fn agent_6_a_program_that_its_sandbox_hides_is_a_problem() {
+    let programs = Project::empty().file("lib/node_modules/x/agent.js", "#!/bin/sh\n");
+    let programs = programs.file("bin/.keep", "");
+    let root = programs.root().canonicalize().unwrap();
+    let real = root.join("lib/node_modules/x/agent.js");
+    fs::set_permissions(&real, Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(&real, root.join("bin/agent")).unwrap();
+    let says = |sandbox: &str| {
+        let project = Project::with(&format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: coder}}\nspec: {{runtime: {{kind: cli, command: \
+             [agent]}}, sandbox: {sandbox}}}\n"
+        ));
+        // Of the machine's own programs those in `bin` are there, as a link in `PATH` is.
+        let machine = ThisMachine::new(root.join("state"), || Right::ALL.into())
+            .with_path(root.join("bin").into_os_string())
+            .with_readable(|policy, project| {
+                let listed = policy.read.iter().map(|path| path.as_path().to_owned());
+                listed.chain([project.to_owned()]).collect()
+            });
+        let loader = project.loader().with_machine(&machine);
+        let found = loader.load(&project.root()).bundle.err();
+        let found = found.map(|found| {
+            let problem = &found.as_slice()[0];
+            format!(
+                "{} {} {}",
+                problem.code,
+                problem.message,
+                problem.suggestion.as_deref().unwrap_or_default()
+            )
+        });
+        found.unwrap_or_default()
+    };
+    let modules = root.join("lib/node_modules").display().to_string();
+    let told = says("{network: any}");
+    assert!(told.contains("hides its program `agent`"), "{told}");
+    assert!(told.contains(&format!("read: [{modules}]")), "{told}");
+    assert_eq!(says(&format!("{{read: [{modules}]}}")), "");
+    assert_eq!(says("{require: off}"), "");
+}
+
 /// What a machine that holds these rights says of a project with an agent that runs commands.
 fn sandbox_problems(sandbox: &str, rights: &'static [Right]) -> Vec<String> {
     let project = Project::with(&format!(

@@ -128,10 +128,9 @@ impl Tasks {
         if self.entry(at).is_none() {
             return fleet.respond_error(token, not_found(at));
         }
-        let review = self
-            .entry(at)
-            .and_then(Entry::state)
-            .and_then(State::review);
+        let state = self.entry(at).and_then(Entry::state);
+        let review = state.and_then(State::review);
+        let stopped = state.and_then(State::stopped_phase);
         let (input, what) = match call {
             Call::ShowTask(_) => return self.show(fleet, token, at),
             Call::ResumeTask(_) if self.is_over_quota(fleet, at) => {
@@ -170,7 +169,7 @@ impl Tasks {
                 }
             }
             Call::ApproveTask(approve) => {
-                let Some(phase) = approve.phase.or(review) else {
+                let Some(phase) = approve.phase.or(review).or(stopped) else {
                     return fleet.respond_error(token, nothing_to_review(at));
                 };
                 let what = format!("approve phase {phase}");

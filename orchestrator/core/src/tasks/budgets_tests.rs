@@ -30,6 +30,7 @@ fn taken(tokens: u64) -> Event {
             ..Usage::default()
         },
         cost: None,
+        session: None,
     })
 }
 

@@ -478,6 +478,7 @@ impl Tasks {
             counter: Counter::Session(COUNTER.to_owned()),
             usage: taken.usage,
             cost: (taken.cost.0 > 0).then_some(taken.cost),
+            session: None,
         });
         self.input(fleet, at, TaskInput::Told { run, event }, None);
     }

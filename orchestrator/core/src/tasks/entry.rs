@@ -9,7 +9,7 @@ use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
 use goondan_tasks::limits::RECENT_FACTS;
-use goondan_tasks::machine::{Effect, Input, Refused, Task};
+use goondan_tasks::machine::{AgentProfile, Effect, Input, Refused, Task};
 use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
@@ -287,6 +287,13 @@ impl Entry {
     pub(super) fn is_busy(&self) -> bool {
         let is_written = self.writing.is_none() && self.next.is_empty();
         !is_written || matches!(self.body, Body::New(..))
+    }
+
+    /// Sets what the configuration says of its agent now.
+    pub(super) fn set_agent(&mut self, agent: AgentProfile) {
+        if let Body::Open(task) = &mut self.body {
+            task.set_agent(agent);
+        }
     }
 
     /// Gives its machine an input. `told` says whom connections tell of a fact.

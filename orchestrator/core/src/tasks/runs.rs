@@ -9,7 +9,8 @@ use goondan_protocol::ipc::{ToOrchestrator, ToTask};
 use goondan_protocol::task::{
     CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
 };
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::{AgentProfile, Input as TaskInput};
+use goondan_tasks::preamble::Preamble;
 
 use super::Tasks;
 use super::conversing::converses;
@@ -211,11 +212,18 @@ impl Tasks {
         decision: Permission,
     ) {
         if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
-            let refusal = match decision {
-                Permission::Allow => None,
-                Permission::Refuse(why) => Some(why),
+            let mut answer = TaskPermission {
+                request,
+                refusal: None,
+                is_for_task: false,
+                answers: Vec::new(),
             };
-            let answer = TaskPermission { request, refusal };
+            match decision {
+                Permission::Allow => {}
+                Permission::AllowForTask => answer.is_for_task = true,
+                Permission::Answers(answers) => answer.answers = answers,
+                Permission::Refuse(why) => answer.refusal = Some(why),
+            }
             fleet.tell_run(&at.workspace_id, &at.task_id, ToTask::Permission(answer));
         }
     }
@@ -385,6 +393,21 @@ pub(super) fn is_ending(fleet: &Fleet, at: &TaskRef) -> bool {
     fleet.is_stopping() || workspace.map_or(true, |workspace| workspace.closing.is_some())
 }
 
+/// What the configuration says of a task's program; none if that cannot be told, or another kind of agent works for it.
+pub(super) fn profile_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<AgentProfile> {
+    let state = entry.state().filter(|state| !converses(state))?;
+    let workspace = fleet.workspace(&at.workspace_id).ok()?;
+    let agent = bundle_of(workspace).ok()?.cli_agent(&state.task.agent)?;
+    Some(AgentProfile {
+        resumes: !agent.resume.is_empty(),
+        preamble: match &agent.preamble {
+            None => Preamble::Usual,
+            Some(text) if text.trim().is_empty() => Preamble::None,
+            Some(text) => Preamble::Own(text.clone()),
+        },
+    })
+}
+
 /// The agent that works for a task, as the configuration has it now.
 fn agent_of(
     fleet: &Fleet,
@@ -411,6 +434,10 @@ fn assignment(
     let workspace = fleet
         .workspace(&at.workspace_id)
         .map_err(|error| error.message)?;
+    // What was provided to the task wins.
+    let mut variables = agent.secrets.0.clone();
+    let provided = secrets.into_iter();
+    variables.extend(provided.map(|(name, Clear(value))| (name, value)));
     Ok(TaskAssignment {
         workspace_id: at.workspace_id.clone(),
         task_id: at.task_id.clone(),
@@ -423,9 +450,6 @@ fn assignment(
         group: None,
         session: order.session,
         prompt: order.prompt,
-        secrets: secrets
-            .into_iter()
-            .map(|(name, Clear(value))| (name, value))
-            .collect(),
+        secrets: variables,
     })
 }

@@ -381,6 +381,7 @@ fn task_8_a_permission_reaches_the_run_that_asked() {
         tool: "bash".to_owned(),
         input: json!({"command": "ls"}),
         options: Vec::new(),
+        ..PermissionRequest::default()
     };
     world.tell(process, &[Event::Permission(request)]);
     assert_eq!(world.status("t"), "waiting_question");

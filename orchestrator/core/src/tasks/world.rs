@@ -19,8 +19,8 @@ use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, Notify, PromptBy, TaskAssignment, TaskExited, TaskId,
-    TaskStarted, TaskTold,
+    AgentFormat, CliAgentDefinition, Notify, PromptBy, SecretVariables, TaskAssignment, TaskExited,
+    TaskId, TaskStarted, TaskTold,
 };
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
@@ -118,6 +118,10 @@ fn agent() -> CliAgentDefinition {
         environment: BTreeMap::new(),
         guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
+        preamble: Some(String::new()),
+        session_model: None,
+        session_mode: None,
+        secrets: SecretVariables::default(),
         disk_bytes: None,
         sandbox: SandboxPolicy::off(),
     }

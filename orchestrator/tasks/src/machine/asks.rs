@@ -4,7 +4,7 @@ use goondan_cli_agents::blocks::{DependencyRequest, UserQuestion};
 use goondan_cli_agents::reply::Decision;
 use goondan_protocol::time::Timestamp;
 
-use super::{ALLOW, Effect, REFUSE, Refused, Task, check_text, open_ask, plus};
+use super::{Effect, Refused, Task, check_text, open_ask, plus, refusal_of};
 use crate::fact::{Answer, Fact, Origin, Provision};
 use crate::limits::{ASKS_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS};
 use crate::state::{Asked, GIVE_UP};
@@ -151,7 +151,13 @@ impl Task {
         };
         check_text(text)?;
         let text = text.trim().to_owned();
-        if !question.options.is_empty() && !question.options.contains(&text) {
+        let is_free = match origin {
+            Origin::Permission { request, .. } => {
+                refusal_of(&text).is_some() || self.watch.program_asks.contains_key(request)
+            }
+            Origin::Agent | Origin::Supervisor => false,
+        };
+        if !is_free && !question.options.is_empty() && !question.options.contains(&text) {
             return Err(Refused::NoOption {
                 answer: text,
                 options: question.options.join(", "),
@@ -168,14 +174,7 @@ impl Task {
         );
         match origin {
             Origin::Agent => {}
-            Origin::Permission { run, request } => {
-                let decision = if text == ALLOW {
-                    Decision::Allow
-                } else {
-                    Decision::Refuse("a person refused it".to_owned())
-                };
-                self.answer_permission(run, request, decision, now);
-            }
+            Origin::Permission { .. } => self.program_answered(origin, &text, now),
             Origin::Supervisor if text == GIVE_UP => {
                 let reason = "a person gave it up".to_owned();
                 self.record(now, Fact::TaskFailed { reason });
@@ -202,11 +201,6 @@ impl Task {
         }
     }
 
-    /// The options of a question for a permission.
-    pub(super) fn permission_options() -> Vec<String> {
-        vec![ALLOW.to_owned(), REFUSE.to_owned()]
-    }
-
     pub(super) fn waits_for_permission(&self, run: u64) -> bool {
         self.state.open_asks().any(|(_, ask)| {
             matches!(&ask.what, Asked::Question(Origin::Permission { run: of, .. }, ..) if *of == run)
@@ -216,12 +210,24 @@ impl Task {
     /// Withdraws a request for a permission, by its id.
     pub(super) fn withdraw_permission(&mut self, of: u64, id: Option<&str>, now: Timestamp) {
         let open = self.state.open_asks().filter(|(_, ask)| match &ask.what {
-            Asked::Question(Origin::Permission { run, request }, ..) => {
+            Asked::Question(Origin::Permission { run, request, .. }, ..) => {
                 *run == of && id.is_none_or(|id| id == request)
             }
             _ => false,
         });
         let ids: Vec<String> = open.map(|(id, _)| id.to_owned()).collect();
+        for id in ids {
+            let answer = Answer::Withdrawn;
+            self.record(now, Fact::QuestionAnswered { id, answer });
+        }
+    }
+
+    /// Withdraws goondan's own questions: what a person did has answered them.
+    pub(super) fn withdraw_own_questions(&mut self, now: Timestamp) {
+        let open = self.state.open_asks();
+        let own =
+            open.filter(|(_, ask)| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..)));
+        let ids: Vec<String> = own.map(|(id, _)| id.to_owned()).collect();
         for id in ids {
             let answer = Answer::Withdrawn;
             self.record(now, Fact::QuestionAnswered { id, answer });
@@ -252,7 +258,7 @@ impl Task {
                 Asked::Question(origin, question, _) => {
                     let answer = Answer::TimedOut(question.default);
                     self.record(now, Fact::QuestionAnswered { id, answer });
-                    if let Origin::Permission { run, request } = origin {
+                    if let Origin::Permission { run, request, .. } = origin {
                         let why = "nobody answered in time".to_owned();
                         self.answer_permission(run, request, Decision::Refuse(why), now);
                     }

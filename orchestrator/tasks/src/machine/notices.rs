@@ -250,6 +250,7 @@ mod tests {
         let permission = Origin::Permission {
             run: 1,
             request: "p".to_owned(),
+            kind: String::new(),
         };
         let permission = asked("q-0002", permission, "May it?", &["allow", "refuse"]);
         let said = told(&mut task, &permission, &waits).unwrap();

@@ -1,18 +1,21 @@
 //! What follows from what a run's output tells.
 
+use std::collections::VecDeque;
+
 use goondan_cli_agents::blocks::{
     AgentError, Block, ErrorKind, Priority, Progress, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::reply::Decision;
-use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, PermissionRequest, Reset};
+use goondan_cli_agents::usage::{Counter, SessionUsage, UsageReport};
+use goondan_cli_agents::{AskedChoice, Consent, Event, PermissionRequest, Reset};
 use goondan_protocol::time::Timestamp;
 
-use super::{Effect, Task, plus};
+use super::watch::ProgramAsk;
+use super::{ALLOW, ALLOW_FOR_TASK, APPROVE, Effect, REFUSE, Task, plus, refusal_of};
 use crate::fact::{Fact, Origin, PauseReason};
 use crate::limits::{
-    PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS, RATE_LIMIT_MAX_MS,
-    RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX,
+    OPEN_ASKS_MAX, PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS,
+    RATE_LIMIT_MAX_MS, RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX,
 };
 
 impl Task {
@@ -38,12 +41,17 @@ impl Task {
                 | Event::Skipped(_)
                 | Event::RateLimit(_)
                 | Event::Error(_)
+                | Event::Permanent(_)
+                | Event::Retrying(_)
+                | Event::Stderr(_)
                 | Event::SessionRefused(_)
         );
         if !is_taken && is_sign {
             self.record(now, Fact::PromptTaken { run });
         }
         match event {
+            // It is of no use to the next run.
+            Event::PassingSession { .. } => {}
             Event::Session { id, model } => self.session_opened(run, id, model, now),
             Event::SessionRefused(problem) => self.session_refused(run, problem, now),
             Event::Usage(report) => self.usage_told(run, report, now),
@@ -54,19 +62,27 @@ impl Task {
             }
             Event::Result(result) => {
                 // The first word on how it ended counts.
-                let told = if result.is_ok {
-                    Ok(())
-                } else {
-                    Err(shortened(result.text))
+                let told = match self.watch.tools.all_failed() {
+                    _ if !result.is_ok => Err(shortened(result.text)),
+                    Some(why) if !self.watch.is_answered => Err(why),
+                    _ => Ok(()),
                 };
                 self.watch.result.get_or_insert(told);
                 self.let_exit(now);
             }
             Event::PermissionWithdrawn { id } => self.withdraw_permission(run, Some(&id), now),
+            Event::Permanent(why) => {
+                self.watch.blocked.get_or_insert(shortened(why));
+                self.end_run(run);
+            }
+            Event::Stderr(lines) => self.watch.stderr = shortened(lines),
+            Event::Text(text) => self.watch.last_words.said(&text),
+            Event::Tool(tool) => {
+                self.watch.last_words.tool();
+                self.watch.tools.count(&tool);
+            }
             // What people and the log read; nothing is decided by it.
-            Event::Text(_)
-            | Event::Tool(_)
-            | Event::Retrying(_)
+            Event::Retrying(_)
             | Event::Error(_)
             | Event::Unsupported { .. }
             | Event::Noise(_)
@@ -122,6 +138,8 @@ impl Task {
         if self.state.is_work_completed && block.priority() > Priority::Completion {
             return;
         }
+        // An agent that completes a phase or asks for something has a person look at it.
+        self.watch.is_answered = !matches!(block, Block::CustomTaskComplete(_));
         match block {
             Block::DependencyRequest(request) => self.dependency_requested(request, now),
             Block::UserQuestion(question) => self.question_asked(question, now),
@@ -130,6 +148,9 @@ impl Task {
                 if self.state.task.total_phases > 0 {
                     let problem = "the task has phases; complete them one by one";
                     self.refuse("CUSTOM_TASK_COMPLETE", problem.to_owned(), now);
+                } else if let Some(why) = self.watch.tools.all_failed() {
+                    let problem = format!("{why}; find out why, or say how the work was done");
+                    self.refuse("CUSTOM_TASK_COMPLETE", problem, now);
                 } else if !self.state.is_work_completed {
                     let documents = done.documents;
                     self.record(now, Fact::WorkCompleted { documents });
@@ -197,27 +218,76 @@ impl Task {
         }
     }
 
+    /// The program asks for something within its run, and waits.
     fn permission_asked(&mut self, run: u64, asked: PermissionRequest, now: Timestamp) {
-        let question = UserQuestion {
-            category: QuestionCategory::Confirmation,
-            question: shortened(format!(
-                "May the agent run {}: {}?",
-                asked.tool, asked.input
-            )),
-            options: Self::permission_options(),
-            default: None,
-            required: false,
-        };
-        let request = asked.id;
+        let request = asked.id.clone();
+        if matches!(asked.consent, Consent::Tool) && self.state.allowed.contains(&asked.kind) {
+            return self.answer_permission(run, request, Decision::AllowForTask, now);
+        }
         let origin = Origin::Permission {
             run,
             request: request.clone(),
+            kind: asked.kind.clone(),
         };
-        if !self.ask(origin, question, Some(PERMISSION_WAIT_MS), now) {
+        let (question, wait) = match asked.consent {
+            Consent::Tool => (permission_question(&asked), Some(PERMISSION_WAIT_MS)),
+            Consent::Plan(plan) => {
+                let consent = ProgramAsk::Plan;
+                self.watch.program_asks.insert(request.clone(), consent);
+                (plan_question(plan), None)
+            }
+            Consent::Choices(choices) => {
+                let mut choices = VecDeque::from(choices);
+                let Some(first) = choices.front() else {
+                    return;
+                };
+                let question = choice_question(first);
+                let answers = Vec::new();
+                choices.truncate(OPEN_ASKS_MAX);
+                let consent = ProgramAsk::Choices { choices, answers };
+                self.watch.program_asks.insert(request.clone(), consent);
+                (question, None)
+            }
+        };
+        if !self.ask(origin, question, wait, now) {
             // Nobody will ever be asked: the agent must not wait for it.
             let why = "too much was asked already".to_owned();
             self.answer_permission(run, request, Decision::Refuse(why), now);
         }
+    }
+
+    /// A person has answered what the program asks within its run.
+    pub(super) fn program_answered(&mut self, origin: Origin, text: &str, now: Timestamp) {
+        let Origin::Permission { run, request, .. } = &origin else {
+            return;
+        };
+        let (run, request) = (*run, request.clone());
+        let refusal = refusal_of(text);
+        let decision = match self.watch.program_asks.get_mut(&request) {
+            None | Some(ProgramAsk::Plan) => match (text, refusal) {
+                (ALLOW_FOR_TASK, _) => Decision::AllowForTask,
+                (ALLOW | APPROVE, _) => Decision::Allow,
+                (_, Some("")) => Decision::Refuse("a person refused it".to_owned()),
+                (_, Some(why)) => Decision::Refuse(why.to_owned()),
+                (text, None) => Decision::Refuse(text.to_owned()),
+            },
+            Some(ProgramAsk::Choices { choices, answers }) => {
+                if let Some(asked) = choices.pop_front() {
+                    answers.push((asked.question, text.to_owned()));
+                }
+                if let Some(next) = choices.front() {
+                    let question = choice_question(next);
+                    if self.ask(origin, question, None, now) {
+                        return;
+                    }
+                    Decision::Refuse("too much was asked already".to_owned())
+                } else {
+                    Decision::Answers(std::mem::take(answers))
+                }
+            }
+        };
+        self.watch.program_asks.remove(&request);
+        self.answer_permission(run, request, decision, now);
     }
 
     fn usage_told(&mut self, run: u64, report: UsageReport, now: Timestamp) {
@@ -225,8 +295,22 @@ impl Task {
             Counter::Run => format!("run-{run}"),
             Counter::Session(id) => format!("session-{}", shortened(id)),
         };
-        let UsageReport { usage, cost, .. } = report;
-        if !self.state.tokens.is_news(&counter, &usage, cost) {
+        let UsageReport {
+            mut usage,
+            mut cost,
+            session,
+            ..
+        } = report;
+        let tokens = &self.state.tokens;
+        let session = session.map(|told| SessionUsage {
+            id: shortened(told.id),
+            ..told
+        });
+        if let Some(session) = &session {
+            (usage, cost) = tokens.of_run(&counter, &usage, session);
+        }
+        let session = session.filter(|session| tokens.is_session_news(&counter, session));
+        if session.is_none() && !tokens.is_news(&counter, &usage, cost) {
             return;
         }
         self.record(
@@ -236,6 +320,7 @@ impl Task {
                 usage,
                 cost,
                 phase: None,
+                session,
             },
         );
         let budget = self.state.task.budget;
@@ -269,6 +354,56 @@ impl Task {
             });
         let wait = wait.clamp(RATE_LIMIT_MIN_MS, RATE_LIMIT_MAX_MS);
         plus(now, wait.saturating_add(spread))
+    }
+}
+
+/// May the agent do that?
+fn permission_question(asked: &PermissionRequest) -> UserQuestion {
+    // A title that repeats the command says nothing more.
+    let is_repeated = asked.detail.starts_with(&asked.tool);
+    let question = match (asked.detail.as_str(), is_repeated) {
+        ("", _) => format!("{}?", asked.tool),
+        (detail, true) => detail.to_owned(),
+        (detail, false) => format!("{}:\n{detail}", asked.tool),
+    };
+    let mut options = vec![ALLOW.to_owned()];
+    if !asked.kind.is_empty() {
+        options.push(ALLOW_FOR_TASK.to_owned());
+    }
+    options.push(REFUSE.to_owned());
+    UserQuestion {
+        category: QuestionCategory::Confirmation,
+        question: shortened(question),
+        options,
+        default: None,
+        required: false,
+    }
+}
+
+fn plan_question(plan: String) -> UserQuestion {
+    UserQuestion {
+        category: QuestionCategory::Confirmation,
+        question: shortened(format!("The agent would begin with this plan:\n{plan}")),
+        options: vec![APPROVE.to_owned(), REFUSE.to_owned()],
+        default: None,
+        required: true,
+    }
+}
+
+fn choice_question(asked: &AskedChoice) -> UserQuestion {
+    let mut question = asked.question.clone();
+    for (label, about) in &asked.options {
+        if !about.is_empty() {
+            question.push_str(&format!("\n{label}: {about}"));
+        }
+    }
+    let options = asked.options.iter().map(|(label, _)| label.clone());
+    UserQuestion {
+        category: QuestionCategory::Choice,
+        question: shortened(question),
+        options: options.collect(),
+        default: None,
+        required: true,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::limits::{
     RATE_LIMIT_JITTER_MS,
 };
 
+mod agents;
 mod nodes;
 
 /// A task, driven by hand: every input with the time it comes at.
@@ -393,6 +394,7 @@ fn task_8_a_stall_is_no_sign_of_life_at_all() {
         tool: "Bash".to_owned(),
         input: serde_json::json!({"command": "make"}),
         options: Vec::new(),
+        ..PermissionRequest::default()
     };
     task.tells(Event::Permission(request));
     assert_eq!(task.status(), Status::WaitingQuestion);
@@ -419,6 +421,7 @@ fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
             tool: "Bash".to_owned(),
             input: serde_json::Value::Null,
             options: Vec::new(),
+            ..PermissionRequest::default()
         })
     };
     task.tells(ask("p1"));
@@ -450,6 +453,7 @@ fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
             tool: "Bash".to_owned(),
             input: serde_json::Value::Null,
             options: Vec::new(),
+            ..PermissionRequest::default()
         })
     };
     for number in 0..OPEN_ASKS_MAX {
@@ -679,6 +683,7 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
             counter,
             usage,
             cost,
+            session: None,
         }))
     };
     let has_warned = |task: &Driven| task.task.state().budget_warned;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_cli_agents::usage::largest;
+use goondan_cli_agents::usage::{SessionUsage, largest};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{Charge, MicroUsd, Usage};
 
@@ -47,11 +47,22 @@ pub struct TokenEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
     by_counter: BTreeMap<String, Taken>,
+    sessions: BTreeMap<String, SessionFigure>,
     pub(crate) total: Taken,
     pub(crate) by_phase: BTreeMap<u32, Taken>,
     pub(crate) history: Vec<TokenEntry>,
     largest_tokens: u64,
     largest_cost: MicroUsd,
+}
+
+/// Cumulative figure of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct SessionFigure {
+    /// The counter of the run that reported it last.
+    counter: String,
+    /// What it stood at when that run began.
+    before: Taken,
+    now: Taken,
 }
 
 fn grown(now: &Usage, before: &Usage) -> Usage {
@@ -82,6 +93,63 @@ impl Tokens {
             tokens: self.largest_tokens,
             micro_usd: self.largest_cost,
         }
+    }
+
+    /// Returns what a run took, from its own figures and the cumulative ones of its session.
+    pub(crate) fn of_run(
+        &self,
+        counter: &str,
+        usage: &Usage,
+        session: &SessionUsage,
+    ) -> (Usage, Option<MicroUsd>) {
+        let before = match self.sessions.get(&session.id) {
+            Some(known) if known.counter == counter => known.before,
+            Some(known) => known.now,
+            None => Taken::default(),
+        };
+        let now = Taken {
+            usage: session.usage,
+            cost: session.cost.unwrap_or_default(),
+        };
+        let (tokens, tokens_before) = (now.usage.total(), before.usage.total());
+        if tokens >= tokens_before && now.cost >= before.cost {
+            let taken = now.beyond(&before);
+            let cost = session.cost.map(|_| taken.cost);
+            return (largest(usage, &taken.usage), cost);
+        }
+        // The program has forgotten some of the session: how much of its figures is new is not known. The run's own
+        // tokens are, and their share of the money.
+        let own = usage.total();
+        if own == 0 || tokens == 0 {
+            return (largest(usage, &session.usage), session.cost);
+        }
+        let share = |cost: MicroUsd| {
+            let part = u128::from(cost.0) * u128::from(own.min(tokens)) / u128::from(tokens);
+            MicroUsd(u64::try_from(part).unwrap_or(cost.0))
+        };
+        (*usage, session.cost.map(share))
+    }
+
+    /// Whether a session stands at another figure than is known of it.
+    pub(crate) fn is_session_news(&self, counter: &str, session: &SessionUsage) -> bool {
+        self.sessions.get(&session.id).is_none_or(|known| {
+            known.counter != counter
+                || known.now.usage != session.usage
+                || known.now.cost != session.cost.unwrap_or_default()
+        })
+    }
+
+    /// Takes what a session stands at.
+    pub(crate) fn record_session(&mut self, counter: &str, session: &SessionUsage) {
+        let known = self.sessions.entry(session.id.clone()).or_default();
+        if known.counter != counter {
+            known.before = known.now;
+            counter.clone_into(&mut known.counter);
+        }
+        known.now = Taken {
+            usage: session.usage,
+            cost: session.cost.unwrap_or_default(),
+        };
     }
 
     /// Whether a figure tells more than is known of its counter.

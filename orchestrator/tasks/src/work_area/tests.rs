@@ -111,6 +111,7 @@ fn life() -> Vec<Input> {
             counter: Counter::Run,
             usage,
             cost: Some(MicroUsd(40_000)),
+            session: None,
         })),
         told(Event::Block(Block::UserQuestion(question))),
         told(Event::Result(RunResult {

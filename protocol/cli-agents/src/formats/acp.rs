@@ -2,26 +2,37 @@
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, NewSessionResponse, PermissionOptionKind, PlanEntryStatus, PromptResponse,
-    RequestPermissionRequest, SessionNotification, SessionUpdate, StopReason, ToolCallStatus,
+    RequestPermissionRequest, SessionNotification, SessionUpdate, StopReason, ToolCallContent,
+    ToolCallStatus,
 };
 use goondan_protocol::task::{PlanStep, PlanStepState};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::acp_usage::PromptUsage;
 use super::limit_text::reset_of;
 use super::{Sink, text};
 use crate::event::{
-    Event, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolState,
+    Consent, Event, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolState,
 };
+use crate::failure::is_permanent;
 use crate::limits::TEXT_LINE_BYTES_MAX;
-use crate::reply::{ACP_INITIALIZE, ACP_PROMPT, ACP_SESSION, acp_not_offered};
+use crate::permission::{detail_of_input, diff, shortened};
+use crate::reply::{
+    ACP_INITIALIZE, ACP_MODE, ACP_MODEL, ACP_PROBE, ACP_PROMPT, ACP_SESSION, acp_not_offered,
+};
 use crate::usage::{Counter, UsageReport, dollars};
 
 /// Reads what an agent sends on one connection.
 #[derive(Debug)]
 pub(super) struct Acp {
-    /// Whether a session is being loaded: what comes is what was said before.
+    /// True from the start of a resumed session until the prompt is sent: what comes was said before.
     is_played_back: bool,
+    is_resumed: bool,
+    loads_sessions: bool,
+    /// Messages that were played back.
+    played_back: u64,
+    usage: PromptUsage,
     /// The message whose pieces come.
     message: Option<String>,
     /// The latest request that it answered with a result.
@@ -38,6 +49,10 @@ impl Acp {
     pub(super) fn new(is_resumed: bool) -> Self {
         Self {
             is_played_back: is_resumed,
+            is_resumed,
+            loads_sessions: false,
+            played_back: 0,
+            usage: PromptUsage::default(),
             message: None,
             answered: None,
             last_words: String::new(),
@@ -46,6 +61,14 @@ impl Acp {
 
     pub(super) fn answered(&self) -> Option<i64> {
         self.answered
+    }
+
+    pub(super) fn prompted(&mut self) {
+        self.is_played_back = false;
+    }
+
+    pub(super) fn played_back(&self) -> u64 {
+        self.played_back
     }
 
     /// Takes a message; returns whether it is one.
@@ -57,15 +80,24 @@ impl Acp {
             ("", Some(id)) => self.response(id.as_i64(), message, sink),
             ("session/update", _) => {
                 // Updates of a kind that this version does not know are left out.
-                if let Some(told) = read::<SessionNotification>(message.get("params")) {
+                let params = message.get("params");
+                if let Some(told) = read::<SessionNotification>(params) {
                     self.update(told, sink);
+                }
+                if !self.is_played_back
+                    && let Some(call) =
+                        params.and_then(|params| params.pointer("/update/_meta/usage"))
+                    && self.usage.call(call)
+                {
+                    self.usage.report(sink);
                 }
                 true
             }
             ("session/request_permission", Some(id)) => {
+                self.other_than_text(sink);
                 let asked = read::<RequestPermissionRequest>(message.get("params"));
                 sink.push(match asked {
-                    Some(asked) => permission(id, asked),
+                    Some(asked) => Event::Permission(permission(id, asked)),
                     None => not_offered(id, method),
                 });
                 true
@@ -79,24 +111,40 @@ impl Acp {
     }
 
     fn response(&mut self, id: Option<i64>, message: &Value, sink: &mut Sink<'_>) -> bool {
+        if id.is_some_and(|id| id >= ACP_PROBE) {
+            // A probe is refused: that it is answered is all there is to know.
+            self.answered = id;
+            return true;
+        }
         if let Some(error) = message.get("error") {
-            self.failed(id, text(error, "message"), sink);
+            self.failed(id, &error_words(error), sink);
             return true;
         }
         let result = message.get("result");
         self.answered = id.or(self.answered);
         match id {
-            Some(ACP_INITIALIZE) => {}
+            Some(ACP_INITIALIZE) => {
+                let loads = result.and_then(|told| told.pointer("/agentCapabilities/loadSession"));
+                self.loads_sessions = loads.and_then(Value::as_bool) == Some(true);
+            }
+            Some(ACP_MODE | ACP_MODEL) => {}
             Some(ACP_SESSION) => {
-                self.is_played_back = false;
                 // Loading a session answers with none: its id is known.
                 if let Some(made) = read::<NewSessionResponse>(result) {
                     let id = made.session_id.to_string();
-                    sink.push(Event::Session { id, model: None });
+                    sink.push(if self.loads_sessions {
+                        Event::Session { id, model: None }
+                    } else {
+                        Event::PassingSession { id }
+                    });
                 }
             }
             Some(ACP_PROMPT) => match read::<PromptResponse>(result) {
-                Some(ended) => self.ended(ended.stop_reason, sink),
+                Some(ended) => {
+                    self.usage.result(result.unwrap_or(&Value::Null));
+                    self.usage.report(sink);
+                    self.ended(ended.stop_reason, sink);
+                }
                 None => self.failed(id, "the prompt was answered with no stop reason", sink),
             },
             _ => return false,
@@ -126,15 +174,28 @@ impl Acp {
     fn failed(&mut self, id: Option<i64>, words: &str, sink: &mut Sink<'_>) {
         sink.end_text();
         let reset = reset_of(words);
-        // What is played back ends with the answer: until then a session is being loaded.
-        if id == Some(ACP_SESSION) && self.is_played_back && reset.is_none() {
+        let setting = match id {
+            Some(ACP_MODE) => Some("mode"),
+            Some(ACP_MODEL) => Some("model"),
+            _ => None,
+        };
+        let words = &*setting.map_or_else(
+            || words.to_owned(),
+            |setting| format!("the agent refuses the `{setting}` that it is to have: {words}"),
+        );
+        let is_permanent = setting.is_some() || is_permanent(words);
+        if id == Some(ACP_SESSION) && self.is_resumed && reset.is_none() && !is_permanent {
             return sink.push(Event::SessionRefused(words.to_owned()));
         }
         sink.push(match reset {
             Some(reset) => Event::RateLimit(reset),
+            None if is_permanent => Event::Permanent(words.to_owned()),
             None => Event::Error(words.to_owned()),
         });
-        if matches!(id, Some(ACP_INITIALIZE | ACP_SESSION | ACP_PROMPT)) {
+        if matches!(
+            id,
+            Some(ACP_INITIALIZE | ACP_SESSION | ACP_MODE | ACP_MODEL | ACP_PROMPT)
+        ) {
             sink.push(Event::Result(RunResult {
                 is_ok: false,
                 text: words.to_owned(),
@@ -145,9 +206,12 @@ impl Acp {
 
     fn update(&mut self, told: SessionNotification, sink: &mut Sink<'_>) {
         if self.is_played_back {
+            self.played_back += 1;
             return;
         }
         match told.update {
+            // Another speaks: what comes next is another text.
+            SessionUpdate::UserMessageChunk(_) => self.begin_text(None, sink),
             SessionUpdate::AgentMessageChunk(chunk) => {
                 let message = chunk.message_id.map(|id| id.to_string());
                 if message != self.message {
@@ -169,6 +233,7 @@ impl Acp {
                 }));
             }
             SessionUpdate::ToolCallUpdate(call) => {
+                self.other_than_text(sink);
                 let state = match call.fields.status {
                     Some(ToolCallStatus::Completed) => ToolState::Completed,
                     Some(ToolCallStatus::Failed) => ToolState::Failed,
@@ -202,9 +267,18 @@ impl Acp {
                     counter: Counter::Session(told.session_id.to_string()),
                     usage: goondan_protocol::usage::Usage::default(),
                     cost: Some(cost),
+                    session: None,
                 }));
             }
             _ => {}
+        }
+    }
+
+    /// Something else than text comes. Without ids of messages that is all there is to tell one text from the next:
+    /// some agents report no beginning of a tool call, and their next text would go on in the same line.
+    fn other_than_text(&mut self, sink: &mut Sink<'_>) {
+        if self.message.is_none() {
+            self.begin_text(None, sink);
         }
     }
 
@@ -216,6 +290,19 @@ impl Acp {
     }
 }
 
+/// The words of an error, with those of its data, where some agents put the reason.
+fn error_words(error: &Value) -> String {
+    let words = text(error, "message");
+    let data = error.get("data").unwrap_or(&Value::Null);
+    let more = ["details", "message", "service"].map(|name| text(data, name));
+    let more = more.into_iter().find(|more| !more.is_empty());
+    let more = more.or_else(|| data.as_str());
+    match more {
+        Some(more) if !words.contains(more) => format!("{words}: {more}"),
+        _ => words.to_owned(),
+    }
+}
+
 fn not_offered(id: &Value, method: &str) -> Event {
     Event::Unsupported {
         method: method.to_owned(),
@@ -223,7 +310,7 @@ fn not_offered(id: &Value, method: &str) -> Event {
     }
 }
 
-fn permission(id: &Value, asked: RequestPermissionRequest) -> Event {
+fn permission(id: &Value, asked: RequestPermissionRequest) -> PermissionRequest {
     let options = asked.options.into_iter().map(|option| {
         use PermissionOptionKind as Kind;
         PermissionOption {
@@ -234,10 +321,46 @@ fn permission(id: &Value, asked: RequestPermissionRequest) -> Event {
         }
     });
     let call = asked.tool_call.fields;
-    Event::Permission(PermissionRequest {
+    let changes = call
+        .content
+        .iter()
+        .flatten()
+        .filter_map(|content| match content {
+            ToolCallContent::Diff(change) => {
+                let old = change.old_text.as_deref().unwrap_or_default();
+                Some(diff(&change.path.to_string_lossy(), old, &change.new_text))
+            }
+            ToolCallContent::Content(content) => match &content.content {
+                ContentBlock::Text(words) => Some(format!("{}\n", words.text)),
+                _ => None,
+            },
+            _ => None,
+        });
+    let changes: String = changes.collect();
+    let input = call.raw_input.unwrap_or_default();
+    let own = detail_of_input(&input);
+    // What it says of itself is no substitute for what it would run.
+    let detail = match (own.as_str(), changes.as_str()) {
+        ("", changes) => changes.to_owned(),
+        (own, "") => own.to_owned(),
+        (own, changes) if changes.contains("\n+++ ") || own.contains("\n+++ ") => {
+            if changes.contains("\n+++ ") {
+                changes.to_owned()
+            } else {
+                own.to_owned()
+            }
+        }
+        (own, changes) => format!("{own}\n{changes}"),
+    };
+    let kind = call.kind.and_then(|kind| serde_json::to_value(kind).ok());
+    let kind = kind.and_then(|kind| kind.as_str().map(str::to_owned));
+    PermissionRequest {
         id: id.to_string(),
         tool: call.title.or(call.name).unwrap_or_default(),
-        input: call.raw_input.unwrap_or_default(),
+        kind: kind.unwrap_or_default(),
+        detail: shortened(detail),
+        consent: Consent::Tool,
+        input,
         options: options.collect(),
-    })
+    }
 }

@@ -1,22 +1,25 @@
 //! `claude --print --verbose --output-format stream-json`: one message in each line.
 
 use goondan_protocol::task::PlanStepState;
-use goondan_protocol::usage::{MicroUsd, Usage};
+use goondan_protocol::usage::Usage;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::limit_text::{reset_of, time_of};
 use super::{Sink, text};
-use crate::event::{Event, PermissionRequest, Reset, RunResult, ToolActivity, ToolState};
-use crate::usage::{Counter, MessageKey, MessageLedger, UsageReport, count, dollars};
+use crate::event::{Event, Reset, RunResult, ToolActivity, ToolState};
+use crate::failure::{is_permanent, is_session_lost};
+use crate::permission::of_tool;
+use crate::usage::{Counter, MessageKey, MessageLedger, SessionUsage, UsageReport, count, dollars};
 
 /// Reads the messages of one run.
 #[derive(Debug, Default)]
 pub(super) struct Claude {
     session: String,
     ledger: MessageLedger,
-    cost: Option<MicroUsd>,
-    reported: Option<(Usage, Option<MicroUsd>)>,
+    /// The figures of the session.
+    whole: Option<SessionUsage>,
+    reported: Option<(Usage, Option<SessionUsage>)>,
     /// The message whose parts come as `stream_event`s.
     streamed: MessageKey,
     /// When the window of the rate limit ends, as it was last told.
@@ -24,16 +27,22 @@ pub(super) struct Claude {
 }
 
 fn usage_of(told: &Value) -> Usage {
-    Usage {
+    let mut usage = Usage {
         input_tokens: count(told, "input_tokens"),
         output_tokens: count(told, "output_tokens"),
         cache_read_tokens: count(told, "cache_read_input_tokens"),
         cache_write_tokens: count(told, "cache_creation_input_tokens"),
         reasoning_tokens: 0,
+    };
+    // `qwen` counts what came from the cache as a part of what went in; its sum tells.
+    let total = count(told, "total_tokens");
+    if total > 0 && total < usage.total() {
+        usage.input_tokens = usage.input_tokens.saturating_sub(usage.cache_read_tokens);
     }
+    usage
 }
 
-/// The usage of all models, which `modelUsage` tells with subagents and all.
+/// The usage of all models, which `modelUsage` tells with subagents and all, and of all runs of the session.
 fn usage_of_models(told: &Value) -> Option<Usage> {
     let models = told.as_object().filter(|models| !models.is_empty())?;
     let mut sum = Usage::default();
@@ -87,6 +96,15 @@ impl Claude {
             "api_retry" => {
                 let status = count(message, "error_status");
                 let (attempt, most) = (count(message, "attempt"), count(message, "max_retries"));
+                // The first one may be a login that is renewed and works then.
+                if matches!(status, 401 | 403) && attempt > 1 {
+                    let error = text(message, "error");
+                    let why = format!(
+                        "the provider answered {status} ({error}): check the key or the login"
+                    );
+                    sink.push(Event::Permanent(why));
+                    return;
+                }
                 let why = format!("the provider answered {status}; attempt {attempt} of {most}");
                 sink.push(Event::Retrying(why));
             }
@@ -163,21 +181,35 @@ impl Claude {
     }
 
     fn result(&mut self, message: &Value, sink: &mut Sink<'_>) {
-        if let Some(usage) = message.get("modelUsage").and_then(usage_of_models) {
-            self.ledger.whole(&usage, true);
-        } else if let Some(usage) = message.get("usage") {
-            self.ledger.whole(&usage_of(usage), false);
+        let errors = message.get("errors").and_then(Value::as_array);
+        let errors = errors.into_iter().flatten().filter_map(Value::as_str);
+        let errors: Vec<&str> = errors.collect();
+        if let Some(lost) = errors.iter().find(|error| is_session_lost(error)) {
+            sink.push(Event::SessionRefused((*lost).to_owned()));
+            return;
         }
-        if let Some(cost) = message.get("total_cost_usd").and_then(Value::as_f64) {
-            self.cost = self.cost.max(dollars(cost));
+        if let Some(usage) = message.get("usage") {
+            self.ledger.whole(&usage_of(usage));
+        }
+        if let Some(usage) = message.get("modelUsage").and_then(usage_of_models) {
+            let cost = message.get("total_cost_usd").and_then(Value::as_f64);
+            self.whole = Some(SessionUsage {
+                id: self.session.clone(),
+                usage,
+                cost: cost.and_then(dollars),
+            });
         }
         self.report(sink);
-        let words = text(message, "result");
+        let errors = errors.join("\n");
+        let words = match text(message, "result") {
+            "" => &*errors,
+            words => words,
+        };
         let is_error = message.get("is_error").and_then(Value::as_bool) == Some(true);
         let is_ok = text(message, "subtype") == "success" && !is_error;
         if !is_ok {
             let is_limit = count(message, "api_error_status") == 429;
-            if is_limit || reset_of(words).is_some() {
+            if is_limit || reset_of(words).is_some() || is_permanent(words) {
                 self.provider_error(words, is_limit, sink);
             }
         }
@@ -222,18 +254,21 @@ impl Claude {
         sink.push(match (reset, self.window_ends) {
             (Some(Reset::Unknown), Some(known)) => Event::RateLimit(known),
             (Some(reset), _) => Event::RateLimit(reset),
+            (None, _) if is_permanent(words) => Event::Permanent(words.to_owned()),
             (None, _) => Event::Error(words.to_owned()),
         });
     }
 
     fn report(&mut self, sink: &mut Sink<'_>) {
-        let usage = self.ledger.total();
-        if self.reported != Some((usage, self.cost)) {
-            self.reported = Some((usage, self.cost));
+        let told = (self.ledger.total(), self.whole.clone());
+        if self.reported.as_ref() != Some(&told) {
+            self.reported = Some(told.clone());
+            let (usage, session) = told;
             sink.push(Event::Usage(UsageReport {
                 counter: Counter::Run,
                 usage,
-                cost: self.cost,
+                cost: None,
+                session,
             }));
         }
     }
@@ -268,11 +303,8 @@ fn control_request(message: &Value, sink: &mut Sink<'_>) {
         return;
     };
     if text(request, "subtype") == "can_use_tool" {
-        sink.push(Event::Permission(PermissionRequest {
-            id: text(message, "request_id").to_owned(),
-            tool: text(request, "tool_name").to_owned(),
-            input: request.get("input").cloned().unwrap_or_default(),
-            options: Vec::new(),
-        }));
+        let input = request.get("input").unwrap_or(&Value::Null);
+        let (id, tool) = (text(message, "request_id"), text(request, "tool_name"));
+        sink.push(Event::Permission(of_tool(id, tool, input)));
     }
 }

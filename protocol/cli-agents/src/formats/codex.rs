@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::limit_text::reset_of;
 use super::{Sink, text};
 use crate::event::{Event, RunResult, ToolActivity, ToolState};
+use crate::failure::{is_permanent, is_refused_host};
 use crate::usage::{Counter, UsageReport, count, largest};
 
 /// Reads the events of one run.
@@ -107,6 +108,7 @@ impl Codex {
             counter,
             usage,
             cost,
+            session: None,
         }));
     }
 
@@ -116,10 +118,16 @@ impl Codex {
             return;
         }
         words.clone_into(&mut self.last_error);
-        sink.push(if words.starts_with("Reconnecting...") {
-            Event::Retrying(words.to_owned())
-        } else if let Some(reset) = reset_of(words) {
+        sink.push(if let Some(reset) = reset_of(words) {
             Event::RateLimit(reset)
+        } else if is_refused_host(words) {
+            Event::Permanent(format!(
+                "the sandbox refused a host; list it under `sandbox.network.allow`: {words}"
+            ))
+        } else if is_permanent(words) {
+            Event::Permanent(words.to_owned())
+        } else if words.starts_with("Reconnecting...") {
+            Event::Retrying(words.to_owned())
         } else {
             Event::Error(words.to_owned())
         });

@@ -6,13 +6,13 @@ use goondan_cli_agents::blocks::{
     AgentError, Block, CustomTaskComplete, DependencyKind, ErrorKind, HandoffText, PhaseComplete,
     Problem, Progress, QuestionCategory,
 };
-use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, Format, Reset, Setup, ToolState};
+use goondan_cli_agents::usage::{Counter, SessionUsage, UsageReport};
+use goondan_cli_agents::{Event, Format, Parser, Reset, Setup, ToolState};
 use goondan_protocol::task::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStepState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 
-use crate::{read, read_as, transcript};
+use crate::{read, transcript};
 
 fn events(name: &str, format: Format) -> Vec<Event> {
     read(format, &[&transcript(name)])
@@ -95,7 +95,12 @@ fn task_6_usage_of_claude_is_what_the_provider_says() {
     let expected = UsageReport {
         counter: Counter::Run,
         usage: all,
-        cost: Some(MicroUsd(61_235)),
+        cost: None,
+        session: Some(SessionUsage {
+            id: "5d0c1a9e-7a62-4c0a-9a53-0b7b7f0a1c11".to_owned(),
+            usage: all,
+            cost: Some(MicroUsd(61_235)),
+        }),
     };
     assert_eq!(
         *last_usage(&read(Format::ClaudeStreamJson, &[&told])),
@@ -204,7 +209,17 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
         prompt: String::new(),
         is_resumed: true,
     };
-    let events = read_as(Format::Acp, &setup, &[lines.join("\n").as_bytes()]);
+    let mut parser = Parser::new(Format::Acp, &setup);
+    let (history, rest) = lines.split_at(lines.len() - 2);
+    let events = parser.push((history.join("\n") + "\n").as_bytes());
+    assert!(blocks(&events).is_empty(), "{events:?}");
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event, Event::Text(_) | Event::Usage(_)))
+    );
+    parser.prompted();
+    let events = parser.push((rest.join("\n") + "\n").as_bytes());
     assert!(blocks(&events).is_empty(), "{events:?}");
     assert!(
         events
@@ -213,12 +228,11 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
     );
     // What follows belongs to the same session as before, and is counted with it.
     let usage = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_abc","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.05,"currency":"USD"}}}}"#;
-    let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}";
-    let events = read_as(
-        Format::Acp,
-        &setup,
-        &[format!("{answer}\n{usage}\n").as_bytes()],
-    );
+    let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}\n";
+    let mut parser = Parser::new(Format::Acp, &setup);
+    assert_eq!(parser.push(answer.as_bytes()), []);
+    parser.prompted();
+    let events = parser.push(format!("{usage}\n").as_bytes());
     let counter = Counter::Session("sess_abc".to_owned());
     assert_eq!(last_usage(&events).counter, counter);
 }

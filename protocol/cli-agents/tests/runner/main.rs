@@ -5,6 +5,7 @@
 mod formats;
 mod hostile;
 mod pieces;
+mod recorded;
 
 use goondan_cli_agents::{Event, Format, Parser, Setup};
 

@@ -1,0 +1,407 @@
+//! What differs between programs: sessions, permissions, figures and failures.
+
+use goondan_cli_agents::blocks::CustomTaskComplete;
+use goondan_cli_agents::usage::SessionUsage;
+use goondan_cli_agents::{AskedChoice, Consent, ToolActivity, ToolState};
+
+use super::*;
+
+fn tool(name: &str, state: ToolState) -> Event {
+    Event::Tool(ToolActivity {
+        id: "t".to_owned(),
+        name: name.to_owned(),
+        state,
+    })
+}
+
+fn work_complete() -> Event {
+    Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+        documents: Vec::new(),
+    }))
+}
+
+#[test]
+fn agent_3_a_run_without_a_session_gets_the_whole_task() {
+    let mut task = Driven::idle(2);
+    task.task.set_agent(AgentProfile {
+        resumes: false,
+        ..AgentProfile::default()
+    });
+    started(&task.does(Input::Start));
+    // Its program names a session, and has no way to resume one.
+    let id = "s".to_owned();
+    task.tells(Event::Session { id, model: None });
+    task.tells(question("Which?", true));
+    task.tells(dependency("API_KEY"));
+    task.ends_well();
+    task.does(answer("q-0001", "a"));
+    let provide = Input::Provide {
+        id: "d-0002".to_owned(),
+        provision: Provision::Secret("vault:1".to_owned()),
+    };
+    started(&task.does(provide));
+    task.tells(complete(1));
+    task.ends_well();
+    let rework = Input::Rework {
+        phase: 1,
+        text: "Shorter.".to_owned(),
+    };
+    started(&task.does(rework));
+    task.tells(complete(1));
+    task.ends_well();
+    started(&task.does(Input::Approve { phase: 1 }));
+    task.tells(Event::Text("I go on".to_owned()));
+    // How the run ended is not known, and there is no session to ask.
+    task.exits(None);
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    let effects = task.does(answer("q-0003", "go on"));
+    let [
+        Effect::StartRun {
+            session: None,
+            prompt,
+            ..
+        },
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    for said in [
+        "Build a shop.",
+        "you do not remember it",
+        "Answer q-0001 to \"Which?\": a",
+        "Provided d-0002: `API_KEY` is in your environment.",
+        "Phases approved so far: 1.",
+        "- docs/a.md",
+        "Phase 1 is not approved: Shorter.",
+        "You are in phase 2 of 2.",
+    ] {
+        assert!(prompt.contains(said), "{said}: {prompt}");
+    }
+}
+
+#[test]
+fn agent_2_the_first_prompt_explains_the_protocol() {
+    let mut task = Driven::idle(3);
+    task.task.set_agent(AgentProfile {
+        preamble: Preamble::Usual,
+        ..AgentProfile::default()
+    });
+    let effects = task.does(Input::Start);
+    let prompt = started(&effects);
+    assert!(prompt.starts_with("Build a shop.\n"), "{prompt}");
+    assert!(
+        prompt.contains("[USER_QUESTION]") && prompt.contains("has 3 phases"),
+        "{prompt}"
+    );
+    assert!(prompt.ends_with("You are in phase 1 of 3.\n"), "{prompt}");
+    let id = "s".to_owned();
+    task.tells(Event::Session { id, model: None });
+    task.tells(question("Which?", true));
+    task.ends_well();
+    let effects = task.does(answer("q-0001", "a"));
+    assert!(
+        !started(&effects).contains("USER_QUESTION"),
+        "the session knows"
+    );
+}
+
+#[test]
+fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
+    let mut task = Driven::running(2);
+    assert_eq!(
+        task.tries(Input::Approve { phase: 1 }),
+        Err(Refused::NotUnderReview(1))
+    );
+    task.ends_well();
+    assert_eq!(
+        task.status(),
+        Status::WaitingQuestion,
+        "stopped without a word"
+    );
+    assert_eq!(
+        task.tries(Input::Approve { phase: 2 }),
+        Err(Refused::NotUnderReview(2))
+    );
+    let effects = task.does(Input::Approve { phase: 1 });
+    let Some(Effect::StartRun { prompt, .. }) = effects.last() else {
+        panic!("{effects:?}");
+    };
+    assert!(
+        prompt.contains("Phase 1 is approved.\nYou are in phase 2 of 2."),
+        "{prompt}"
+    );
+    assert_eq!(task.task.state().open_asks().count(), 0);
+    // What waits for something else is no phase that ended.
+    task.tells(question("Which?", true));
+    task.ends_well();
+    assert_eq!(
+        task.tries(Input::Approve { phase: 2 }),
+        Err(Refused::NotUnderReview(2))
+    );
+}
+
+#[test]
+fn agent_3_a_lost_session_is_replaced_once_and_the_next_run_is_no_retry() {
+    let mut task = Driven::running(1);
+    task.ends_well();
+    task.does(answer("q-0001", "go on"));
+    let run = task.run();
+    let lost = Event::SessionRefused("No conversation found".to_owned());
+    assert_eq!(task.tells(lost), [Effect::EndRun { run }]);
+    // The program exits with an error of its own: that is the same failure.
+    let effects = task.exits(Some(1));
+    let [
+        Effect::StartRun {
+            session: None,
+            prompt,
+            ..
+        },
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(prompt.contains("Build a shop.") && prompt.contains("session that is gone"));
+    assert!(!prompt.contains("interrupted"), "{prompt}");
+    assert_eq!(task.task.state().failures, 0);
+}
+
+#[test]
+fn agent_4_of_a_cumulative_figure_the_difference_counts() {
+    let usage = |tokens| Usage {
+        input_tokens: tokens,
+        ..Usage::default()
+    };
+    let mut task = Driven::running(1);
+    let tells = |task: &mut Driven, own, tokens, cost| {
+        task.tells(Event::Usage(UsageReport {
+            counter: Counter::Run,
+            usage: usage(own),
+            cost: None,
+            session: Some(SessionUsage {
+                id: "s".to_owned(),
+                usage: usage(tokens),
+                cost: Some(MicroUsd(cost)),
+            }),
+        }));
+    };
+    let next = |task: &mut Driven| {
+        task.tells(question("Which?", true));
+        task.ends_well();
+        let id = format!("q-{:04}", task.task.state().asks.len());
+        task.does(answer(&id, "a"));
+    };
+    let total = |task: &Driven| {
+        let total = task.task.state().tokens.total();
+        (total.usage.input_tokens, total.cost.0)
+    };
+    tells(&mut task, 100, 100, 10);
+    assert_eq!(total(&task), (100, 10));
+    next(&mut task);
+    // A helper model took 20 that no message of the run tells of.
+    tells(&mut task, 80, 200, 20);
+    tells(&mut task, 80, 200, 20);
+    assert_eq!(total(&task), (200, 20));
+    next(&mut task);
+    // The program was killed before it could remember the run before: its share of the money is told by its tokens.
+    tells(&mut task, 50, 150, 15);
+    assert_eq!(total(&task), (250, 25));
+    next(&mut task);
+    tells(&mut task, 100, 250, 25);
+    assert_eq!(total(&task), (350, 35));
+}
+
+#[test]
+fn agent_6_a_permanent_failure_asks_a_person_at_once() {
+    let mut task = Driven::running(1);
+    let why = "the provider answered 401: check the key or the login";
+    assert_eq!(
+        task.tells(Event::Permanent(why.to_owned())),
+        [Effect::EndRun { run: 1 }]
+    );
+    task.tells(Event::Stderr("warning: old\nfatal: 401".to_owned()));
+    assert_eq!(task.exits(None), []);
+    assert_eq!(task.status(), Status::WaitingQuestion);
+    let shown = task
+        .task
+        .state()
+        .detail(&"w".parse().unwrap(), "/w".as_ref(), Vec::new());
+    assert_eq!(
+        shown.asks[0].text,
+        format!("The agent cannot work: {why}. Go on?")
+    );
+    let last = shown.last_run.unwrap();
+    assert_eq!((last.number, last.is_ok), (1, false));
+    assert!(
+        last.outcome.contains(why) && last.stderr.contains("fatal: 401"),
+        "{last:?}"
+    );
+    // A person has mended it.
+    started(&task.does(answer("q-0001", "go on")));
+    task.tells(complete(1));
+    task.ends_well();
+    assert_eq!(task.status(), Status::WaitingReview);
+}
+
+#[test]
+fn agent_6_an_exit_with_an_error_output_says_why() {
+    let mut task = Driven::running(1);
+    task.tells(Event::Text("I begin".to_owned()));
+    task.tells(Event::Stderr("Error: the folder is not trusted".to_owned()));
+    assert_eq!(task.exits(Some(41)), []);
+    let last = task.task.state().last_run.clone().unwrap();
+    let why = "it exited with 41: Error: the folder is not trusted";
+    assert_eq!(last.outcome, Outcome::Failed(why.to_owned()));
+    assert_eq!(last.last_words, "I begin");
+    let effects = task.waits(RETRY_MS);
+    assert!(started(&effects).contains(why));
+    // An error output that names a wrong key is no reason to try again.
+    task.tells(Event::Stderr(
+        "Error: Incorrect API key provided".to_owned(),
+    ));
+    task.exits(Some(1));
+    assert_eq!(task.status(), Status::WaitingQuestion);
+}
+
+#[test]
+fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
+    let bwrap = "bash -lc make";
+    let mut task = Driven::running(0);
+    task.tells(tool(bwrap, ToolState::Started));
+    task.tells(tool("", ToolState::Failed));
+    task.ends_well();
+    assert_eq!(task.status(), Status::Running, "it is not completed");
+    let effects = task.waits(RETRY_MS);
+    let why = "its only tool call failed, the last one: bash -lc make";
+    assert!(started(&effects).contains(why), "{effects:?}");
+    // Its word that all is done is not taken then.
+    task.tells(tool(bwrap, ToolState::Failed));
+    task.tells(tool(bwrap, ToolState::Failed));
+    task.tells(work_complete());
+    task.ends_well();
+    assert_eq!(task.status(), Status::Running);
+    let effects = task.waits(RETRY_MS * 64);
+    assert!(
+        started(&effects).contains("CUSTOM_TASK_COMPLETE was refused: all its 2 tool calls failed")
+    );
+    // One that succeeded is enough, and a phase is for a person to judge.
+    task.tells(tool(bwrap, ToolState::Failed));
+    task.tells(tool(bwrap, ToolState::Completed));
+    task.tells(work_complete());
+    task.ends_well();
+    assert_eq!(task.status(), Status::Completed);
+    let mut task = Driven::running(1);
+    task.tells(tool(bwrap, ToolState::Failed));
+    task.tells(complete(1));
+    task.ends_well();
+    assert_eq!(task.status(), Status::WaitingReview);
+    assert_eq!(task.task.state().failures, 0);
+}
+
+fn permission(id: &str, kind: &str, consent: Consent) -> Event {
+    Event::Permission(PermissionRequest {
+        id: id.to_owned(),
+        tool: "Write a.txt".to_owned(),
+        kind: kind.to_owned(),
+        detail: "+++ a.txt".to_owned(),
+        consent,
+        ..PermissionRequest::default()
+    })
+}
+
+fn decision(effects: &[Effect]) -> &Decision {
+    let [Effect::AnswerPermission { decision, .. }] = effects else {
+        panic!("{effects:?}");
+    };
+    decision
+}
+
+#[test]
+fn agent_5_a_permission_is_given_once_for_the_task_or_refused_with_a_reason() {
+    let mut task = Driven::running(1);
+    task.tells(permission("p1", "edit", Consent::Tool));
+    let shown = task
+        .task
+        .state()
+        .detail(&"w".parse().unwrap(), "/w".as_ref(), Vec::new());
+    assert_eq!(shown.asks[0].text, "Write a.txt:\n+++ a.txt");
+    assert_eq!(
+        shown.asks[0].options,
+        ["allow", "allow for this task", "refuse"]
+    );
+    let effects = task.does(answer("q-0001", "refuse: use b.txt"));
+    assert_eq!(
+        *decision(&effects),
+        Decision::Refuse("use b.txt".to_owned())
+    );
+    task.tells(permission("p2", "edit", Consent::Tool));
+    let effects = task.does(answer("q-0002", "allow for this task"));
+    assert_eq!(*decision(&effects), Decision::AllowForTask);
+    let effects = task.tells(permission("p3", "edit", Consent::Tool));
+    assert_eq!(
+        *decision(&effects),
+        Decision::AllowForTask,
+        "nobody is asked again"
+    );
+    assert_eq!(
+        task.tells(permission("p4", "execute", Consent::Tool)),
+        [],
+        "another kind"
+    );
+    assert!(matches!(
+        task.tries(answer("q-0003", "maybe")),
+        Err(Refused::NoOption { .. })
+    ));
+}
+
+#[test]
+fn agent_5_questions_of_a_program_are_asked_one_by_one() {
+    let mut task = Driven::running(1);
+    let choice = |question: &str| AskedChoice {
+        question: question.to_owned(),
+        options: vec![("SQLite".to_owned(), "a file".to_owned())],
+    };
+    let choices = vec![choice("Which database?"), choice("Which backup?")];
+    task.tells(permission(
+        "p1",
+        "AskUserQuestion",
+        Consent::Choices(choices),
+    ));
+    let shown = task
+        .task
+        .state()
+        .detail(&"w".parse().unwrap(), "/w".as_ref(), Vec::new());
+    assert_eq!(shown.asks[0].text, "Which database?\nSQLite: a file");
+    assert_eq!(
+        shown.asks[0].kind,
+        goondan_protocol::control::TaskAskKind::Question
+    );
+    assert!(
+        task.waits(PERMISSION_WAIT_MS * 2).is_empty(),
+        "it waits as long as it takes"
+    );
+    assert_eq!(task.does(answer("q-0001", "SQLite")), []);
+    let effects = task.does(answer("q-0002", "neither, use tape"));
+    let answers = [
+        ("Which database?", "SQLite"),
+        ("Which backup?", "neither, use tape"),
+    ];
+    let answers = answers.map(|(question, answer)| (question.to_owned(), answer.to_owned()));
+    assert_eq!(*decision(&effects), Decision::Answers(answers.to_vec()));
+    task.tells(permission(
+        "p2",
+        "ExitPlanMode",
+        Consent::Plan("1. Do it.".to_owned()),
+    ));
+    let effects = task.does(answer("q-0003", "Write the tests first."));
+    assert_eq!(
+        *decision(&effects),
+        Decision::Refuse("Write the tests first.".to_owned())
+    );
+    task.tells(permission(
+        "p3",
+        "ExitPlanMode",
+        Consent::Plan("1. Tests.".to_owned()),
+    ));
+    let effects = task.does(answer("q-0004", "approve"));
+    assert_eq!(*decision(&effects), Decision::Allow);
+}

@@ -1,0 +1,118 @@
+//! Facts about a run that matter as long as it is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use goondan_cli_agents::{AskedChoice, ToolActivity, ToolState};
+use goondan_protocol::time::Timestamp;
+
+use crate::limits::LAST_WORDS_CHARS_MAX;
+
+/// Characters of a tool's name at most, which may be a command.
+const TOOL_CHARS_MAX: usize = 200;
+
+/// What is known of a run as long as it is under way, and of no use afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Watch {
+    pub(super) active_at: Option<Timestamp>,
+    pub(super) result: Option<Result<(), String>>,
+    /// When it is ended if it has not exited.
+    pub(super) end_at: Option<Timestamp>,
+    /// Whether it was told to end, and not for want of life.
+    pub(super) is_ended_on_purpose: bool,
+    pub(super) is_stalled: bool,
+    pub(super) rate_limit: Option<Timestamp>,
+    /// Why neither it nor the next run can succeed.
+    pub(super) blocked: Option<String>,
+    /// How many facts it has told.
+    pub(super) facts: usize,
+    pub(super) paused_at: Option<Timestamp>,
+    pub(super) tools: Tools,
+    /// True if it completed a phase, or asked for something.
+    pub(super) is_answered: bool,
+    pub(super) last_words: LastWords,
+    /// The last lines of its standard error.
+    pub(super) stderr: String,
+    /// What its program asks of its user, by the id of the request. What is not here is a permission.
+    pub(super) program_asks: BTreeMap<String, ProgramAsk>,
+}
+
+/// Something that a program asks of its user within a run, and that is no permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProgramAsk {
+    /// Questions that are asked one by one: those that are left, and the answers to the others.
+    Choices {
+        choices: VecDeque<AskedChoice>,
+        answers: Vec<(String, String)>,
+    },
+    /// A plan to begin with.
+    Plan,
+}
+
+/// Tool calls of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tools {
+    completed: u64,
+    failed: u64,
+    /// The last one that has a name.
+    last: String,
+}
+
+impl Tools {
+    pub(super) fn count(&mut self, tool: &ToolActivity) {
+        if !tool.name.is_empty() {
+            self.last = tool.name.chars().take(TOOL_CHARS_MAX).collect();
+        }
+        match tool.state {
+            ToolState::Started => {}
+            ToolState::Completed => self.completed += 1,
+            ToolState::Failed => self.failed += 1,
+        }
+    }
+
+    /// Returns why a run is no success of which every tool call failed; none if one did not, or there was none.
+    pub(super) fn all_failed(&self) -> Option<String> {
+        if self.failed == 0 || self.completed > 0 {
+            return None;
+        }
+        let calls = match self.failed {
+            1 => "its only tool call failed".to_owned(),
+            failed => format!("all its {failed} tool calls failed"),
+        };
+        Some(match self.last.as_str() {
+            "" => calls,
+            name => format!("{calls}, the last one: {name}"),
+        })
+    }
+}
+
+/// The end of what the agent said since its last tool call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct LastWords {
+    text: String,
+    is_over: bool,
+}
+
+impl LastWords {
+    pub(super) fn said(&mut self, text: &str) {
+        if std::mem::take(&mut self.is_over) {
+            self.text.clear();
+        }
+        self.text.push_str(text);
+        let beyond = self
+            .text
+            .chars()
+            .count()
+            .saturating_sub(LAST_WORDS_CHARS_MAX);
+        if let Some((at, _)) = self.text.char_indices().nth(beyond) {
+            self.text.drain(..at);
+        }
+    }
+
+    pub(super) fn tool(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(&mut self.text).trim().to_owned()
+    }
+}

@@ -1,0 +1,66 @@
+//! What a program is told of the protocol in its first prompt (`AGENT-2`).
+//!
+//! The examples are indented: a tag counts at the start of a line alone, so that a program that prints its prompt says
+//! nothing by it.
+
+/// How an agent talks to people.
+const TALKING: &str = include_str!("preamble/talking.txt");
+
+/// How it completes a phase.
+const PHASES: &str = include_str!("preamble/phases.txt");
+
+/// How it completes a task without phases.
+const WHOLE: &str = include_str!("preamble/whole.txt");
+
+/// Place of the number of phases in a preamble that a project writes.
+const PHASES_PLACE: &str = "{phases}";
+
+/// What an agent is told of the protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Preamble {
+    /// Nothing.
+    #[default]
+    None,
+    /// What goondan has for it.
+    Usual,
+    /// A text of the project; `{phases}` stands for the number of phases.
+    Own(String),
+}
+
+impl Preamble {
+    /// The text for a task of so many phases.
+    pub(crate) fn text(&self, phases: u32) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Own(text) => text.replace(PHASES_PLACE, &phases.to_string()),
+            Self::Usual => {
+                let ending = if phases > 0 { PHASES } else { WHOLE };
+                let ending = ending.replace(PHASES_PLACE, &phases.to_string());
+                format!("\n{TALKING}\n{ending}\n")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_cli_agents::blocks::Scanner;
+
+    use super::*;
+
+    #[test]
+    fn agent_2_a_preamble_that_is_printed_says_nothing() {
+        for phases in [0, 3] {
+            let text = Preamble::Usual.text(phases);
+            let mut scanner = Scanner::new("");
+            let mut found = scanner.push(text.as_bytes());
+            found.extend(scanner.end());
+            assert_eq!(found, [], "{phases}");
+            assert!(text.contains("[USER_QUESTION]") && text.contains("[DEPENDENCY_REQUEST]"));
+            assert_eq!(text.contains("=== PHASE"), phases > 0);
+            assert_eq!(text.contains("=== CUSTOM TASK COMPLETE ==="), phases == 0);
+        }
+        let own = Preamble::Own("There are {phases}.".to_owned());
+        assert_eq!(own.text(2), "There are 2.");
+    }
+}

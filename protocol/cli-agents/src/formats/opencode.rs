@@ -1,0 +1,128 @@
+//! `opencode run --format json`: one event in each line.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::task::PlanStepState;
+use goondan_protocol::usage::{MicroUsd, Usage};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::limit_text::reset_of;
+use super::{Sink, text};
+use crate::event::{Event, Reset, RunResult, ToolActivity, ToolState};
+use crate::failure::is_permanent;
+use crate::limits::USAGE_MESSAGES_MAX;
+use crate::usage::{Counter, UsageReport, count, dollars};
+
+/// Reads the events of one run.
+#[derive(Debug, Default)]
+pub(super) struct Opencode {
+    session: String,
+    usage: Usage,
+    cost: MicroUsd,
+    /// Steps whose figures are counted.
+    counted: BTreeSet<String>,
+    last_words: String,
+}
+
+impl Opencode {
+    /// Takes an event; returns whether it is one.
+    pub(super) fn message(&mut self, event: &Value, sink: &mut Sink<'_>) -> bool {
+        let session = text(event, "sessionID");
+        if !session.is_empty() && session != self.session {
+            session.clone_into(&mut self.session);
+            let id = session.to_owned();
+            sink.push(Event::Session { id, model: None });
+        }
+        let part = event.get("part").unwrap_or(&Value::Null);
+        match text(event, "type") {
+            "text" => {
+                text(part, "text").clone_into(&mut self.last_words);
+                sink.own_text(text(part, "text"));
+                sink.end_text();
+            }
+            "tool_use" => tool(part, sink),
+            "step_finish" => self.step_finished(part, sink),
+            "error" => {
+                let error = event.get("error").unwrap_or(&Value::Null);
+                let words = error.pointer("/data/message").and_then(Value::as_str);
+                let words = words.unwrap_or_else(|| text(error, "name")).to_owned();
+                let status = error.pointer("/data/statusCode").and_then(Value::as_u64);
+                let is_limit = status == Some(429);
+                sink.push(
+                    match reset_of(&words).or(is_limit.then_some(Reset::Unknown)) {
+                        Some(reset) => Event::RateLimit(reset),
+                        None if matches!(status, Some(401 | 403)) || is_permanent(&words) => {
+                            Event::Permanent(words.clone())
+                        }
+                        None => Event::Error(words.clone()),
+                    },
+                );
+                sink.push(Event::Result(RunResult {
+                    is_ok: false,
+                    text: words,
+                    denied: Vec::new(),
+                }));
+            }
+            "" => return false,
+            _ => {}
+        }
+        true
+    }
+
+    fn step_finished(&mut self, part: &Value, sink: &mut Sink<'_>) {
+        let is_news = self.counted.len() < USAGE_MESSAGES_MAX
+            && self.counted.insert(text(part, "id").to_owned());
+        if let Some(tokens) = part.get("tokens").filter(|_| is_news) {
+            let cache = tokens.get("cache").unwrap_or(&Value::Null);
+            let reasoning = count(tokens, "reasoning");
+            self.usage.add(&Usage {
+                input_tokens: count(tokens, "input"),
+                // Thoughts are told beside what was said.
+                output_tokens: count(tokens, "output").saturating_add(reasoning),
+                cache_read_tokens: count(cache, "read"),
+                cache_write_tokens: count(cache, "write"),
+                reasoning_tokens: reasoning,
+            });
+            let cost = part.get("cost").and_then(Value::as_f64);
+            self.cost = self.cost.plus(cost.and_then(dollars).unwrap_or_default());
+            sink.push(Event::Usage(UsageReport {
+                counter: Counter::Run,
+                usage: self.usage,
+                cost: (self.cost.0 > 0).then_some(self.cost),
+                session: None,
+            }));
+        }
+        // The last step is the one that calls no tool.
+        if text(part, "reason") == "stop" {
+            sink.push(Event::Result(RunResult {
+                is_ok: true,
+                text: std::mem::take(&mut self.last_words),
+                denied: Vec::new(),
+            }));
+        }
+    }
+}
+
+/// A call of a tool, which is told when it is over.
+fn tool(part: &Value, sink: &mut Sink<'_>) {
+    let told = part.get("state").unwrap_or(&Value::Null);
+    let name = text(part, "tool");
+    if name == "todowrite" {
+        sink.plan(told.pointer("/input/todos"), |todo| {
+            let state = PlanStepState::deserialize(todo.get("status")?).ok()?;
+            Some((text(todo, "content"), state))
+        });
+    }
+    let exit = told.pointer("/metadata/exit").and_then(Value::as_i64);
+    let state = match text(told, "status") {
+        "completed" if exit.is_none_or(|code| code == 0) => ToolState::Completed,
+        "completed" | "error" => ToolState::Failed,
+        _ => ToolState::Started,
+    };
+    sink.push(Event::Tool(ToolActivity {
+        id: text(part, "callID").to_owned(),
+        name: name.to_owned(),
+        state,
+    }));
+}
