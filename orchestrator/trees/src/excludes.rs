@@ -52,6 +52,91 @@ pub struct Excludes {
     except: BTreeSet<RelativePath>,
     /// A rule by names, and what it is called.
     rule: Option<Rule>,
+    /// What `.gitignore` files say, the first rule first.
+    ignored: Option<Ignored>,
+}
+
+/// Rules of `.gitignore` files, of which the last that fits a path decides.
+#[derive(Debug, Clone)]
+struct Ignored {
+    set: GlobSet,
+    rules: Vec<IgnoreRule>,
+}
+
+/// One line of a `.gitignore`, as a pattern from the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct IgnoreRule {
+    /// The line.
+    line: String,
+    /// Whether it takes back what a line before it said.
+    is_exception: bool,
+    only_directories: bool,
+}
+
+/// Reads a line of the `.gitignore` of a directory; returns the pattern with the rule. None of a line that says nothing.
+fn ignore_rule(directory: &str, line: &str) -> Option<(String, IgnoreRule)> {
+    let text = line.trim_end_matches(['\r', '\n']).trim_end();
+    let (is_exception, pattern) = match text.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    if pattern.is_empty() || pattern.starts_with('#') {
+        return None;
+    }
+    let (pattern, only_directories) = match pattern.strip_suffix('/') {
+        Some(name) => (name, true),
+        None => (pattern, false),
+    };
+    // Alternatives in braces are none of git's.
+    let pattern = pattern.replace('{', "\\{").replace('}', "\\}");
+    let pattern = match pattern.strip_prefix('/') {
+        Some(rooted) => rooted.to_owned(),
+        None if pattern.contains('/') => pattern,
+        None => format!("**/{pattern}"),
+    };
+    let below = match directory {
+        "" => pattern,
+        directory => format!("{}/{pattern}", globset::escape(directory)),
+    };
+    let rule = IgnoreRule {
+        line: text.to_owned(),
+        is_exception,
+        only_directories,
+    };
+    Some((below, rule))
+}
+
+impl Ignored {
+    /// Reads lines, each with the directory of its `.gitignore`. A line that is no pattern says nothing, as to git.
+    fn read<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Option<Self> {
+        let mut set = GlobSetBuilder::new();
+        let mut rules = Vec::new();
+        for (directory, line) in lines {
+            let Some((pattern, rule)) = ignore_rule(directory, line) else {
+                continue;
+            };
+            let mut builder = GlobBuilder::new(&pattern);
+            let glob = builder.literal_separator(true).backslash_escape(true);
+            if let Ok(glob) = glob.build() {
+                set.add(glob);
+                rules.push(rule);
+            }
+        }
+        let set = set.build().ok().filter(|set| !set.is_empty())?;
+        Some(Self { set, rules })
+    }
+
+    /// The line that leaves a path out, if one does.
+    fn matching(&self, path: &[u8], is_directory: bool) -> Option<&str> {
+        let matches = self.set.matches(Path::new(OsStr::from_bytes(path)));
+        let rules = matches
+            .into_iter()
+            .rev()
+            .filter_map(|at| self.rules.get(at));
+        let mut rules = rules.filter(|rule| is_directory || !rule.only_directories);
+        let last = rules.next()?;
+        (!last.is_exception).then_some(last.line.as_str())
+    }
 }
 
 impl Excludes {
@@ -93,7 +178,18 @@ impl Excludes {
             only: None,
             except: BTreeSet::new(),
             rule: None,
+            ignored: None,
         })
+    }
+
+    /// Leaves out, too, what `.gitignore` files say: their lines in order, those of a directory before those of one below
+    /// it, each with the path of its directory, which is empty for the root.
+    #[must_use]
+    pub fn ignoring<'l>(self, lines: impl Iterator<Item = (&'l str, &'l str)>) -> Self {
+        Self {
+            ignored: Ignored::read(lines),
+            ..self
+        }
     }
 
     /// Takes these paths and what stands below them, and nothing else.
@@ -139,7 +235,9 @@ impl Excludes {
         {
             return None;
         }
-        if let Some(pattern) = self.matching(path, is_directory) {
+        let ignored = self.ignored.as_ref();
+        let ignored = || ignored?.matching(path, is_directory);
+        if let Some(pattern) = self.matching(path, is_directory).or_else(ignored) {
             return Some(Reason::Excluded(pattern.to_owned()));
         }
         let (rule, what) = self.rule?;
@@ -196,6 +294,35 @@ mod tests {
             assert_eq!(found, expected, "{path}");
         }
         assert!(Excludes::new(&["a["]).is_err());
+    }
+
+    #[test]
+    fn lines_of_gitignore_files_are_read_as_git_reads_them() {
+        let root = "# built\n/target/\n*.log\n!keep.log\nout{1}\ndocs/*.pdf\n\\!odd\n[\n\n";
+        let lines = root.lines().map(|line| ("", line));
+        let below = ["*.rs", "!/main.rs"].map(|line| ("a/b", line));
+        let excludes = Excludes::new(&["x"]).unwrap();
+        let excludes = excludes.ignoring(lines.chain(below));
+        for (path, is_directory, expected) in [
+            ("target", true, true),
+            ("target", false, false),
+            ("a/target", true, false),
+            ("a/b.log", false, true),
+            ("a/keep.log", false, false),
+            ("out{1}", false, true),
+            ("out1", false, false),
+            ("docs/a.pdf", false, true),
+            ("docs/a/b.pdf", false, false),
+            ("!odd", false, true),
+            ("lib.rs", false, false),
+            ("a/b/c/lib.rs", false, true),
+            ("a/b/main.rs", false, false),
+            ("a/b/c/main.rs", false, true),
+            ("x", false, true),
+        ] {
+            let found = excludes.reason(path.as_bytes(), is_directory).is_some();
+            assert_eq!(found, expected, "{path}");
+        }
     }
 
     #[test]
