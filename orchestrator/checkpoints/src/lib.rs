@@ -10,6 +10,8 @@
 //! work directory, and with it the messages and the states of its extensions. [`Store::restore`] knows only
 //! files; `rewind` says how the conversation comes with them.
 //!
+//! Those of a task that works on a copy of the project are in its work area as well, and hold that copy.
+//!
 //! # What is on disk
 //!
 //! ```text
@@ -61,6 +63,8 @@ pub use record::{
 pub use rewind::Plan;
 pub use store::Store;
 
+#[cfg(test)]
+mod copy_tests;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Store {
         let found = self.survey(request.consistency)?;
         self.check_room(&found, index)?;
         let writing = Writing {
-            source: root,
+            source: self.files(),
             base: index.and_then(|index| Some((index, root.read(&snapshot_of(index)).ok()?))),
             consistency: request.consistency,
             begun,
@@ -227,8 +227,12 @@ impl Store {
             Consistency::Stopped => Writers::AtRest,
             Consistency::Live => Writers::AtWork,
         };
-        let root = self.root.as_ref();
-        Ok(survey(root, &self.excludes, tree_limits(), writers)?)
+        Ok(survey(
+            self.files(),
+            &self.excludes,
+            tree_limits(),
+            writers,
+        )?)
     }
 
     /// Refuses a checkpoint that might fill the file system.

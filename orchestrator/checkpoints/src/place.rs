@@ -47,6 +47,9 @@ const LEFT_OUT: [&str; 6] = [
     "/.goondan-restore*",
 ];
 
+/// The same of a copy of the project.
+const LEFT_OUT_OF_COPIES: [&str; 1] = ["/.goondan-restore*"];
+
 /// A path below [`CHECKPOINTS`].
 pub(crate) fn below(name: impl AsRef<Path>) -> PathBuf {
     Path::new(CHECKPOINTS).join(name)
@@ -62,6 +65,8 @@ pub(crate) fn folder_of(id: CheckpointId) -> PathBuf {
 pub(crate) enum Scope {
     /// A task's: all of its work area.
     Task,
+    /// A task's that works on a copy of the project: all of that, which lies outside of the work area (`REPO-1`).
+    Copy,
     /// A conversation's: its work directory, and of its own files those that it is made of (`CKPT-6`).
     Conversation,
 }
@@ -76,10 +81,15 @@ const CONVERSATION: [&str; 3] = [BASE, "messages/base.sums.jsonl", "extensions"]
 impl Scope {
     /// What is left out of snapshots.
     pub(crate) fn excludes(self) -> Result<Excludes, CheckpointError> {
-        let excludes = Excludes::new(&LEFT_OUT)
-            .map_err(|error| CheckpointError::invalid(error.to_string()))?;
+        let left_out = match self {
+            // Its names are the project's own.
+            Self::Copy => &LEFT_OUT_OF_COPIES[..],
+            Self::Task | Self::Conversation => &LEFT_OUT[..],
+        };
+        let excludes =
+            Excludes::new(left_out).map_err(|error| CheckpointError::invalid(error.to_string()))?;
         let excludes = excludes.rule(holds_secrets, "it looks like a file with secrets");
-        if self == Self::Task {
+        if self != Self::Conversation {
             return Ok(excludes);
         }
         let paths = |names: &[&str]| -> Result<Vec<RelativePath>, CheckpointError> {
@@ -97,6 +107,7 @@ impl Scope {
     pub(crate) fn is_own(self, path: &RelativePath) -> bool {
         match self {
             Self::Task => is_or_below(path, OWN),
+            Self::Copy => false,
             Self::Conversation => !is_or_below(path, WORK),
         }
     }
@@ -105,7 +116,7 @@ impl Scope {
     pub(crate) fn may_move(self) -> fn(&RelativePath) -> bool {
         match self {
             Self::Task => |path| is_or_below(path, OWN),
-            Self::Conversation => |_| false,
+            Self::Copy | Self::Conversation => |_| false,
         }
     }
 }

@@ -76,10 +76,9 @@ impl Store {
 
     /// Refuses what cannot be put in place, before anything is written.
     pub(crate) fn check_place(&self, differences: &[Change]) -> Result<(), CheckpointError> {
-        let root = self.root.as_ref();
         let place = Place {
-            journal: root,
-            root,
+            journal: self.root.as_ref(),
+            root: self.files(),
             names: Names::Local,
             specials: Specials::Remove,
         };
@@ -166,7 +165,7 @@ impl Store {
         let found = self.survey(Consistency::Stopped)?;
         let newest = self.ids()?.last().copied();
         let index = newest.and_then(|newest| self.take_index(newest));
-        let manifest = self.read_all(self.root.as_ref(), &found, index.as_ref());
+        let manifest = self.read_all(self.files(), &found, index.as_ref());
         if let Some(index) = index {
             self.keep_index(index);
         }
@@ -327,24 +326,24 @@ impl Store {
     ) -> Result<Vec<swap::Kept>, CheckpointError> {
         let restoring = below(RESTORING);
         let new = restoring.join(NEW);
-        let root = self.root.as_ref();
-        let swapped = open_up(root, current, differences).and_then(|()| {
+        let (root, files) = (self.root.as_ref(), self.files());
+        let swapped = open_up(files, current, differences).and_then(|()| {
             let new = root.below(&new).during("open", &new)?;
-            let staging = free_name(root)?;
-            with_journal(root, |place| {
+            let staging = free_name(files)?;
+            with_journal((root, files), |place| {
                 swap::swap(place, new.as_ref(), &for_swap(differences), &staging)
                     .map_err(CheckpointError::from)
             })
         });
         match swapped {
             Ok(kept) => {
-                set_modes(self.scope, root, target)?;
+                set_modes(self.scope, files, target)?;
                 self.forget_restore()?;
                 Ok(kept)
             }
             Err(error @ CheckpointError::Unfinished(_)) => Err(error),
             Err(error) => {
-                set_modes(self.scope, root, current)?;
+                set_modes(self.scope, files, current)?;
                 self.forget_restore()?;
                 Err(error)
             }
@@ -363,7 +362,7 @@ impl Store {
             self.forget_restore()?;
             return Ok(Vec::new());
         };
-        let recovered = with_journal(root, |place| {
+        let recovered = with_journal((root, self.files()), |place| {
             swap::recover(place).map_err(CheckpointError::from)
         })?;
         let (of, what, kept) = match recovered {
@@ -376,7 +375,7 @@ impl Store {
             problem.push_str(&format!("; {kept}"));
         }
         match self.described(of)? {
-            Ok(whole) => set_modes(self.scope, self.root.as_ref(), &whole.manifest)?,
+            Ok(whole) => set_modes(self.scope, self.files(), &whole.manifest)?,
             Err(damage) => problem.push_str(&format!(
                 "; modes of directories may be wider than they were, since `{of}` is damaged: {damage}"
             )),
@@ -496,15 +495,16 @@ fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
     }
 }
 
+/// Works on `files` with the journal that lies below `root`.
 fn with_journal<T>(
-    root: &dyn Folder,
+    (root, files): (&dyn Folder, &dyn Folder),
     work: impl FnOnce(Place<'_>) -> Result<T, CheckpointError>,
 ) -> Result<T, CheckpointError> {
     let path: PathBuf = below(RESTORING).join(JOURNAL);
     let journal = root.below(&path).during("open", &path)?;
     work(Place {
         journal: journal.as_ref(),
-        root,
+        root: files,
         names: Names::Local,
         specials: Specials::Remove,
     })

@@ -24,6 +24,8 @@ use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
 #[derive(Debug)]
 pub struct Store {
     pub(crate) root: Box<dyn Folder>,
+    /// Where the files are that checkpoints hold, if that is not in `root`.
+    copy: Option<Box<dyn Folder>>,
     pub(crate) scope: Scope,
     /// The task, if it is one's.
     pub(crate) task_id: Option<String>,
@@ -59,6 +61,28 @@ impl Store {
         Self::open_for(Scope::Task, root, Some(task_id.into()), boot.into())
     }
 
+    /// Opens the checkpoints of a task that works on a copy of the project, in `copy`. They lie in the work area, too.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`]; it can be tried again then.
+    pub fn open_copy(
+        root: Box<dyn Folder>,
+        copy: Box<dyn Folder>,
+        task_id: impl Into<String>,
+        boot: impl Into<String>,
+    ) -> Result<(Self, Vec<Finding>), CheckpointError> {
+        let mut store = Self::unopened(Scope::Copy, root, Some(task_id.into()), boot.into())?;
+        store.copy = Some(copy);
+        let findings = store.recover()?;
+        Ok((store, findings))
+    }
+
+    /// Where the files are that checkpoints hold.
+    pub(crate) fn files(&self) -> &dyn Folder {
+        self.copy.as_deref().unwrap_or(self.root.as_ref())
+    }
+
     /// Opens the joint checkpoints of a conversation in the same way (`CKPT-6`). `root` is its directory.
     ///
     /// # Errors
@@ -90,6 +114,7 @@ impl Store {
     ) -> Result<Self, CheckpointError> {
         Ok(Self {
             root,
+            copy: None,
             scope,
             task_id,
             boot,
