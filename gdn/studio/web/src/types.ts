@@ -325,6 +325,10 @@ export interface TaskDetail {
   info: Task;
   description: string;
   workArea: string;
+  sandbox?: { at: { runId: string; agentId: string }; workDir: string };
+  proposal?: TaskProposal;
+  proposalProblem?: string;
+  verified?: { passed: boolean; why?: string; output?: string };
   asks?: TaskAsk[];
   approvals?: string[];
   documents?: string[];
@@ -338,6 +342,15 @@ export interface TaskDetail {
   disk?: { bytes: number; quotaBytes: number; freeBytes: number };
   drill?: { checkpointId: string; at: Time; problem?: string };
   recent?: { at: Time; event: string; detail?: string }[];
+}
+
+/** What a task would change of the project. */
+export interface TaskProposal {
+  digest: string;
+  files: { path: string; status: string }[];
+  moreFiles?: number;
+  isDelivered?: boolean;
+  branch?: string;
 }
 
 /** A checkpoint of a conversation or of a task. */

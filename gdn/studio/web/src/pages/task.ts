@@ -64,6 +64,7 @@ class TaskPage extends Page {
         ['Took', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
         ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
         ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
+        ['Works in', detail.sandbox === undefined ? '' : html`<span class="name">${oneLine(detail.sandbox.workDir)}</span>`],
         ['Last drill', drillText(detail.drill)],
       ])}
       <h2>What it is about</h2>${view.blockView(detail.description, 'Description')}
@@ -142,12 +143,32 @@ class TaskPage extends Page {
     return html`<section class="item" aria-label="Review"><h2>Phase ${phase} waits for a review</h2>
       ${documents.length === 0 ? nothing : html`<p>Its documents: ${documents.map(oneLine).join(', ')}</p>`}
       ${missing.length === 0 ? nothing : html`<p class="warn">These do not exist: ${missing.map(oneLine).join(', ')}</p>`}
+      ${this.#proposal()}
       ${studio.write
         ? html`<p class="actions">${this.#button('Approve the phase', 'primary', () => this.#do('approve', 'Approving', { phase }))}
             ${this.#button('Rework…', '', rework)}</p>`
         : html`<p class="instead">Type instead: ${view.commandView('gdn', 'task', 'approve', this.#id)}
             ${view.commandView('gdn', 'task', 'rework', this.#id, 'TEXT')}</p>`}
     </section>`;
+  }
+
+  /** What its review is about, if it works on a copy of the project. */
+  #proposal(): TemplateResult | typeof nothing {
+    const { sandbox, proposal, proposalProblem, verified } = this.#detail ?? {};
+    if (sandbox === undefined) return nothing;
+    const name = `${sandbox.at.runId}/${sandbox.at.agentId}`;
+    const more = proposal?.moreFiles === undefined ? nothing : html`<li>and ${counted(proposal.moreFiles, 'other file')}</li>`;
+    return html`${proposalProblem === undefined ? nothing : html`<p class="warn">It proposes nothing: ${oneLine(proposalProblem)}</p>`}
+      ${proposal === undefined
+        ? nothing
+        : html`<p>It changes <a href=${studio.href('proposals', name)}>these files of the project</a>:</p>
+            <ul>${proposal.files.map((file) => html`<li>${oneLine(file.path)} ${view.standingView(file.status)}</li>`)}${more}</ul>`}
+      ${verified === undefined
+        ? nothing
+        : verified.passed
+          ? html`<p>It was verified, and passed.</p>`
+          : html`<p class="warn">It was verified, and failed: ${oneLine(verified.why ?? '')}</p>
+              ${view.blockView(verified.output ?? '', 'The end of what was printed')}`}`;
   }
 
   #buttons(status: string): TemplateResult | typeof nothing {
