@@ -8,6 +8,7 @@
 //! * [`launch`] decides what is started, with which variables.
 //! * [`dialogue`] decides what the program is to read next.
 //! * [`telling`] makes messages of what it writes, and [`liveness`] of what it does in silence.
+//! * [`places`] decides where the program works, and what it may touch.
 //! * [`program`] is the program behind its supervisor.
 //! * [`freezer`] is the control group in which it is paused, where there is one.
 //! * [`running`] carries out: one loop over the link and the program.
@@ -24,6 +25,7 @@ mod dialogue;
 mod freezer;
 mod launch;
 mod liveness;
+mod places;
 mod program;
 mod running;
 mod telling;

@@ -127,6 +127,9 @@ pub(crate) const GIT_TIMEOUT_MS: u64 = 60_000;
 /// How much longer for each MiB of the patch, in milliseconds: it is inflated, applied and hashed.
 pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 
+/// How long git may copy the repository of a project for a task, in milliseconds.
+pub(crate) const GIT_COPY_TIMEOUT_MS: u64 = 600_000;
+
 /// How long a client waits for a workspace to become this node's, in milliseconds: as long as taking one over may take.
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
 /// How often a workspace is looked at whether all of it is in its log, before it is not given up after all.

@@ -131,8 +131,9 @@ pub use task::{
     CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
     ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
     ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk,
-    TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart, TaskNotification,
-    TaskNotificationState, TaskPlace, TaskRemoved, TaskRestored, TaskRun, TasksPage, TasksPruned,
+    TaskDrill, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification,
+    TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile, TaskRemoved, TaskRestored,
+    TaskRun, TaskSandbox, TaskVerdict, TasksPage, TasksPruned,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
 pub use usage::{ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};

@@ -20,10 +20,15 @@ use crate::usage::MicroUsd;
 mod conversation;
 mod notify;
 mod plan;
+mod source;
 
 pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
 pub use plan::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStep, PlanStepState};
+pub use source::{
+    SANDBOX_INPUT, SANDBOX_PROPOSAL, SANDBOX_WORK, TASK_BRANCHES, TaskChecks, TaskDelivery,
+    TaskRunKind, TaskSource,
+};
 
 /// Characters of a task's id at most.
 pub const TASK_ID_CHARS_MAX: usize = 64;
@@ -279,6 +284,18 @@ pub struct CliAgentDefinition {
     /// Most bytes of a task's work area (`TASK-9`); as the daemon has it if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
+    /// Where the files of its tasks come from; `gdn task new --source` overrides it.
+    #[serde(default, skip_serializing_if = "TaskSource::is_none")]
+    pub source: TaskSource,
+    /// How the proposal of a task gets into the project.
+    #[serde(default, skip_serializing_if = "TaskDelivery::is_usual")]
+    pub deliver: TaskDelivery,
+    /// The command that prepares a task's copy of the project; empty if there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// The command that proves what a task's agent has done; empty if there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<String>,
     /// How the program is confined, and what it may touch beside its work area.
     pub sandbox: SandboxPolicy,
 }
@@ -303,10 +320,16 @@ pub struct TaskAssignment {
     pub task_id: TaskId,
     /// The run.
     pub run: u64,
+    /// What it does. The command of any other than the agent's is that of `agent`, in place of its program.
+    #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
+    pub kind: TaskRunKind,
     /// The agent.
     pub agent: CliAgentDefinition,
-    /// The work area: where the program works, and all it may write to.
+    /// The work area: where the program works, and all it may write to, unless there is a sandbox.
     pub work_area: PathBuf,
+    /// The sandbox with its copy of the project, if its task has a source: then the program works in `work` there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<PathBuf>,
     /// The project it belongs to.
     pub project_root: PathBuf,
     /// Where its way to the hosts it may reach begins, if only some may be reached.
@@ -324,6 +347,43 @@ pub struct TaskAssignment {
     /// Secrets that people provided, as variables of its environment. Never logged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
+}
+
+impl CliAgentDefinition {
+    /// Which commands its tasks run beside its program, if they work on a copy of the project.
+    #[must_use]
+    pub fn checks(&self) -> TaskChecks {
+        TaskChecks {
+            setup: !self.setup.is_empty(),
+            verify: !self.verify.is_empty(),
+        }
+    }
+
+    /// The program to be started in its place for a run of another kind; none if it has no such command.
+    #[must_use]
+    pub fn for_run(self, kind: TaskRunKind) -> Option<Self> {
+        let command = match kind {
+            TaskRunKind::Agent => return Some(self),
+            TaskRunKind::Setup => self.setup.clone(),
+            TaskRunKind::Verify => self.verify.clone(),
+        };
+        let is_there = !command.is_empty();
+        is_there.then_some(Self {
+            command,
+            resume: Vec::new(),
+            format: AgentFormat::Plain,
+            prompt: PromptBy::Stdin,
+            ..self
+        })
+    }
+}
+
+impl TaskAssignment {
+    /// The copy of the project that its program works in, if its task has a source.
+    #[must_use]
+    pub fn copy_of_project(&self) -> Option<PathBuf> {
+        Some(self.sandbox.as_ref()?.join(SANDBOX_WORK))
+    }
 }
 
 impl fmt::Debug for TaskAssignment {

@@ -44,6 +44,8 @@ pub enum Purpose<'a> {
     Task {
         /// The work area.
         work_area: &'a Path,
+        /// Its copy of the project, if it has a source.
+        copy: Option<&'a Path>,
     },
     /// For a connection: the program that is its connector.
     Connection {
@@ -63,7 +65,7 @@ pub fn working_directory(purpose: Purpose<'_>) -> &Path {
             work_dir,
             ..
         } => work_dir,
-        Purpose::Task { work_area } => work_area,
+        Purpose::Task { work_area, copy } => copy.unwrap_or(work_area),
         Purpose::Agent {
             mode: CwdMode::Workspace,
             project_root,
@@ -103,8 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn box_3_a_tasks_program_works_in_its_work_area() {
-        let work_area = Path::new("/tasks/t-1");
-        assert_eq!(working_directory(Purpose::Task { work_area }), work_area);
+    fn box_3_a_tasks_program_works_in_its_copy_of_the_project_or_its_work_area() {
+        let (work_area, sandbox) = (
+            Path::new("/tasks/t-1"),
+            Path::new("/sandboxes/t-1/coder/work"),
+        );
+        for (copy, wanted) in [(None, work_area), (Some(sandbox), sandbox)] {
+            assert_eq!(working_directory(Purpose::Task { work_area, copy }), wanted);
+        }
     }
 }

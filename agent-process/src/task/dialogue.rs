@@ -81,7 +81,11 @@ impl Dialogue {
             format: assignment.agent.format,
             prompt_by: assignment.agent.prompt,
             prompt: assignment.prompt.clone(),
-            work_area: assignment.work_area.to_string_lossy().into_owned(),
+            work_area: assignment
+                .copy_of_project()
+                .unwrap_or_else(|| assignment.work_area.clone())
+                .to_string_lossy()
+                .into_owned(),
             session: session.filter(|_| is_resumed(assignment)),
             is_resumed: is_resumed(assignment),
             mode: assignment.agent.session_mode.clone(),

@@ -6,11 +6,9 @@ use std::process::{ExitStatus, Stdio};
 
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
-use goondan_confinement::{Allowed, Ground};
+use goondan_confinement::Allowed;
 use goondan_protocol::frame::FrameCodec;
-use goondan_protocol::sandbox::Level;
 use goondan_protocol::task::{TaskAssignment, TaskStarted};
-use goondan_protocol::working_directory::{Purpose, working_directory};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -20,31 +18,13 @@ use tokio_util::codec::FramedRead;
 
 use crate::tools::orphan_reaper::{all_beneath, start_time_of};
 use crate::tools::pipe::{Pipe, confined_supervisor};
-use crate::tools::rooted::Root;
 use crate::tools::tool_supervisor;
 use crate::tools::tool_supervisor::task::wire::{Order, Report};
-use crate::tools::work_area::keep_directories;
 
-/// Where temporary files go, within the work area, if programs may not write to the machine's own. No checkpoint
-/// holds it.
-const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
+use super::places::Places;
 
 /// Bytes of orders that wait to be read by the supervisor, above which nothing more of the program is heard.
 const UNSENT_BYTES: usize = 1 << 20;
-
-/// What the program may touch.
-pub(super) fn allowed_to(assignment: &TaskAssignment) -> Allowed {
-    let temporary = assignment.work_area.join(TEMPORARY_DIRECTORY);
-    let ground = Ground {
-        project: &assignment.project_root,
-        work_dir: Some(&assignment.work_area),
-        temporary: Some(&temporary),
-        egress: assignment.egress_socket.as_deref(),
-    };
-    let mut allowed = Allowed::of(&assignment.agent.sandbox, &ground);
-    keep_directories(&mut allowed, &assignment.work_area);
-    allowed
-}
 
 /// A program under its supervisor. Dropping it ends it with all it has started.
 pub(super) struct Program {
@@ -64,23 +44,17 @@ impl Program {
     /// If the supervisor cannot be started.
     pub(super) fn supervised(
         assignment: &TaskAssignment,
+        places: &Places<'_>,
         allowed: &Allowed,
         supervisor: &Path,
     ) -> std::io::Result<Self> {
-        let work_area = working_directory(Purpose::Task {
-            work_area: &assignment.work_area,
-        });
-        if allowed.policy.require == Level::Landlock {
-            // If it cannot be made, programs say so that need it.
-            let root = Root::open(work_area)?;
-            root.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
-        }
+        let work = places.work();
         let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
         own_end.set_nonblocking(true)?;
-        let mut supervisor = confined_supervisor(supervisor, work_area, allowed)
+        let mut supervisor = confined_supervisor(supervisor, work, allowed)
             .arg(tool_supervisor::TASK)
             .env("GOONDAN_TASK_ID", assignment.task_id.as_str())
-            .env("GOONDAN_WORK_DIR", work_area)
+            .env("GOONDAN_WORK_DIR", work)
             .env("GOONDAN_PROJECT_ROOT", &assignment.project_root)
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()?;

@@ -16,7 +16,8 @@ use super::dialogue::{Dialogue, Step};
 use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
 use super::liveness::Liveness;
-use super::program::{Program, SupervisorEnd, allowed_to};
+use super::places::Places;
+use super::program::{Program, SupervisorEnd};
 use super::telling::{Text, told};
 use crate::link::{Link, Outlet};
 use crate::process::{Ended, ProcessError, own_sandbox};
@@ -52,7 +53,9 @@ pub(crate) async fn run(
 ) -> Result<Ended, ProcessError> {
     // What confines this process would keep it from the files of the group.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
-    let allowed = allowed_to(&assignment);
+    let places = Places::of(&assignment);
+    let allowed = places.allowed();
+    let made = places.make();
     let level = assignment.agent.sandbox.require;
     let confined = own_sandbox::enter(
         Some(level),
@@ -68,6 +71,12 @@ pub(crate) async fn run(
             return outbox.empty_into(link, outlet).await;
         }
     }
+    if let Err(error) = made {
+        let at = assignment.work_area.display();
+        let words = format!("failed to create the program's home in `{at}`: {error}");
+        outbox.add(not_started(words));
+        return outbox.empty_into(link, outlet).await;
+    }
     let launch = match launch_of(&assignment) {
         Ok(launch) => launch,
         Err(error) => {
@@ -75,7 +84,7 @@ pub(crate) async fn run(
             return outbox.empty_into(link, outlet).await;
         }
     };
-    let mut program = match Program::supervised(&assignment, &allowed, supervisor) {
+    let mut program = match Program::supervised(&assignment, &places, &allowed, supervisor) {
         Ok(program) => program,
         Err(error) => {
             let words = format!("the program's supervisor could not be started: {error}");

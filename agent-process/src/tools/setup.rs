@@ -102,6 +102,7 @@ fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpos
     match &assignment.task {
         Some(_) => Purpose::Task {
             work_area: work_dir,
+            copy: None,
         },
         None => Purpose::Agent {
             mode: assignment.agent.cwd_mode,

@@ -7,7 +7,7 @@ use goondan_protocol::control::{
     TaskDetail, TaskInfo,
 };
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::task::{TaskBudget, TaskId};
+use goondan_protocol::task::{TaskBudget, TaskId, TaskSource};
 use goondan_protocol::usage::MicroUsd;
 use serde_json::json;
 use std::io::{IsTerminal as _, Read as _};
@@ -41,6 +41,7 @@ pub(crate) enum TaskCommand {
 Examples:
   gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
   gdn task new 'Shop' --agent claude --max-usd 5 < brief.md
+  gdn task new 'Research' --agent claude --source none --description 'Compare the two libraries'
   gdn task new 'Fix the parser' --id parser --type bugfix --description \"$(cat BUG.md)\"
 
 Without `--description` it is read from stdin.")]
@@ -100,7 +101,12 @@ Examples:
     #[command(after_help = "\
 Examples:
   gdn task approve shop
-  gdn task approve shop --phase 2            only if it is phase 2 that waits")]
+  gdn task approve shop --phase 2            only if it is phase 2 that waits
+  gdn task approve shop --without-delivery   leave its proposal as it is
+  gdn task approve shop --allow-moved-base   other files of the project have changed since, or its commit
+
+If its agent works on the project, the approval of the last phase applies the proposal to the project first: all of it,
+or nothing, and then the task stays in review.")]
     Approve(TaskApproveArgs),
     /// Have the phase that waits for a review done better
     #[command(after_help = "\
@@ -213,9 +219,19 @@ pub(crate) struct TaskNewArgs {
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
+    /// What it works on: a copy of the project, or nothing but its work area; the agent's `runtime.source` if it is not
+    /// said
+    #[arg(long, value_name = "SOURCE", value_parser = source_of)]
+    source: Option<TaskSource>,
     /// Start it at once
     #[arg(long)]
     start: bool,
+}
+
+fn source_of(text: &str) -> Result<TaskSource, String> {
+    let sources = [TaskSource::Project, TaskSource::None];
+    let found = sources.into_iter().find(|source| source.as_str() == text);
+    found.ok_or_else(|| "expected `project` or `none`".to_owned())
 }
 
 /// What a task may take.
@@ -282,6 +298,12 @@ pub(crate) struct TaskApproveArgs {
     /// Only if it is this phase that waits
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
+    /// Leave its proposal as it is: `gdn proposal apply` can still apply it
+    #[arg(long)]
+    without_delivery: bool,
+    /// Deliver it though the project has moved on: other files, or another commit
+    #[arg(long, conflicts_with = "without_delivery")]
+    allow_moved_base: bool,
 }
 
 #[derive(Debug, Args)]
@@ -366,11 +388,18 @@ pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), F
             };
             change(at.task, make, context).await
         }
-        TaskCommand::Approve(TaskApproveArgs { at, phase }) => {
+        TaskCommand::Approve(TaskApproveArgs {
+            at,
+            phase,
+            without_delivery,
+            allow_moved_base,
+        }) => {
             let make = |workspace_id, task_id| ApproveTask {
                 workspace_id,
                 task_id,
                 phase,
+                without_delivery,
+                allow_moved_base,
             };
             change(at.task, make, context).await
         }
@@ -411,6 +440,7 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
         description,
         total_phases: args.phases,
         budget: args.budget.wanted(),
+        source: args.source,
         start: args.start,
     };
     let info = client.change(create).await?;

@@ -179,9 +179,39 @@ pub struct VerifySandboxes {
     pub repair: bool,
 }
 
+/// Prepare the sandbox of a task, unless there is one that was made for it.
+#[derive(Debug)]
+pub struct PrepareForTask {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// What is to be prepared.
+    pub prepare: PrepareSandbox,
+    /// When the task was made: a sandbox from before belongs to an earlier task.
+    pub made_at: Timestamp,
+}
+
+/// Make a proposal of what the agent of a task changed.
+#[derive(Debug)]
+pub struct ProposeForTask {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// What is to be made.
+    pub create: CreateProposal,
+    /// What its agent said last: the summary, if it wrote none.
+    pub words: Option<String>,
+}
+
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
+    /// Copy them for the agent of a task, unless that was done.
+    PrepareForTask(PrepareForTask),
+    /// Make a proposal of what the agent of a task changed; nothing if it changed nothing.
+    ProposeForTask(ProposeForTask),
+    /// Apply the proposal of a task, unless that was done.
+    Deliver(ApplyProposal),
+    /// Make it a branch of the project's repository, unless that was done; the answer is the branch.
+    DeliverBranch(ApplyProposal),
     /// Tell which sandboxes there are.
     ListSandboxes(ListSandboxes),
     /// Tell of one.

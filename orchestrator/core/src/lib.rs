@@ -60,8 +60,9 @@ pub use exchange::tasks::{
 };
 pub use exchange::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
-    MetricsReader, Now, Outcome, Peer, ProcessId, ProposalWork, ProposalsDone, RequestToken,
-    SecretWork, SecretsDone, Share, Standing, StateDone, StateWork, Supply, VerifySandboxes,
+    MetricsReader, Now, Outcome, Peer, PrepareForTask, ProcessId, ProposalWork, ProposalsDone,
+    ProposeForTask, RequestToken, SecretWork, SecretsDone, Share, Standing, StateDone, StateWork,
+    Supply, VerifySandboxes,
 };
 pub use fleet::parking::parked_among;
 pub use fleet::watchers::Told;

@@ -69,6 +69,9 @@ pub(crate) const MAX_START_FAULTS: u32 = 3;
 /// to come again.
 pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;
 
+/// Files of a task's proposal that the task remembers by name; further ones are counted.
+pub(crate) const TASK_PROPOSAL_FILES_TOLD: usize = 100;
+
 /// Requests about the configuration of one conversation that wait or are being done; further ones are told to come
 /// again.
 pub(crate) const BUNDLE_REQUESTS_MAX: usize = 32;

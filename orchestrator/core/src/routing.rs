@@ -191,7 +191,9 @@ impl Core {
             }
             let news = self.fleet.take_run_news();
             let gone = self.tasks.take_gone_conversations();
-            let is_quiet = asked.is_empty() && called.is_empty() && news.is_empty();
+            let sandboxes = self.tasks.take_sandbox_works();
+            let is_quiet =
+                sandboxes.is_empty() && asked.is_empty() && called.is_empty() && news.is_empty();
             if is_quiet && gone.is_empty() && spending.is_empty() && bound.is_empty() {
                 return;
             }
@@ -200,6 +202,9 @@ impl Core {
             }
             for at in gone {
                 self.delete_instance(&at, None, DeleteReply::Policy);
+            }
+            for (step, work) in sandboxes {
+                self.use_proposals(Asker::Task(step), work);
             }
             for call in asked {
                 self.calls.on_task_call(&mut self.fleet, call);

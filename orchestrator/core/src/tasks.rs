@@ -6,6 +6,7 @@
 //!   nobody is told of it, before the fact is durable.
 //! * `runs`: the processes that work for tasks: so many at a time, the others wait.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
+//! * `proposing`: the sandboxes and proposals of tasks with a source.
 //! * `checkpoints`: when the files of a task are kept, and taken back.
 //! * `disk`: what work areas take, and may take.
 //! * `budgets`: what tasks took, and whether the budgets that they share let them take more.
@@ -28,7 +29,7 @@ use goondan_tasks::fact::Fact;
 use goondan_tasks::machine::{Effect as TaskEffect, Input as TaskInput, Refused};
 use goondan_tasks::state::State;
 
-use crate::exchange::{TaskDone, TaskRef, TaskWork};
+use crate::exchange::{ProposalWork, TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::answers::waiting::Requester;
 use crate::{Effect, RequestToken};
@@ -51,6 +52,9 @@ mod notifying;
 #[cfg(test)]
 mod notifying_tests;
 mod opening;
+pub(crate) mod proposing;
+#[cfg(test)]
+mod proposing_tests;
 mod reading;
 mod retention;
 mod runs;
@@ -71,6 +75,10 @@ pub(crate) struct Tasks {
     waiting: VecDeque<TaskRef>,
     /// Those for whose run secrets are being read.
     reading: BTreeSet<TaskRef>,
+    /// Those for whose run a sandbox is being prepared.
+    preparing: BTreeSet<TaskRef>,
+    /// What is to be done about sandboxes, and what for.
+    sandbox_works: Vec<(proposing::SandboxStep, ProposalWork)>,
     /// Work areas that are being looked at, and what waits for that.
     looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
     /// Removals of many tasks.
@@ -271,12 +279,14 @@ impl Tasks {
                 session,
                 prompt,
                 environment,
+                kind,
             } => {
                 let order = entry::StartOrder {
                     run,
                     session,
                     prompt,
                     environment,
+                    kind,
                 };
                 self.queue_run(fleet, at, order);
             }
@@ -289,15 +299,29 @@ impl Tasks {
                 decision,
             } => Self::answer_permission(fleet, at, run, request, decision),
             TaskEffect::CheckHandoff { text } => {
+                let copy = self.copy_of_project(fleet, at);
                 let at = at.clone();
-                Self::work(fleet, TaskWork::CheckHandoff { at, text });
+                Self::work(fleet, TaskWork::CheckHandoff { at, copy, text });
             }
+            TaskEffect::MakeProposal {
+                phase,
+                words,
+                test_log,
+            } => self.make_proposal(fleet, at, phase, words, test_log),
             TaskEffect::MakeCheckpoint { kind } => {
                 self.make_checkpoint(fleet, at, kind, None, None);
             }
             TaskEffect::FindDocuments { documents } => {
+                let copy = self.copy_of_project(fleet, at);
                 let at = at.clone();
-                Self::work(fleet, TaskWork::FindDocuments { at, documents });
+                Self::work(
+                    fleet,
+                    TaskWork::FindDocuments {
+                        at,
+                        copy,
+                        documents,
+                    },
+                );
             }
             TaskEffect::Notify { id } => self.notify(fleet, at, id),
             TaskEffect::SendNotification { id } => self.send_notification(fleet, at, id),

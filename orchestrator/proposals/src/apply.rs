@@ -25,14 +25,7 @@ impl Sandboxes<'_> {
     pub fn apply(&mut self, request: &ApplyProposal) -> Result<ProposalApplied, ProposalError> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
-        if let Some(digest) = &request.digest
-            && *digest != kept.standing.digest
-        {
-            return Err(ProposalError::invalid(
-                "it is not the proposal that was looked at: another one was handed in meanwhile",
-                "look at it again: `gdn proposal show`",
-            ));
-        }
+        self.check_digest(request, &kept)?;
         let review = self.examine_and_record(&open, &kept)?;
         let stands = |refusal: &Refusal| !(request.allow_moved_base && refusal.is_overridable());
         if review.refusals.iter().any(stands) {
@@ -58,6 +51,42 @@ impl Sandboxes<'_> {
             &changes,
             aside,
         )
+    }
+
+    /// Refuses another proposal than the one that was looked at.
+    pub(crate) fn check_digest(
+        &self,
+        request: &ApplyProposal,
+        kept: &Kept,
+    ) -> Result<(), ProposalError> {
+        match &request.digest {
+            Some(digest) if *digest != kept.standing.digest => Err(ProposalError::invalid(
+                "it is not the proposal that was looked at: another one was handed in meanwhile",
+                "look at it again: `gdn proposal show`",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies the proposal of a task, unless that was done before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::apply`].
+    pub fn deliver(&mut self, request: &ApplyProposal) -> Result<ProposalApplied, ProposalError> {
+        let open = self.open(&request.at)?;
+        let kept = self.kept(&open)?;
+        let is_it = |digest: &String| *digest == kept.standing.digest;
+        let is_applied = kept.standing.state == ProposalState::Applied;
+        if !is_applied || !request.digest.as_ref().is_none_or(is_it) {
+            return self.apply(request);
+        }
+        let files = kept.record.changed_files.iter();
+        Ok(ProposalApplied {
+            files: files.map(|file| file.path.clone()).collect(),
+            proposal: self.proposal_info(&open, &kept),
+            kept: Vec::new(),
+        })
     }
 
     /// Takes an applied proposal back: all of it, or nothing.

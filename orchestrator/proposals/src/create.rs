@@ -11,7 +11,7 @@ use goondan_durable::disk::Folder;
 use goondan_protocol::control::{
     CreateProposal, DirectoryChange, FileStatus, GitCheck, ModeChange, PROPOSAL_VERSION,
     ProposalDetail, ProposalPaths, ProposalRecord, ProposalState, ProposedChange, Refusal,
-    RefusalKind, RunEventKind,
+    RefusalKind, RunEventKind, SandboxRef,
 };
 use goondan_trees::apply::{Tree, prove};
 use goondan_trees::diff::{Difference, Status, diff};
@@ -22,6 +22,7 @@ use goondan_trees::{Digest, Entry, Manifest, RelativePath, remove_all};
 use crate::entries::{leaves, not_given, octal, sha256};
 use crate::error::{IoContext as _, ProposalError};
 use crate::guards::{excludes, options};
+use crate::ignored::ignoring;
 use crate::limits::{CUT_LINE_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
 use crate::place::{
     AFTER, DETAILS, INPUT, KEPT, PARTIAL, PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG, WORK,
@@ -29,6 +30,9 @@ use crate::place::{
 use crate::record::{Details, read_end, read_file, read_record, write_file, written};
 use crate::sandboxes::{Open, Sandboxes};
 use crate::wording::made_summary;
+
+/// Why the proposal of a task is rejected whose agent has nothing to propose any more.
+const TAKEN_BACK: &str = "the agent has taken back all that it had changed";
 
 /// A patch that is to be looked at by somebody else than us.
 #[derive(Debug)]
@@ -97,6 +101,45 @@ impl Sandboxes<'_> {
         self.show_open(&open)
     }
 
+    /// Makes a proposal of what the agent of a task changed; none if that is nothing. A proposal that was made before
+    /// and not decided is replaced, and rejected if nothing is changed any more: nobody is to apply it then. `words` are
+    /// the summary if the agent wrote none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn propose(
+        &mut self,
+        request: &CreateProposal,
+        words: Option<&str>,
+        git: &dyn PatchVerifier,
+    ) -> Result<Option<ProposalDetail>, ProposalError> {
+        let mut request = request.clone();
+        if request.summary.is_none() && !self.has_summary(&request.at)? {
+            request.summary = words.map(str::to_owned);
+        }
+        match self.create(&request, git) {
+            Err(ProposalError::Unchanged { .. }) => {
+                let standing = self.standing(&request.at)?;
+                if standing.is_some_and(|standing| standing.state == ProposalState::Open) {
+                    self.reject(&request.at, TAKEN_BACK)?;
+                }
+                Ok(None)
+            }
+            made => made.map(Some),
+        }
+    }
+
+    /// Whether the worker has left a summary of what it did last.
+    fn has_summary(&self, at: &SandboxRef) -> Result<bool, ProposalError> {
+        let open = self.look(at)?;
+        let Ok(folder) = open.below(PROPOSAL) else {
+            return Ok(false);
+        };
+        let text = read_file(folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
+        Ok(text.is_some_and(|text| !self.is_published(&open, SUMMARY, &text)))
+    }
+
     /// Makes all of a proposal below the name of its digest, durably; returns that.
     pub(crate) fn keep(
         &self,
@@ -159,7 +202,8 @@ impl Sandboxes<'_> {
         git: &dyn PatchVerifier,
     ) -> Result<String, ProposalError> {
         let given = &open.record.given;
-        let options = options(excludes(&[], leaves(given))?, Unwanted::LeaveOut);
+        let excludes = excludes(&[], leaves(given))?;
+        let options = options(ignoring(excludes, &open.record.ignored), Unwanted::LeaveOut);
         let frozen = freeze(open.work()?.as_ref(), folder, AFTER, &options)?;
         let (input, after) = (
             open.input()?,
@@ -233,10 +277,10 @@ impl Sandboxes<'_> {
             return Err(refused(&outside, None));
         }
         if difference.changed.is_empty() && difference.not_carried.is_empty() {
-            return Err(ProposalError::invalid(
-                format!("`{}` has changed nothing", open.at.agent_id),
-                format!("work in `{}`", open.path.join(WORK).display()),
-            ));
+            return Err(ProposalError::Unchanged {
+                at: open.at.clone(),
+                work: open.path.join(WORK),
+            });
         }
         Ok(())
     }

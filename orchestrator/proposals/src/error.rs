@@ -44,6 +44,14 @@ pub enum ProposalError {
         /// What cannot be done, and what can.
         problem: &'static str,
     },
+    /// There is nothing to hand in.
+    #[error("`{}` has changed nothing", at.agent_id)]
+    Unchanged {
+        /// Whose sandbox it is.
+        at: SandboxRef,
+        /// Where its worker works.
+        work: PathBuf,
+    },
     /// What was asked for cannot be done so.
     #[error("{problem}")]
     Invalid {
@@ -186,6 +194,10 @@ impl From<ProposalError> for ControlError {
             ProposalError::Standing { .. } => (
                 ErrorCode::ProposalRefused,
                 "see what happened to it: `gdn proposal show`".to_owned(),
+            ),
+            ProposalError::Unchanged { work, .. } => (
+                ErrorCode::InvalidRequest,
+                format!("work in `{}`", work.display()),
             ),
             ProposalError::Invalid { hint, .. } => (ErrorCode::InvalidRequest, hint),
             ProposalError::Refused { merge, .. } => (

@@ -37,6 +37,7 @@ mod error;
 mod git_head;
 mod guards;
 mod handed_on;
+mod ignored;
 pub mod limits;
 mod listing;
 mod merge;
@@ -44,6 +45,7 @@ mod place;
 mod prepare;
 mod record;
 mod recover;
+mod repository;
 mod review;
 mod run_log;
 mod sandboxes;
@@ -54,6 +56,7 @@ pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
 pub use goondan_trees::{Files, RealFiles};
+pub use repository::{BranchMaker, NewBranch, NewRepository, NoRepositories, RepositoryMaker};
 pub use sandboxes::Sandboxes;
 
 #[cfg(test)]

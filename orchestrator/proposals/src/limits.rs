@@ -30,3 +30,9 @@ pub(crate) const GIT_PACKED_REFS_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) const HANDED_ON_SYNC_BYTES: usize = 4 * 1024 * 1024;
 /// Names that git's HEAD may lead through.
 pub(crate) const GIT_SYMBOLIC_REFS_MAX: usize = 5;
+
+/// Bytes of a `.gitignore` that are read.
+pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 << 10;
+
+/// Lines of all of them.
+pub(crate) const IGNORE_LINES_MAX: usize = 20_000;

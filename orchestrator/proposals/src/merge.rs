@@ -242,6 +242,7 @@ impl Sandboxes<'_> {
             },
             may_create: old.may_create.clone(),
             not_given: old.not_given.clone(),
+            ignored: old.ignored.clone(),
             merged_from: Some(MergedFrom {
                 run_id: source.open.at.run_id.clone(),
                 agent_id: source.open.at.agent_id.clone(),

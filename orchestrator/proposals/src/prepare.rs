@@ -8,6 +8,8 @@ use goondan_durable::names;
 use goondan_protocol::control::{
     PrepareSandbox, ProposalBase, ProposalState, RunEventKind, SandboxDetail, SandboxRef,
 };
+use goondan_protocol::task::TASK_BRANCHES;
+use goondan_protocol::time::Timestamp;
 use goondan_trees::freeze::{Options, Unwanted, freeze, freeze_read_only};
 use goondan_trees::{Excludes, RelativePath, TreeError, remove_all};
 
@@ -15,16 +17,19 @@ use crate::entries::not_given;
 use crate::error::{IoContext as _, ProposalError};
 use crate::git_head::git_head;
 use crate::guards::{excludes, options, path_of, refuse_guarded};
+use crate::ignored::{self, IgnoreFile, ignoring};
 use crate::place::{
     EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, REMOVING, SANDBOX, STAGING, WORK, run_dir, sandbox_name,
 };
 use crate::record::{MayCreate, RECORD_VERSION, SandboxRecord, write_file, written};
+use crate::repository::{NewRepository, RepositoryMaker};
 use crate::sandboxes::Sandboxes;
 
 /// What was asked for, checked.
 struct Wanted {
     excludes: Excludes,
     may_create: MayCreate,
+    ignored: Vec<IgnoreFile>,
 }
 
 impl Sandboxes<'_> {
@@ -35,6 +40,16 @@ impl Sandboxes<'_> {
     /// [`ProposalError`]: a path that leads out, is guarded or is not there; a sandbox that is there already;
     /// too many files.
     pub fn prepare(&mut self, request: &PrepareSandbox) -> Result<SandboxDetail, ProposalError> {
+        self.prepare_any(request, None)
+    }
+
+    /// For a task, what the project's `.gitignore` files leave out is neither copied nor proposed, and there is a
+    /// repository if the project has one.
+    fn prepare_any(
+        &mut self,
+        request: &PrepareSandbox,
+        for_task: Option<&dyn RepositoryMaker>,
+    ) -> Result<SandboxDetail, ProposalError> {
         let at = &request.at;
         // The run's log, and what is kept beside it when it was damaged.
         if sandbox_name(at).starts_with(EVENTS) {
@@ -44,7 +59,7 @@ impl Sandboxes<'_> {
             ));
         }
         let project = self.project()?;
-        let wanted = self.wanted(project.as_ref(), request)?;
+        let mut wanted = self.wanted(project.as_ref(), request)?;
         let disk = self.files.disk();
         let run = run_dir(&self.dir, &at.run_id);
         ensure_dir(disk, &self.dir, &run)?;
@@ -54,8 +69,25 @@ impl Sandboxes<'_> {
         if taken.is_some() {
             return Err(ProposalError::Taken { at: at.clone() });
         }
+        if for_task.is_some() {
+            wanted.ignored = ignored::read(project.as_ref(), &wanted.excludes)?;
+            wanted.excludes = ignoring(wanted.excludes, &wanted.ignored);
+        }
         let partial = format!(".{name}{PARTIAL}");
         let built = self.build(project.as_ref(), folder.as_ref(), &partial, at, wanted);
+        let built = built.and_then(|git_head| match (for_task, &git_head) {
+            (Some(maker), Some(head)) => {
+                let wanted = NewRepository {
+                    project: &self.project_root,
+                    head,
+                    work: run.join(&partial).join(WORK),
+                    branch: format!("{TASK_BRANCHES}{}", at.run_id),
+                    author: at.agent_id.as_str(),
+                };
+                self.make_repository(project.as_ref(), &wanted, maker)
+            }
+            _ => Ok(()),
+        });
         let placed = built.and_then(|()| {
             let (from, to) = (Path::new(&partial), Path::new(&name));
             folder
@@ -79,6 +111,36 @@ impl Sandboxes<'_> {
         )?;
         self.note_kept(&open)?;
         Ok(detail)
+    }
+
+    /// Prepares the sandbox of a task; one that was made for it before is taken as it is. What the project's `.gitignore`
+    /// files leave out is no part of it, and if the project is a git repository, `maker` makes one in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`], and [`ProposalError::Invalid`] if there is one from before the task was made.
+    pub fn prepare_for_task(
+        &mut self,
+        request: &PrepareSandbox,
+        made_at: Timestamp,
+        maker: &dyn RepositoryMaker,
+    ) -> Result<SandboxDetail, ProposalError> {
+        match self.prepare_any(request, Some(maker)) {
+            Err(ProposalError::Taken { at }) => {
+                let open = self.open(&at)?;
+                if open.record.created_at < made_at {
+                    let SandboxRef { run_id, agent_id } = &at;
+                    return Err(ProposalError::invalid(
+                        format!(
+                            "the sandbox of `{agent_id}` in run `{run_id}` is older than the task"
+                        ),
+                        format!("remove it: `gdn sandbox remove {run_id} {agent_id}`"),
+                    ));
+                }
+                Ok(self.sandbox_detail(&open, None))
+            }
+            prepared => prepared,
+        }
     }
 
     fn wanted(
@@ -124,6 +186,7 @@ impl Sandboxes<'_> {
             } else {
                 excludes.only(chosen)
             },
+            ignored: Vec::new(),
             may_create: if is_anywhere {
                 MayCreate::Anywhere
             } else {
@@ -139,7 +202,7 @@ impl Sandboxes<'_> {
         partial: &str,
         at: &SandboxRef,
         wanted: Wanted,
-    ) -> Result<(), ProposalError> {
+    ) -> Result<Option<String>, ProposalError> {
         let path = Path::new(partial);
         remove_all(run, path)?;
         run.create_dir(path, 0o700).during("create", path)?;
@@ -170,16 +233,18 @@ impl Sandboxes<'_> {
             at: at.clone(),
             created_at: self.now,
             base: ProposalBase {
-                git_head,
+                git_head: git_head.clone(),
                 sha256: frozen.manifest.digest()?.to_string(),
             },
             may_create: wanted.may_create,
             not_given: not_given(frozen.left_out),
             merged_from: None,
+            ignored: wanted.ignored,
             given: frozen.manifest,
         };
         write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;
-        sandbox.sync_dir(Path::new("")).during("sync", path)
+        sandbox.sync_dir(Path::new("")).during("sync", path)?;
+        Ok(git_head)
     }
 
     /// Copies something of the Project Root, and tells of which git head it is.

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext as _, ProposalError};
+use crate::ignored::IgnoreFile;
 use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX};
 
 /// `version` of the records.
@@ -30,6 +31,9 @@ pub(crate) struct SandboxRecord {
     /// Which proposal `work/` was merged from, if from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) merged_from: Option<MergedFrom>,
+    /// What the project's `.gitignore` files say, of a copy of all of it: what is neither given nor proposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ignored: Vec<IgnoreFile>,
     /// Every file, link and directory that was given.
     pub(crate) given: Manifest,
 }

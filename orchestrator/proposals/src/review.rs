@@ -76,8 +76,7 @@ impl Sandboxes<'_> {
                 problem: "only one that waits can be checked and applied",
             });
         }
-        let mut refusals = tampered(open, kept)?;
-        refusals.extend(unfit(open, kept)?);
+        let mut refusals = unsound(open, kept)?;
         let project = self.project()?;
         refusals.extend(stale(open, kept, project.as_ref())?);
         if refusals.iter().all(Refusal::is_overridable) {
@@ -126,6 +125,13 @@ fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
         short(given)
     );
     about(RefusalKind::HeadMoved, None, reason)
+}
+
+/// What is wrong with the proposal itself, whatever the project is like by now.
+pub(crate) fn unsound(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+    let mut refusals = tampered(open, kept)?;
+    refusals.extend(unfit(open, kept)?);
+    Ok(refusals)
 }
 
 /// What is in `proposal/` and is not what was handed in.

@@ -2,15 +2,17 @@
 
 use goondan_durable::disk::Disk as _;
 use goondan_protocol::control::{
-    EntryStanding, FileStatus, GitCheck, ProposalRecord, ProposalState, RefusalKind, RunEventKind,
+    ApplyProposal, EntryStanding, FileStatus, GitCheck, ProposalRecord, ProposalState, RefusalKind,
+    RunEventKind,
 };
+use goondan_protocol::time::Timestamp;
 use goondan_trees::RelativePath;
 use std::path::Path;
 
 use crate::world::{
     PROJECT, PROPOSAL, SANDBOXES, WORK, World, apply, at, create, prepare, refusals,
 };
-use crate::{NoGit, PatchCheck, PatchVerifier, ProposalError, git_head};
+use crate::{NoGit, NoRepositories, PatchCheck, PatchVerifier, ProposalError, git_head};
 
 /// The directory of the one sandbox.
 const SANDBOX: &str = "/state/sandboxes/r1/coder";
@@ -486,4 +488,105 @@ fn directories_and_modes_that_a_patch_does_not_tell_are_applied_and_taken_back()
     assert!(world.tree(PROJECT).get(&empty).is_some());
     world.sandboxes().revert(&at()).unwrap();
     assert_eq!(world.tree(PROJECT), before);
+}
+
+#[test]
+fn repo_1_what_the_project_ignores_is_neither_copied_for_a_task_nor_proposed() {
+    let world = World::new();
+    for (path, content) in [
+        (".gitignore", "target/\n*.log\n!src/keep.log\n"),
+        ("src/.gitignore", "/made\n"),
+        ("target/debug/app", "built"),
+        ("src/a.log", "log"),
+        ("src/keep.log", "keep"),
+        ("src/made/x", "made"),
+        ("src/deep/made/x", "written"),
+    ] {
+        world.write(PROJECT, path, content);
+    }
+    let made_at = Timestamp::from_unix_millis(0);
+    let request = prepare(&[]);
+    let prepared = world
+        .sandboxes()
+        .prepare_for_task(&request, made_at, &NoRepositories)
+        .unwrap();
+    // It is taken as it is, unless it is of an earlier task.
+    world
+        .sandboxes()
+        .prepare_for_task(&request, made_at, &NoRepositories)
+        .unwrap();
+    let later = Timestamp::from_unix_millis(1 << 42);
+    world
+        .sandboxes()
+        .prepare_for_task(&request, later, &NoRepositories)
+        .unwrap_err();
+    let given: Vec<&str> = prepared
+        .given
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    for (path, is_given) in [
+        ("target/debug/app", false),
+        ("src/a.log", false),
+        ("src/keep.log", true),
+        ("src/made/x", false),
+        ("src/deep/made/x", true),
+    ] {
+        assert_eq!(given.contains(&path), is_given, "{path}");
+    }
+    world.write(WORK, "target/debug/app", "built anew");
+    world.write(WORK, "src/keep.log", "kept");
+    // What the worker ignores from now on is up to people.
+    world.write(WORK, ".gitignore", "*.rs\n");
+    world.write(WORK, "src/a.rs", "fn a() { 1 }\n");
+    let proposed = world
+        .sandboxes()
+        .propose(&create(), Some("I built it."), &NoGit);
+    let proposed = proposed.unwrap().unwrap();
+    let changed: Vec<&str> = proposed
+        .files
+        .iter()
+        .map(|it| it.change.path.as_str())
+        .collect();
+    assert_eq!(changed, [".gitignore", "src/a.rs", "src/keep.log"]);
+    assert_eq!(proposed.summary, "I built it.");
+    assert!(
+        proposed.left_out.iter().any(|it| it.path == "target"),
+        "{:?}",
+        proposed.left_out
+    );
+}
+
+#[test]
+fn repo_3_a_task_that_takes_all_back_leaves_no_proposal_to_apply() {
+    let world = World::new();
+    let made_at = Timestamp::from_unix_millis(0);
+    world
+        .sandboxes()
+        .prepare_for_task(&prepare(&[]), made_at, &NoRepositories)
+        .unwrap();
+    let propose = || world.sandboxes().propose(&create(), None, &NoGit).unwrap();
+    assert!(propose().is_none());
+    world.write(WORK, "src/a.rs", "fn a() { 1 }\n");
+    let digest = propose().unwrap().info.digest;
+    world.write(WORK, "src/a.rs", "fn a() {}\n");
+    assert!(propose().is_none());
+    world.sandboxes().apply(&apply()).unwrap_err();
+    world.write(WORK, "src/a.rs", "fn a() { 2 }\n");
+    let again = propose().unwrap().info.digest;
+    assert_ne!(again, digest);
+    // It is delivered once, however often that is asked for.
+    let request = ApplyProposal {
+        digest: Some(again),
+        ..apply()
+    };
+    for _ in 0..2 {
+        let delivered = world.sandboxes().deliver(&request).unwrap();
+        assert_eq!(delivered.files, ["src/a.rs"]);
+    }
+    let other = ApplyProposal {
+        digest: Some(digest),
+        ..apply()
+    };
+    world.sandboxes().deliver(&other).unwrap_err();
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 mod git;
+mod repositories;
 
 use super::daemon_files::DaemonFiles;
 use super::verification::Verification;
@@ -94,6 +95,15 @@ fn perform(
 ) -> Result<Answer, ProposalError> {
     Ok(match work {
         ProposalWork::Prepare(request) => answer(&sandboxes.prepare(&request)?),
+        ProposalWork::PrepareForTask(request) => {
+            answer(&sandboxes.prepare_for_task(&request.prepare, request.made_at, &Git)?)
+        }
+        ProposalWork::ProposeForTask(request) => {
+            let words = request.words.as_deref();
+            answer(&sandboxes.propose(&request.create, words, &Git)?)
+        }
+        ProposalWork::Deliver(request) => answer(&sandboxes.deliver(&request)?),
+        ProposalWork::DeliverBranch(request) => answer(&sandboxes.deliver_branch(&request, &Git)?),
         ProposalWork::ListSandboxes(request) => answer(&sandboxes.list(&request)?),
         ProposalWork::ShowSandbox(request) => answer(&sandboxes.show_sandbox(&request.at)?),
         ProposalWork::Remove(request) => {

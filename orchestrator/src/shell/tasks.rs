@@ -257,19 +257,25 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
                 with.report(TaskDone::Removed { at, reply, result });
             });
         }
-        TaskWork::CheckHandoff { at, text } => {
+        TaskWork::CheckHandoff { at, copy, text } => {
             let sandboxes = ground.layout.sandboxes(&at.workspace_id);
-            if let Some(problem) = handoffs::problem_of(&text, &ground.work_area(&at), &sandboxes) {
+            let root = copy.unwrap_or_else(|| ground.work_area(&at));
+            if let Some(problem) = handoffs::problem_of(&text, &root, &sandboxes) {
                 ground.report(TaskDone::HandoffRefused { at, problem });
             }
         }
-        TaskWork::FindDocuments { at, documents } => {
-            let missing = documents::missing(&ground.work_area(&at), documents);
+        TaskWork::FindDocuments {
+            at,
+            copy,
+            documents,
+        } => {
+            let root = copy.unwrap_or_else(|| ground.work_area(&at));
+            let missing = documents::missing(&root, documents);
             ground.report(TaskDone::DocumentsFound { at, missing });
         }
-        TaskWork::Measure { at } => {
+        TaskWork::Measure { at, copy } => {
             let with = ground.clone();
-            in_background(move || disk::look(&with, at));
+            in_background(move || disk::look(&with, at, copy.as_deref()));
         }
         TaskWork::Close { workspace_id } => {
             areas.close_all(&workspace_id);

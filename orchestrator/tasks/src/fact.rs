@@ -1,9 +1,9 @@
 //! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
-use goondan_cli_agents::usage::SessionUsage;
+use goondan_protocol::control::{TaskProposal, TaskVerdict};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
-use goondan_protocol::task::{NotifyOn, PlanStep};
+use goondan_protocol::task::{NotifyOn, PlanStep, TaskChecks, TaskRunKind, TaskSource};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,12 @@ pub struct NewTask {
     /// The conversation whose agent made it; none of one that a person made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
+    /// Where the files that it works on come from.
+    #[serde(default, skip_serializing_if = "TaskSource::is_none")]
+    pub source: TaskSource,
+    /// The commands that it runs there beside its agent's program.
+    #[serde(default, skip_serializing_if = "TaskChecks::is_none")]
+    pub checks: TaskChecks,
 }
 
 /// What works for a task (`TASK-8`): the `runtime.kind` of its agent.
@@ -177,6 +183,9 @@ pub enum Fact {
         session: Option<String>,
         /// How many of the notes its prompt carries.
         carried: usize,
+        /// What it does.
+        #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
+        kind: TaskRunKind,
     },
     /// The agent works on the run, by a process of its own if it is a program.
     AgentStarted {
@@ -279,6 +288,26 @@ pub enum Fact {
     QuestionAnswered {
         id: String,
         answer: Answer,
+    },
+    /// What is complete was proved, or was not.
+    WorkVerified {
+        run: u64,
+        verdict: TaskVerdict,
+    },
+    /// A proposal was made of what is complete; none if nothing was changed, or for the problem.
+    ProposalMade {
+        phase: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proposal: Option<TaskProposal>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// The proposal is in the project.
+    ProposalDelivered {
+        digest: String,
+        /// The branch that it is, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
     },
     ReviewRequested {
         phase: u32,

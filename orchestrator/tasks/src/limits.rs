@@ -83,3 +83,9 @@ pub const NOTIFICATIONS_KEPT: usize = 10;
 
 /// Lines of its history that are shown with a task.
 pub const RECENT_FACTS: usize = 10;
+
+/// Characters of the end of what the commands `setup` and `verify` write that are kept.
+pub const CHECK_OUTPUT_CHARS_MAX: usize = 8_000;
+
+/// Characters of it that a person is asked with.
+pub(crate) const CHECK_OUTPUT_CHARS_ASKED: usize = 2_000;

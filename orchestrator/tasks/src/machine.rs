@@ -2,8 +2,7 @@
 //! time.
 
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
-use goondan_cli_agents::failure::is_permanent;
-use goondan_cli_agents::telling_line;
+use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
@@ -19,29 +18,27 @@ mod asks;
 mod exchange;
 mod notices;
 mod output;
-mod watch;
+mod proposing;
 
-use watch::Watch;
-
-pub use exchange::{DiskUse, Effect, Input, Output, Refused};
+pub use exchange::{Delivery, DiskUse, Effect, Input, Output, Refused};
 pub use notices::Occasion;
 
-/// What the configuration says of a task's agent, as far as its runs depend on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentProfile {
-    /// True if a run can resume a session. If not, each run is given the whole task (`AGENT-3`).
-    pub resumes: bool,
-    /// What it is told of the protocol where it is given the whole task.
-    pub preamble: Preamble,
-}
-
-impl Default for AgentProfile {
-    fn default() -> Self {
-        Self {
-            resumes: true,
-            preamble: Preamble::None,
-        }
-    }
+/// What is known of a run as long as it is under way, and of no use afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Watch {
+    active_at: Option<Timestamp>,
+    result: Option<Result<(), String>>,
+    /// When it is ended if it has not exited.
+    end_at: Option<Timestamp>,
+    /// Whether it was told to end, and not for want of life.
+    is_ended_on_purpose: bool,
+    is_stalled: bool,
+    rate_limit: Option<Timestamp>,
+    /// How many facts it has told.
+    facts: usize,
+    /// The end of what a command beside the agent's program has written.
+    printed: String,
+    paused_at: Option<Timestamp>,
 }
 
 /// A task with what is known of its run.
@@ -56,6 +53,8 @@ pub struct Task {
     shortage: Option<String>,
     /// True if [`Input::Tick`] came since it was restored.
     has_ticked: bool,
+    /// The proposal that is being made, and what is known for it.
+    proposing: proposing::Making,
     output: Output,
 }
 
@@ -92,6 +91,7 @@ impl Task {
             disk: None,
             shortage: None,
             has_ticked: false,
+            proposing: proposing::Making::default(),
             output: Output::default(),
         }
     }
@@ -127,7 +127,8 @@ impl Task {
             Input::Cancel => self.cancel(now)?,
             Input::Provide { id, provision } => self.provide(&id, provision, now)?,
             Input::Answer { id, text } => self.answer(&id, &text, now)?,
-            Input::Approve { phase } => self.approve(phase, now)?,
+            Input::Approve { phase, delivery } => self.approve(phase, delivery, now)?,
+            Input::ProposalMade { phase, result } => self.proposal_made(phase, result, now),
             Input::Rework { phase, text } => self.rework(phase, text, now)?,
             Input::SetBudget(budget) => {
                 self.live()?;
@@ -196,6 +197,7 @@ impl Task {
                 self.run_ended(run, Outcome::NotStarted(error), now);
             }
             Input::Told { run, event } if self.is_current(run) => self.told(run, event, now),
+            Input::Printed { run, text } if self.is_current(run) => self.watch.printed = text,
             Input::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
             Input::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
             Input::Stopped { run, code } => {
@@ -233,6 +235,7 @@ impl Task {
             | Input::NotSpawned { .. }
             | Input::SecretsLost { .. }
             | Input::Told { .. }
+            | Input::Printed { .. }
             | Input::Alive { .. }
             | Input::Exited { .. } => {}
             Input::Tick => self.tick(now),
@@ -406,8 +409,7 @@ impl Task {
         Ok(())
     }
 
-    /// Approves a phase that is under review, or one that its agent stopped in without a word of its end.
-    fn approve(&mut self, phase: u32, now: Timestamp) -> Result<(), Refused> {
+    fn approve(&mut self, phase: u32, delivery: Delivery, now: Timestamp) -> Result<(), Refused> {
         self.live()?;
         if self.state.review != Some(phase) {
             if self.state.stopped_phase() != Some(phase) {
@@ -421,6 +423,7 @@ impl Task {
                 kind: "phase_completion",
             });
         }
+        self.deliver(phase, delivery, now)?;
         self.record(now, Fact::ReviewApproved { phase });
         if phase < self.state.task.total_phases {
             self.record(now, Fact::PhaseStarted { phase: phase + 1 });
@@ -464,8 +467,9 @@ impl Task {
 
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
         let watch = &self.watch;
-        let is_plain = !self.state.task.tells_result;
-        let outcome = match (&watch.result, watch.rate_limit, code) {
+        let tells_code = !self.state.task.tells_result || !self.run_kind().is_agent();
+        let by_code = tells_code.then_some(code).flatten();
+        let outcome = match (&watch.result, watch.rate_limit, by_code) {
             (Some(Ok(())), _, _) => Outcome::Done,
             (_, Some(until), _) => Outcome::RateLimited(until),
             (Some(Err(why)), None, _) => Outcome::Failed(why.clone()),
@@ -491,6 +495,9 @@ impl Task {
     }
 
     fn run_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
+        if !self.run_kind().is_agent() {
+            return self.check_ended(run, outcome, now);
+        }
         self.withdraw_permissions(run, now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         if outcome == Outcome::Done && !is_taken {
@@ -624,7 +631,14 @@ impl Task {
             }
             return;
         }
+        if self.propose(now) {
+            return;
+        }
+        let state = &self.state;
         if state.status() != Status::Running || state.run.is_some() {
+            return;
+        }
+        if self.set_up(now) {
             return;
         }
         if let Some(doubt) = self.doubt() {
@@ -671,6 +685,7 @@ impl Task {
                 run,
                 session: requested,
                 carried,
+                kind: TaskRunKind::Agent,
             },
         );
         self.effect(Effect::StartRun {
@@ -678,6 +693,7 @@ impl Task {
             session,
             prompt,
             environment,
+            kind: TaskRunKind::Agent,
         });
     }
 }

@@ -12,7 +12,7 @@ use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::journal::Journal;
 use goondan_durable::sealed::SealedLog;
 use goondan_protocol::ids::AgentName;
-use goondan_protocol::task::{PlanStep, PlanStepState};
+use goondan_protocol::task::{PlanStep, PlanStepState, TaskChecks, TaskRunKind, TaskSource};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::Deserialize;
@@ -213,6 +213,8 @@ impl PlainArea {
             budget: Budget::default(),
             tells_result: worker.tells_result,
             created_by: None,
+            source: TaskSource::None,
+            checks: TaskChecks::default(),
         };
         let mut to = Translation {
             entries: Vec::new(),
@@ -376,6 +378,7 @@ impl Translation {
                         run,
                         session,
                         carried,
+                        kind: TaskRunKind::Agent,
                     },
                 );
                 let pid = line.data.get("pid").and_then(Value::as_u64);

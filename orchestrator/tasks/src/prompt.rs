@@ -124,6 +124,9 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         }
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
+        Note::Unverified(output) => {
+            format!("The command that proves your work failed. Its output ends with:\n{output}")
+        }
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Moved(before) => format!(

@@ -15,12 +15,13 @@ use goondan_cli_agents::blocks::{
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
-use goondan_protocol::task::{NotifyOn, PlanStep, PlanStepState};
+use goondan_protocol::control::TaskProposal;
+use goondan_protocol::task::{NotifyOn, PlanStep, PlanStepState, TaskChecks, TaskSource};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
 use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Notification, Provision, Runtime, TaskId};
-use crate::machine::{Effect, Input, Task};
+use crate::machine::{Delivery, Effect, Input, Task};
 use crate::state::{Asked, Note, Stage, State, Status};
 use crate::work_area::WorkArea;
 
@@ -41,6 +42,8 @@ struct World {
     runs: BTreeSet<u64>,
     /// Notifications that were handed on.
     sent: BTreeSet<String>,
+    /// The phase of which a proposal is being made.
+    proposing: Option<u32>,
     crashes: u32,
 }
 
@@ -76,6 +79,15 @@ impl World {
             agent: "coder".parse().unwrap(),
             tells_result: !seed.is_multiple_of(3),
             created_by: None,
+            source: if seed.is_multiple_of(2) && !seed.is_multiple_of(4) {
+                TaskSource::Project
+            } else {
+                TaskSource::None
+            },
+            checks: TaskChecks {
+                setup: seed % 8 == 2,
+                verify: !seed.is_multiple_of(3) && seed % 8 >= 2,
+            },
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
         let folder = disk.folder(root);
@@ -93,6 +105,7 @@ impl World {
             facts,
             runs: BTreeSet::new(),
             sent: BTreeSet::new(),
+            proposing: None,
             crashes: 0,
         }
     }
@@ -153,6 +166,10 @@ impl World {
             | Effect::ContinueRun { run } => {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
             }
+            Effect::MakeProposal { phase, .. } => {
+                assert_eq!(self.process, None, "its files may still change");
+                assert_eq!(self.proposing.replace(phase), None, "it is made twice");
+            }
             Effect::MakeCheckpoint { .. }
             | Effect::CheckHandoff { .. }
             | Effect::FindDocuments { .. } => {}
@@ -164,6 +181,45 @@ impl World {
                 assert!(self.sent.insert(id.clone()), "`{id}` is sent twice");
             }
         }
+    }
+
+    /// The proposal is made that was asked for.
+    fn propose(&mut self) {
+        if let Some(phase) = self.proposing.take() {
+            let proposal = TaskProposal {
+                digest: format!("d{}", self.random.u8(..)),
+                files: Vec::new(),
+                more_files: 1,
+                is_delivered: false,
+                branch: None,
+            };
+            let results = [Ok(Some(proposal)), Ok(None), Err("no room".to_owned())];
+            let result = results[self.random.usize(..3)].clone();
+            self.feed(Input::ProposalMade { phase, result });
+        }
+    }
+
+    /// A person approves a phase, once its proposal is in the project; sometimes before.
+    fn approve(&mut self, phase: u32) {
+        let proposal = self.state().to_deliver(phase);
+        let digest = proposal.map(|proposal| proposal.digest.clone());
+        let delivery = match digest.filter(|_| self.random.u8(..4) > 0) {
+            Some(digest) => Delivery::Delivered {
+                digest,
+                branch: None,
+            },
+            None if self.random.bool() => Delivery::Left,
+            None => Delivery::None,
+        };
+        let was_delivered = matches!(delivery, Delivery::Delivered { .. });
+        let is_wanted = self.state().to_deliver(phase).is_some();
+        let is_left = delivery == Delivery::Left;
+        self.feed(Input::Approve { phase, delivery });
+        let is_approved = self.state().review() != Some(phase);
+        assert!(
+            !is_wanted || !is_approved || was_delivered || is_left,
+            "{phase}"
+        );
     }
 
     /// Something is told to people, in one of the steps it takes.
@@ -218,6 +274,7 @@ impl World {
         let lost: Vec<String> = lost.map(|(id, _)| id).collect();
         self.sent.extend(lost.iter().cloned());
         self.process = None;
+        self.proposing = None;
         for id in lost {
             let result = Err("nobody knows".to_owned());
             self.feed(Input::NotificationEnded { id, result });
@@ -359,7 +416,10 @@ impl World {
                     self.feed(Input::Provide { id, provision });
                 }
             }
-            15 => self.feed(Input::Approve { phase }),
+            15 => {
+                self.propose();
+                self.approve(phase);
+            }
             16 => {
                 let text = "better".to_owned();
                 self.feed(Input::Rework { phase, text });
@@ -408,8 +468,9 @@ impl World {
             let provision = Provision::Ready("it runs".to_owned());
             self.feed(Input::Provide { id, provision });
         }
+        self.propose();
         for phase in 1..=PHASES {
-            self.feed(Input::Approve { phase });
+            self.approve(phase);
         }
         self.feed(Input::Tick);
         if let Some((run, is_ending)) = self.process {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::control::TaskDrill;
-use goondan_protocol::task::PlanStep;
+use goondan_protocol::task::{PlanStep, TaskRunKind};
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
@@ -12,6 +12,7 @@ use crate::limits::REWORKS_KEPT;
 
 mod notifications;
 mod plan;
+mod proposal;
 mod tokens;
 
 pub use goondan_protocol::task::TaskStatus as Status;
@@ -62,6 +63,8 @@ pub enum Note {
     Approved(u32),
     /// A phase was not, and why.
     Rework(u32, String),
+    /// The command that proves its work failed, and wrote this last.
+    Unverified(String),
     /// How its last run ended is not known.
     OutcomeUnknown,
     /// Its last run failed.
@@ -83,6 +86,8 @@ pub enum Note {
 pub struct Run {
     /// Its number, from 1.
     pub number: u64,
+    /// What it does.
+    pub kind: TaskRunKind,
     /// The session it goes on with.
     pub session: Option<String>,
     /// Its process: the id, and when it started, as the kernel counts.
@@ -125,6 +130,8 @@ pub struct State {
     /// The phase it is in, from 1; 0 before the start and for a task without phases.
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
+    /// What is proposed, of a task with a source.
+    pub(crate) proposing: proposal::Proposing,
     pub(crate) is_work_completed: bool,
     /// The run that is under way.
     pub run: Option<Run>,
@@ -194,6 +201,7 @@ impl State {
             shared_budget: None,
             current_phase: 0,
             review: None,
+            proposing: proposal::Proposing::default(),
             is_work_completed: false,
             run: None,
             runs: 0,
@@ -326,9 +334,11 @@ impl State {
                 run,
                 session,
                 carried,
+                kind,
             } => {
                 self.run = Some(Run {
                     number: *run,
+                    kind: *kind,
                     session: session.clone(),
                     process: None,
                     carried: *carried,
@@ -336,9 +346,11 @@ impl State {
                     is_fruitless: false,
                 });
                 self.runs = self.runs.max(*run);
-                self.not_before = None;
-                self.is_rate_limited = false;
-                self.is_run_done = false;
+                if kind.is_agent() {
+                    self.not_before = None;
+                    self.is_rate_limited = false;
+                    self.is_run_done = false;
+                }
             }
             Fact::AgentStarted {
                 pid, start_time, ..
@@ -389,8 +401,9 @@ impl State {
                 self.started_at.get_or_insert(at);
                 self.progress = 0;
             }
-            Fact::PhaseCompleted { documents, .. } => {
+            Fact::PhaseCompleted { phase, documents } => {
                 self.recovered();
+                self.proposing.completed(*phase, &self.task.source);
                 self.add_documents(documents);
                 self.progress = DONE_PERCENT;
                 self.completed_documents.clone_from(documents);
@@ -469,7 +482,17 @@ impl State {
                     self.fail("a person gave it up", at);
                 }
             }
-            Fact::ReviewRequested { phase } => self.review = Some(*phase),
+            Fact::WorkVerified { verdict, .. } => self.proposing.verified(verdict),
+            Fact::ProposalMade {
+                proposal, problem, ..
+            } => self.proposing.made(proposal.as_ref(), problem.as_deref()),
+            Fact::ProposalDelivered { digest, branch } => {
+                self.proposing.delivered(digest, branch.as_deref());
+            }
+            Fact::ReviewRequested { phase } => {
+                self.review = Some(*phase);
+                self.proposing.reviewed();
+            }
             Fact::ReviewApproved { phase } => {
                 self.review = None;
                 self.completed_documents.clear();
@@ -484,6 +507,9 @@ impl State {
                 self.progress = 0;
                 self.completed_documents.clear();
                 self.missing_documents.clear();
+                if let Some(failed) = self.proposing.failed_verdict() {
+                    self.notes.push(Note::Unverified(failed.output.clone()));
+                }
                 self.notes.push(Note::Rework(*phase, text.clone()));
                 self.reworks.push((*phase, text.clone()));
                 let beyond = self.reworks.len().saturating_sub(REWORKS_KEPT);
@@ -576,6 +602,10 @@ impl State {
 
     fn run_ended(&mut self, outcome: &Outcome) {
         let run = self.run.take();
+        let kind = run.as_ref().map(|run| run.kind).unwrap_or_default();
+        if !kind.is_agent() {
+            return self.proposing.check_ended(kind, outcome);
+        }
         self.fruitless += u32::from(run.is_some_and(|run| run.is_fruitless));
         if !matches!(outcome, Outcome::RateLimited(_)) {
             self.rate_limited = 0;
@@ -619,6 +649,8 @@ impl State {
     /// another (`CKPT-6`), and hears nothing of how a run ended that it does not know.
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
+        // What was complete is not there any more.
+        self.proposing.reviewed();
         self.is_session_lost = false;
         // How earlier runs ended says nothing of these files, and a person wanted them so.
         (self.failures, self.unknown) = (0, 0);
@@ -658,7 +690,7 @@ impl State {
         );
         if is_supervisors {
             (self.failures, self.unknown) = (0, 0);
-            self.blocked = None;
+            self.proposing.try_again();
         }
         if is_supervisors || is_by_person {
             self.forget_restarts();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskRun,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskProposal, TaskRun,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -19,16 +19,18 @@ impl State {
         self.review
     }
 
-    /// The phase that its agent worked on and ended in without a word of its end: a person may approve it as it is.
+    /// The proposal of what was completed last.
     #[must_use]
-    pub fn stopped_phase(&self) -> Option<u32> {
-        // goondan asks how to go on, and nothing else waits.
-        let is_own = |ask: &Ask| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
-        let mut asks = self.open_asks().peekable();
-        let is_asked = asks.peek().is_some() && asks.all(|(_, ask)| is_own(ask));
-        let has_ended = self.run.is_none() && self.review.is_none() && self.has_begun;
-        let is_stopped = is_asked && has_ended && self.current_phase > 0;
-        is_stopped.then_some(self.current_phase)
+    pub fn proposal(&self) -> Option<&TaskProposal> {
+        self.proposing.proposal()
+    }
+
+    /// The proposal to be in the project before a phase is approved: that of the last one.
+    #[must_use]
+    pub fn to_deliver(&self, phase: u32) -> Option<&TaskProposal> {
+        let is_last = self.review == Some(phase) && phase >= self.task.total_phases;
+        let proposal = self.proposing.proposal().filter(|_| is_last);
+        proposal.filter(|proposal| !proposal.is_delivered)
     }
 
     /// The step it is in, as its agent says.
@@ -90,8 +92,8 @@ impl State {
                 "phase {phase} lists documents that do not exist: {missing}"
             ));
         }
-        if let Some(near) = self.near_budget() {
-            return Some(near);
+        if let (Some(phase), Some(failed)) = (self.review, self.proposing.failed_verdict()) {
+            return Some(format!("phase {phase}: `verify` failed: {}", failed.why));
         }
         let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;
@@ -186,6 +188,11 @@ impl State {
             info: self.info(workspace_id),
             description: self.task.description.clone(),
             work_area: work_area.to_owned(),
+            // Where it is, is not known here.
+            sandbox: None,
+            proposal: self.proposing.proposal().cloned(),
+            proposal_problem: self.proposing.problem().map(ToOwned::to_owned),
+            verified: self.proposing.verdict().cloned(),
             started_at: self.started_at,
             ended_at: self.ended.map(|(_, at)| at),
             failure: self.failure.clone(),

@@ -1,7 +1,7 @@
 //! Facts in words, for `agent.log` and for people.
 
 use goondan_cli_agents::blocks::ErrorKind;
-use goondan_protocol::control::TaskHappening;
+use goondan_protocol::control::{TaskHappening, TaskVerdict};
 use goondan_protocol::task::PlanStepState;
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
@@ -90,6 +90,13 @@ fn level(fact: &Fact) -> LogLevel {
         | Fact::DocumentsMissing { .. }
         | Fact::SessionLost { .. }
         | Fact::RunEnded { .. }
+        | Fact::ProposalMade {
+            problem: Some(_), ..
+        }
+        | Fact::WorkVerified {
+            verdict: TaskVerdict { passed: false, .. },
+            ..
+        }
         | Fact::RestoreDrilled { .. }
         | Fact::BudgetWarned { .. }
         | Fact::NotificationFailed { .. } => LogLevel::Warn,
@@ -104,6 +111,9 @@ fn detail(fact: &Fact) -> String {
     match fact {
         Fact::TaskCreated(task) => task.title.clone(),
         Fact::NodeEntered { node } => node.clone(),
+        Fact::RunRequested { run, kind, .. } if !kind.is_agent() => {
+            format!("run {run}, {}", kind.as_str())
+        }
         Fact::RunRequested { run, session, .. } => match session {
             Some(session) => format!("run {run}, goes on with session {session}"),
             None => format!("run {run}"),
@@ -131,6 +141,23 @@ fn detail(fact: &Fact) -> String {
         | Fact::PhaseCompleted { phase, .. }
         | Fact::ReviewRequested { phase }
         | Fact::ReviewApproved { phase } => format!("phase {phase}"),
+        Fact::WorkVerified { verdict, .. } if verdict.passed => "it passed".to_owned(),
+        Fact::WorkVerified { verdict, .. } => format!("it failed: {}", verdict.why),
+        Fact::ProposalMade {
+            proposal: Some(proposal),
+            ..
+        } => match proposal.files.len().saturating_add(proposal.more_files) {
+            1 => "1 file".to_owned(),
+            files => format!("{files} files"),
+        },
+        Fact::ProposalMade { problem, .. } => match problem {
+            Some(problem) => format!("none: {problem}"),
+            None => "none: nothing was changed".to_owned(),
+        },
+        Fact::ProposalDelivered { digest, branch } => match branch {
+            Some(branch) => format!("as the branch {branch}"),
+            None => digest.clone(),
+        },
         Fact::DocumentsMissing { documents } if documents.is_empty() => "all exist".to_owned(),
         Fact::WorkCompleted { documents } | Fact::DocumentsMissing { documents } => {
             documents.join(", ")

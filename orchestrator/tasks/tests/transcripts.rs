@@ -41,7 +41,20 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         disk.create_dir(Path::new(dir)).unwrap();
         disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
     }
-    let new = new_task(prompt.clone(), format, phases);
+    let new = NewTask {
+        runtime: Runtime::Cli,
+        task_id: TaskId::try_from("task".to_owned()).unwrap(),
+        title: "A shop".to_owned(),
+        kind: "create_app".to_owned(),
+        description: prompt.clone(),
+        total_phases: phases,
+        budget: Budget::default(),
+        agent: "coder".parse().unwrap(),
+        tells_result: format.tells_result(),
+        created_by: None,
+        source: Default::default(),
+        checks: Default::default(),
+    };
     let mut clock = 0;
     let mut now = || {
         clock += 1000;

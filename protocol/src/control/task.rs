@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentName, ApprovalId, ConnectionName, InstanceKey, WorkspaceId};
 use crate::limits::{MAX_CHECKPOINTS_PAGE, MAX_TASKS_PAGE};
 use crate::shell::shell_quoted;
-use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskStatus};
+use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskSource, TaskStatus};
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
 
 use super::paging::{page_of, try_page_of};
+use super::{FileStatus, SandboxRef};
 
 /// `task.new`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct CreateTask {
     /// What it may take.
     #[serde(default)]
     pub budget: TaskBudget,
+    /// Where the files that it works on come from; what its agent's `runtime.source` says if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<TaskSource>,
     /// Whether it is started at once.
     #[serde(default)]
     pub start: bool,
@@ -131,6 +135,12 @@ requests_about! {
         /// The phase; the one under review if it is not said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
+        /// True if a proposal is left as it is, and not delivered.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        without_delivery: bool,
+        /// True if the proposal is delivered though the project has moved on since the copy of it was made.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        allow_moved_base: bool,
     }
     /// `task.rework`.
     ReworkTask {
@@ -451,6 +461,19 @@ pub struct TaskDetail {
     pub description: String,
     /// Its work area.
     pub work_area: PathBuf,
+    /// The sandbox that its agent works in, if it has a source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<TaskSandbox>,
+    /// The proposal of what was completed last; missing before that, and if nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<TaskProposal>,
+    /// What a review of a task with a source is told beside the proposal: that nothing was changed, or why there is
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal_problem: Option<String>,
+    /// What the command `runtime.verify` said of what was completed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<TaskVerdict>,
     /// When it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -516,22 +539,61 @@ pub struct TaskDetail {
     pub recent: Vec<TaskHappening>,
 }
 
-/// How a run ended, with what its program said last (`AGENT-6`).
+/// The sandbox that a task's agent works in (`BOX-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TaskLastRun {
-    /// Its number.
-    pub number: u64,
+pub struct TaskSandbox {
+    /// Which: as `gdn sandbox show` and `gdn proposal show` name it.
+    pub at: SandboxRef,
+    /// Its copy of the project. It is made when the first run begins.
+    pub work_dir: PathBuf,
+}
+
+/// The proposal of a task: what its agent changed of the project (`REPO-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskProposal {
+    /// What it is known by; another one has another.
+    pub digest: String,
+    /// The files that it changes: the first of them.
+    pub files: Vec<TaskProposalFile>,
+    /// How many it changes beyond those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_files: usize,
+    /// True if it was delivered when its phase was approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_delivered: bool,
+    /// The branch of the project's repository that it was delivered as, if as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
+/// What came of the command `runtime.verify` (`REPO-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskVerdict {
     /// True if it ended well.
-    pub is_ok: bool,
-    /// How it ended, in words.
-    pub outcome: String,
-    /// The last words of the agent, shortened.
+    pub passed: bool,
+    /// How it ended, if it did not end well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub last_words: String,
-    /// The last lines of the program's standard error.
+    pub why: String,
+    /// The end of what it wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub stderr: String,
+    pub output: String,
+}
+
+/// A file that the proposal of a task changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskProposalFile {
+    /// Its path in the project.
+    pub path: String,
+    /// What was done to it.
+    pub status: FileStatus,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// What the work area of a task takes (`TASK-9`).

@@ -219,6 +219,8 @@ mod task_notify;
 #[cfg(test)]
 mod task_secrets;
 #[cfg(test)]
+mod task_sources;
+#[cfg(test)]
 mod task_tools;
 #[cfg(test)]
 mod tasks;

@@ -15,6 +15,9 @@ use crate::output::text;
 /// Percent of a budget from which on it is shown as nearly spent.
 const WARNING_PERCENT: u64 = 90;
 
+/// Lines of what a failed `verify` wrote that are shown.
+const VERIFY_LINES_SHOWN: usize = 10;
+
 /// A command that a person may run next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NextCommand {
@@ -37,6 +40,7 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
             &format!("  phase {phase} of {all}\n"),
         );
     }
+    page.part("Proposal", &proposal_text(detail, canvas));
     page.part("To be done", &text::quoted(&detail.description));
     let documents = detail.documents.iter().map(|path| {
         let mark = if detail.missing_documents.contains(path) {
@@ -65,6 +69,51 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
     });
     page.part("What happened last", &recent.collect::<String>());
     page.into_text()
+}
+
+/// What it changes of the project, or why it has no proposal.
+fn proposal_text(detail: &TaskDetail, canvas: Canvas) -> String {
+    let palette = canvas.palette;
+    let verified = verified_text(detail, canvas);
+    if let Some(problem) = &detail.proposal_problem {
+        return palette.paint(style::WARN, &text::quoted(problem)) + &verified;
+    }
+    let Some(proposal) = &detail.proposal else {
+        return verified;
+    };
+    let files = proposal.files.iter();
+    let files = files.map(|file| {
+        let status = palette.paint(style::FAINT, file.status.as_str());
+        format!("  {status}  {}\n", text::one_line(&file.path))
+    });
+    let mut told: String = files.collect();
+    if proposal.more_files > 0 {
+        let more = text::count(proposal.more_files, "other file");
+        told.push_str(&format!("  and {more}\n"));
+    }
+    if proposal.is_delivered {
+        told.push_str(&match &proposal.branch {
+            Some(branch) => format!("  It is the branch {branch}.\n"),
+            None => "  It is in the project.\n".to_owned(),
+        });
+    }
+    told + &verified
+}
+
+/// What the command said that proves it, if it has one.
+fn verified_text(detail: &TaskDetail, canvas: Canvas) -> String {
+    let palette = canvas.palette;
+    match &detail.verified {
+        None => String::new(),
+        Some(verdict) if verdict.passed => palette.paint(style::GOOD, "  `verify` passed\n"),
+        Some(verdict) => {
+            let why = format!("  `verify` failed: {}\n", text::one_line(&verdict.why));
+            let output = verdict.output.lines().rev().take(VERIFY_LINES_SHOWN);
+            let mut output: Vec<&str> = output.collect();
+            output.reverse();
+            palette.paint(style::BAD, &why) + &text::quoted(&output.join("\n"))
+        }
+    }
 }
 
 fn notification_line(told: &TaskNotification, canvas: Canvas) -> String {
@@ -157,6 +206,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
         table.field("Restore drill", drill_of(drill, now));
     }
     table.field("Work area", detail.work_area.display().to_string());
+    if let Some(sandbox) = &detail.sandbox {
+        table.field("Works in", sandbox.work_dir.display().to_string());
+    }
     table
 }
 
@@ -309,6 +361,17 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         next("Let it make the call", format!("approve {approval}"));
         next("Or refuse it", format!("deny {approval}"));
     }
+    let proposal = detail.proposal.as_ref().filter(|it| !it.is_delivered);
+    let proposed = proposal.and(detail.sandbox.as_ref());
+    let is_left = proposed.is_some() && detail.info.status == TaskStatus::Completed;
+    if let Some(sandbox) = proposed.filter(|_| is_left || detail.review.is_some()) {
+        let of = format!("{} {}", sandbox.at.run_id, sandbox.at.agent_id);
+        next("See what it changes", format!("proposal diff {of}"));
+        next("See its summary and tests", format!("proposal show {of}"));
+        if is_left {
+            next("Apply it", format!("proposal apply {of}"));
+        }
+    }
     if detail.review.is_some() {
         next("Approve it", format!("task approve {id}"));
         next("Or have it done better", format!("task rework {id} TEXT"));
@@ -371,6 +434,10 @@ mod tests {
             info: list::tests::info("shop", status),
             description: "Build a small web shop.\nNo payments yet.".to_owned(),
             work_area: "/home/ann/.goondan/workspaces/w/tasks/shop".into(),
+            sandbox: None,
+            proposal: None,
+            proposal_problem: None,
+            verified: None,
             started_at: Some(Timestamp::from_unix_millis(1_000)),
             ended_at: None,
             failure: None,

@@ -60,7 +60,11 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         guide: written.guide.as_ref().map(|guide| guide.value.clone()),
         limits: written.limits,
         disk_bytes: written.disk_bytes,
-        sandbox,
+        source: written.of_project.source.clone(),
+        deliver: written.of_project.deliver,
+        setup: written.of_project.setup.clone(),
+        verify: written.of_project.verify.clone(),
+        sandbox: written.sandbox.within(&membership.policy.sandbox),
     }
 }
 

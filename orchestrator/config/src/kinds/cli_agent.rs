@@ -7,8 +7,9 @@ use goondan_protocol::budget::Budget;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::sandbox::{Level, SandboxPath};
-use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables};
+use goondan_protocol::task::{
+    AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, TaskDelivery, TaskSource,
+};
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
 use super::notify::NotifySpec;
@@ -34,6 +35,11 @@ const AIDER: &str = "aider";
 const ACP: &str = "acp";
 const STDIN: &str = "stdin";
 const ARGUMENT: &str = "argument";
+const PROJECT: &str = "project";
+const NONE: &str = "none";
+const APPLY: &str = "apply";
+const PROPOSAL: &str = "proposal";
+const BRANCH: &str = "branch";
 
 /// What a variable must not be called: goondan's own are that.
 const OWN_PREFIX: &str = "GOONDAN_";
@@ -153,6 +159,29 @@ static RUNTIME: Shape = Shape::of(
             "Most MiB of a task's work area, its checkpoints and logs among them.",
         )
         .or(Default::Meaning("20480; `gdn task budget` says otherwise for one task")),
+        Field::optional(
+            "source",
+            Content::Word(&[PROJECT, NONE]),
+            "What its tasks work on: a copy of the project, in a sandbox of their own, or nothing but their work area.",
+        )
+        .or(Default::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` says otherwise for one task")),
+        Field::optional(
+            "deliver",
+            Content::Word(&[APPLY, BRANCH, PROPOSAL]),
+            "What becomes of a task's proposal when its last phase is approved: it is applied to the project, made a \
+             branch of its repository, or left for `gdn proposal apply`.",
+        )
+        .or(Default::Text(APPLY)),
+        Field::optional(
+            "setup",
+            Content::List(&Content::Text),
+            "A command and its arguments that prepares a task's copy of the project, once, before its agent works.",
+        ),
+        Field::optional(
+            "verify",
+            Content::List(&Content::Text),
+            "A command and its arguments that proves what a task's agent has done, such as the tests of the project.",
+        ),
     ],
 )
 .with(&[
@@ -188,6 +217,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) guide: Option<Located<PathBuf>>,
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
+    pub(crate) of_project: OfProject,
     /// What its tasks may take.
     pub(crate) budgets: Vec<Located<Budget>>,
     pub(crate) sandbox: sandbox::Written,
@@ -219,6 +249,7 @@ pub(crate) fn read(
         guide,
         limits,
         disk_bytes,
+        of_project,
     } = runtime?;
     Some(CliAgentSpec {
         name: name?,
@@ -232,6 +263,7 @@ pub(crate) fn read(
         guide,
         limits,
         disk_bytes,
+        of_project,
         budgets,
         sandbox,
         notify,
@@ -248,6 +280,16 @@ struct Runtime {
     guide: Option<Located<PathBuf>>,
     limits: ProcessLimits,
     disk_bytes: Option<u64>,
+    of_project: OfProject,
+}
+
+/// What its tasks have to do with the project.
+#[derive(Debug)]
+pub(crate) struct OfProject {
+    pub(crate) source: TaskSource,
+    pub(crate) deliver: TaskDelivery,
+    pub(crate) setup: Vec<String>,
+    pub(crate) verify: Vec<String>,
 }
 
 /// The program of an agent.
@@ -358,6 +400,7 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
     let limits = process_limits::read(&mut runtime, DEFAULT_AGENT_MEMORY_MIB, cx);
     let disk = runtime.number("diskMiB", &mut cx.report);
     let disk_bytes = disk.map(|mib| mib.saturating_mul(BYTES_PER_MIB));
+    let of_project = read_of_project(&mut runtime, known.is_some(), cx);
     runtime.close();
     Runtime {
         program,
@@ -369,80 +412,42 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
         guide,
         limits,
         disk_bytes,
+        of_project,
     }
 }
 
-fn read_choice(
-    name: &'static str,
-    runtime: &mut Fields<'_>,
-    cx: &mut Context<'_>,
-) -> Option<String> {
-    let written = runtime.text(name, &mut cx.report)?;
-    let is_word = !written.value.is_empty() && !written.value.starts_with('-');
-    if !is_word || written.value.contains('\0') {
-        let message = format!(
-            "`{name}` is `{}`, which the program would not take for a name",
-            written.value
-        );
-        let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
-        cx.report
-            .add(problem.help("write a name, as the program has it"));
-        return None;
+/// A program of a preset is a coding agent: its tasks work on the project.
+fn read_of_project(runtime: &mut Fields<'_>, is_preset: bool, cx: &mut Context<'_>) -> OfProject {
+    let source = runtime.word("source", &mut cx.report);
+    let source = match source.map(|word| word.value) {
+        Some(PROJECT) => TaskSource::Project,
+        None if is_preset => TaskSource::Project,
+        _ => TaskSource::None,
+    };
+    let deliver = runtime.word("deliver", &mut cx.report);
+    let deliver = match deliver.map(|word| word.value) {
+        Some(PROPOSAL) => TaskDelivery::Proposal,
+        Some(BRANCH) => TaskDelivery::Branch,
+        _ => TaskDelivery::Apply,
+    };
+    OfProject {
+        source,
+        deliver,
+        setup: read_check("setup", runtime, cx),
+        verify: read_check("verify", runtime, cx),
     }
-    Some(written.value.to_owned())
 }
 
-fn read_args(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<String> {
-    let place = runtime.place_of("args");
-    let args = runtime.texts("args", &mut cx.report);
-    let is_bad = args.len() > MAX_COMMAND_WORDS || args.iter().any(|arg| arg.value.contains('\0'));
-    if let (true, Some(place)) = (is_bad, place) {
-        let message =
-            format!("`args` has more than {MAX_COMMAND_WORDS} words, or one with a zero byte");
-        cx.report
-            .add(Problem::new(codes::INVALID_VALUE, place, message));
+/// A program with a `/` in it is one of the task's copy, which may not be there yet.
+fn read_check(name: &'static str, runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<String> {
+    let place = runtime.place_of(name);
+    let words = read_words(name, runtime, cx).unwrap_or_default();
+    if let (Some(program), Some(place)) = (words.first(), place)
+        && !program.contains('/')
+    {
+        check_is_there(program, place, cx);
     }
-    args.iter().map(|arg| arg.value.to_owned()).collect()
-}
-
-fn read_key(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
-    let place = runtime.place_of("key");
-    let key = value::read_secret(runtime, "key", cx)?;
-    if let (Some(_), Some(place)) = (OAuthNeed::of_placeholder(&key), place) {
-        let message = "`key` takes a token of an authorization server, which a program of a task cannot renew";
-        let problem = Problem::new(codes::INVALID_VALUE, place, message);
-        cx.report
-            .add(problem.help("take it from a secret or a variable"));
-        return None;
-    }
-    Some(key)
-}
-
-/// Reads the login directory of a program that has one.
-fn read_login(
-    known: Option<&'static Preset>,
-    runtime: &mut Fields<'_>,
-    cx: &mut Context<'_>,
-) -> Option<SandboxPath> {
-    let written = runtime.text("login", &mut cx.report)?;
-    let known = known?;
-    let found = sandbox::find(written.value, &cx.files.place_of(Path::new("")), cx.machine);
-    let found = found.and_then(|path| match known.login(path.as_path()) {
-        Some(_) => Ok(path),
-        None => Err((
-            "cannot be the login directory: the program has none",
-            "give it a key, `key: {valueFrom: …}`",
-        )),
-    });
-    match found {
-        Ok(path) => Some(path),
-        Err((why, help)) => {
-            let message = format!("`{}` {why}", written.value);
-            let problem = Problem::new(codes::SANDBOX_PATH, written.place, message);
-            cx.report.add(problem.help(help));
-            None
-        }
-    }
+    words
 }
 
 /// Reads what a preset stands for if it is written out.

@@ -171,6 +171,8 @@ pub enum TaskWork {
     FindDocuments {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// Their paths, as the task's agent wrote them.
         documents: Vec<String>,
     },
@@ -187,6 +189,8 @@ pub enum TaskWork {
     Drill {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
         /// When it is done.
@@ -196,6 +200,8 @@ pub enum TaskWork {
     CheckHandoff {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// The HANDOFF.
         text: String,
     },
@@ -203,11 +209,15 @@ pub enum TaskWork {
     Measure {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
     },
     /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
     MakeCheckpoint {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
         /// What it says of itself.
@@ -221,6 +231,8 @@ pub enum TaskWork {
         token: RequestToken,
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// Which page of them.
         list: ListCheckpoints,
     },
@@ -228,6 +240,8 @@ pub enum TaskWork {
     Restore {
         /// The task.
         at: TaskRef,
+        /// Its copy of the project, if it has a source: where its files are.
+        copy: Option<PathBuf>,
         /// The request that waits for it.
         token: RequestToken,
         /// Which; the newest that can be if it is not said.

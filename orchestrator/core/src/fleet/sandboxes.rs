@@ -13,8 +13,8 @@ use goondan_protocol::control::{
     ControlError, CreateProposal, ErrorCode, PrepareSandbox, ProposalDetail, SandboxDetail,
     SandboxRef, ShowProposal, ShowSandbox,
 };
-use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId};
-use goondan_store::naming::{run_dir, sandbox_dir};
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId, WorkspaceId};
+use goondan_store::naming::sandbox_dir;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -196,6 +196,21 @@ impl Fleet {
         let other = other.and_then(|bundle| bundle.agents.get(agent));
         let files = [own, other].into_iter().flatten();
         let files = files.flat_map(|definition| &definition.secret_files);
+        files.filter_map(|file| pattern_of(file, root)).collect()
+    }
+
+    /// Where the sandboxes of a workspace are.
+    pub(crate) fn sandboxes(&self, id: &WorkspaceId) -> PathBuf {
+        self.facts.layout.sandboxes(id)
+    }
+
+    /// Patterns of the files of the project that hold its secrets, whatever they are called.
+    pub(crate) fn secret_patterns_of_project(&self, id: &WorkspaceId) -> Vec<String> {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return Vec::new();
+        };
+        let root = &workspace.record.project_root;
+        let files = workspace.record.env_files.iter();
         files.filter_map(|file| pattern_of(file, root)).collect()
     }
 

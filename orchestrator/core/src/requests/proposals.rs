@@ -15,6 +15,7 @@ use crate::exchange::{ProposalWork, ProposalsDone};
 use crate::fleet::answers::waiting::Requester;
 use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
+use crate::tasks::proposing::SandboxStep;
 use crate::{Core, Effect, RequestToken, Standing};
 
 /// What waits for its turn, by workspace; the first of each is being done.
@@ -38,6 +39,8 @@ pub(crate) enum Asker {
     Agent(Requester),
     /// A verification that a client waits for.
     Verification(RequestToken),
+    /// A task, whose own sandbox it is. What only a person may do, one has decided.
+    Task(SandboxStep),
 }
 
 /// What an agent may not ask for: only a person may, as [`super::persons`] has it of clients.
@@ -78,7 +81,9 @@ impl ProposalWork {
 
 impl Core {
     pub(crate) fn use_proposals(&mut self, asker: Asker, work: ProposalWork) {
-        if !matches!(asker, Asker::Client(_))
+        let is_of_task = matches!(asker, Asker::Task(_));
+        if !is_of_task
+            && !matches!(asker, Asker::Client(_))
             && let Some(what) = needs_person(&work)
         {
             let error = person_needed(what, "gdn proposal list", Standing::BelowDaemon);
@@ -89,7 +94,8 @@ impl Core {
             return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let line = self.requests.proposals.0.entry(id.clone()).or_default();
-        if line.len() >= PROPOSAL_REQUESTS_MAX {
+        // Each task asks for one thing at a time, so that theirs are bounded.
+        if line.len() >= PROPOSAL_REQUESTS_MAX && !is_of_task {
             let text =
                 format!("{PROPOSAL_REQUESTS_MAX} requests about proposals wait in `{id}` already");
             let error = ControlError::new(ErrorCode::Overloaded, text).suggest("try again later");
@@ -166,6 +172,7 @@ impl Core {
                 token: *token,
                 result,
             }),
+            Asker::Task(step) => self.tasks.on_sandbox_done(&mut self.fleet, step, result),
             Asker::Verification(token) => self.on_sandboxes_verified(*token, result),
             Asker::Agent(requester) => {
                 if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {

@@ -5,11 +5,11 @@ use goondan_protocol::control::{
     AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, RemoveTask,
     TaskRemoved,
 };
-use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::fact::{NewTask, Provision};
+use goondan_tasks::fact::{NewTask, Provision, Runtime};
 use goondan_tasks::machine::{Input as TaskInput, Task};
 use goondan_tasks::state::{Asked, State};
 use uuid::Uuid;
@@ -110,7 +110,11 @@ impl Tasks {
             Call::ImportTask(import) => self.import(fleet, token, import),
             Call::PruneTasks(prune) => self.prune(fleet, token, &prune),
             other => {
-                if let Some((at, _)) = subject_of(&other) {
+                if let Some((at, changes)) = subject_of(&other) {
+                    if changes && self.entry(&at).is_some_and(|it| it.delivering.is_some()) {
+                        let error = super::busy(&at, "its proposal is being applied");
+                        return fleet.respond_error(token, error);
+                    }
                     self.on_request_about(fleet, token, &at, other);
                 }
             }
@@ -144,8 +148,16 @@ impl Tasks {
                 return self.make_checkpoint(fleet, at, "manual", make.name, Some(token));
             }
             Call::ListCheckpoints(list) => {
-                let at = at.clone();
-                return Self::work(fleet, TaskWork::ListCheckpoints { token, at, list });
+                let copy = self.copy_of_project(fleet, at);
+                return Self::work(
+                    fleet,
+                    TaskWork::ListCheckpoints {
+                        token,
+                        at: at.clone(),
+                        copy,
+                        list,
+                    },
+                );
             }
             Call::RestoreTask(restore) => return self.restore(fleet, token, at, restore),
             Call::DrillTask(_) => return self.drill(fleet, at, Some(token)),
@@ -172,8 +184,7 @@ impl Tasks {
                 let Some(phase) = approve.phase.or(review).or(stopped) else {
                     return fleet.respond_error(token, nothing_to_review(at));
                 };
-                let what = format!("approve phase {phase}");
-                (TaskInput::Approve { phase }, what)
+                return self.approve(fleet, token, at, phase, &approve);
             }
             Call::ReworkTask(rework) => {
                 let Some(phase) = rework.phase.or(review) else {
@@ -331,6 +342,13 @@ impl Tasks {
             None => free_id(fleet.now().wall, random, is_taken)?,
         };
         let at = TaskRef::new(&id, &task_id);
+        let source = create.source.unwrap_or_else(|| worker.source.clone());
+        if worker.runtime == Runtime::Llm && !source.is_none() {
+            return Err(without_source(&worker.name));
+        }
+        let checks = worker.checks(&source);
+        // What changes the project is reviewed.
+        let phases_min = u32::from(!source.is_none());
         let new = NewTask {
             task_id: task_id.clone(),
             agent: worker.name,
@@ -338,7 +356,9 @@ impl Tasks {
             title: create.title,
             kind: create.kind,
             description: create.description,
-            total_phases: create.total_phases,
+            total_phases: create.total_phases.max(phases_min),
+            checks,
+            source,
             budget: create.budget,
             tells_result: worker.tells_result,
             created_by: created_by.cloned(),
@@ -492,7 +512,11 @@ impl Tasks {
     ) {
         self.work_done(&at.workspace_id);
         let conversations = self.conversations_of(at);
+        let sandbox = self.sandbox_to_remove(at);
         if result.is_ok() {
+            if let Some(sandbox) = sandbox {
+                self.remove_sandbox(at, sandbox);
+            }
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
@@ -524,6 +548,15 @@ fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
     let text = format!("workspace `{id}` has {TASKS_PER_WORKSPACE_MAX} tasks already");
     let error = ControlError::new(ErrorCode::TaskRefused, text);
     Err(error.suggest("`gdn task rm` removes those that have ended"))
+}
+
+/// Why a task of an agent that is no program has no source.
+fn without_source(agent: &AgentName) -> ControlError {
+    let text = format!(
+        "agent `{agent}` is of `runtime.kind: llm`, whose tasks work in their work area and in no copy of the project"
+    );
+    ControlError::new(ErrorCode::TaskRefused, text)
+        .suggest("leave `--source` out, or name an agent that is a program")
 }
 
 /// Why a task cannot be made.

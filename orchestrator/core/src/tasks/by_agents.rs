@@ -91,6 +91,7 @@ impl Tasks {
                         tokens: max_tokens,
                         ..TaskBudget::default()
                     },
+                    source: None,
                     start: true,
                 };
                 self.create_for_agent(fleet, requester, create)

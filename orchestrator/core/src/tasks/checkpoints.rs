@@ -66,11 +66,13 @@ impl Tasks {
             }
             return;
         }
+        let copy = self.copy_of_project(fleet, at);
         let at = at.clone();
         Self::work(
             fleet,
             TaskWork::MakeCheckpoint {
                 at,
+                copy,
                 token,
                 about,
                 now,
@@ -231,11 +233,13 @@ impl Tasks {
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;
         }
+        let copy = self.copy_of_project(fleet, at);
         let (at, now) = (at.clone(), fleet.now().wall);
         Self::work(
             fleet,
             TaskWork::Restore {
                 at,
+                copy,
                 token,
                 checkpoint_id,
                 is_rehearsal,

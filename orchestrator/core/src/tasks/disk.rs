@@ -67,7 +67,9 @@ impl Tasks {
         let is_under_way = self.looks.contains_key(at);
         self.looks.entry(at.clone()).or_default().extend(then);
         if !is_under_way {
-            Self::work(fleet, TaskWork::Measure { at: at.clone() });
+            let copy = self.copy_of_project(fleet, at);
+            let at = at.clone();
+            Self::work(fleet, TaskWork::Measure { at, copy });
         }
     }
 

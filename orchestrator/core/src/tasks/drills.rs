@@ -67,8 +67,17 @@ impl Tasks {
             }
             return;
         }
+        let copy = self.copy_of_project(fleet, at);
         let (at, now) = (at.clone(), now.wall);
-        Self::work(fleet, TaskWork::Drill { at, token, now });
+        Self::work(
+            fleet,
+            TaskWork::Drill {
+                at,
+                copy,
+                token,
+                now,
+            },
+        );
     }
 
     /// Tells of each workspace which of its tasks have a checkpoint that could not be restored.

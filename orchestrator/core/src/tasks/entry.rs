@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use goondan_protocol::control::{TaskHappening, TaskInfo};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
-use goondan_protocol::task::TaskStatus;
+use goondan_protocol::task::{TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
 use goondan_tasks::limits::RECENT_FACTS;
@@ -88,6 +88,8 @@ pub(super) struct StartOrder {
     pub(super) prompt: String,
     /// Variables that hold secrets, with the references of these.
     pub(super) environment: Vec<(String, String)>,
+    /// What it does.
+    pub(super) kind: TaskRunKind,
 }
 
 /// A run that has no process yet.
@@ -98,6 +100,8 @@ pub(super) struct Pending {
     pub(super) is_held: bool,
     /// Whether the budgets that it shares with others allow it.
     pub(super) is_allowed: bool,
+    /// Whether its sandbox is there, if its task has a source.
+    pub(super) has_sandbox: bool,
 }
 
 #[derive(Debug)]
@@ -167,10 +171,14 @@ pub(super) struct Entry {
     /// Whether its files are being taken back, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
+    /// The approval that waits until its proposal is applied.
+    pub(super) delivering: Option<Decision>,
     /// Which budget lets it take no more, as its machine knows it.
     pub(super) shortage: Option<String>,
     /// The last look at its work area.
     pub(super) last_look: Option<LastLook>,
+    /// The end of what a command beside its agent's program has written.
+    pub(super) printed: String,
     /// Bytes of output that are on their way to its log.
     pub(super) output_waiting: usize,
     /// Bytes of output that were dropped, and not yet told of.
@@ -194,8 +202,10 @@ impl Entry {
             drill_at_ms: 0,
             is_restoring: false,
             restore: None,
+            delivering: None,
             shortage: None,
             last_look: None,
+            printed: String::new(),
             output_waiting: 0,
             output_dropped: 0,
         }
@@ -246,6 +256,12 @@ impl Entry {
             Body::Open(task) => Some(task.state()),
             Body::New(..) | Body::Damaged { .. } | Body::Leaving(_) => None,
         }
+    }
+
+    /// What the run that is under way does.
+    pub(super) fn run_kind(&self) -> TaskRunKind {
+        let run = self.state().and_then(|state| state.run.as_ref());
+        run.map(|run| run.kind).unwrap_or_default()
     }
 
     /// How it stands on disk, as far as that is known.
@@ -422,6 +438,7 @@ impl Entry {
     ) {
         let durable = self.durable.take();
         let conversing = self.conversing.take();
+        let delivering = self.delivering.take();
         let Self {
             output_waiting,
             output_dropped,
@@ -435,6 +452,7 @@ impl Entry {
             checkpoints,
             is_restoring,
             conversing,
+            delivering,
             ..Self::found(result, now)
         };
         if self.durable.is_none() {

@@ -158,6 +158,7 @@ impl Tasks {
     pub(crate) fn forget(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.spaces.remove(id);
         self.waiting.retain(|at| at.workspace_id != *id);
+        self.preparing.retain(|at| at.workspace_id != *id);
         self.forget_notifications(|at| at.workspace_id == *id);
         let workspace_id = id.clone();
         Self::work(fleet, TaskWork::Close { workspace_id });

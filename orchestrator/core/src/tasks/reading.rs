@@ -98,6 +98,7 @@ impl Tasks {
         };
         let work_area = fleet.work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
+        detail.sandbox = self.sandbox_told(fleet, at, state);
         detail.disk = self.disk_of(fleet, at);
         detail.approvals = approvals_of(fleet, at, state).cloned().collect();
         add_approval(&mut detail.info, !detail.approvals.is_empty());

@@ -9,8 +9,8 @@ use goondan_protocol::ipc::{ToOrchestrator, ToTask};
 use goondan_protocol::task::{
     CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
 };
-use goondan_tasks::machine::{AgentProfile, Input as TaskInput};
-use goondan_tasks::preamble::Preamble;
+use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
+use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
 use super::conversing::converses;
@@ -36,6 +36,7 @@ impl Tasks {
             order,
             is_held: false,
             is_allowed: false,
+            has_sandbox: false,
         });
         if is_ending(fleet, at) {
             self.forget_start(at);
@@ -50,6 +51,7 @@ impl Tasks {
     pub(super) fn forget_start(&mut self, at: &TaskRef) {
         self.waiting.retain(|waiting| waiting != at);
         self.reading.remove(at);
+        self.preparing.remove(at);
         if let Some(entry) = self.entry_mut(at) {
             entry.pending = None;
         }
@@ -60,7 +62,7 @@ impl Tasks {
         if fleet.is_stopping() || fleet.now().mono_ms < self.start_at_ms {
             return;
         }
-        while fleet.runs_under_way() + self.conversing() + self.reading.len()
+        while fleet.runs_under_way() + self.conversing() + self.reading.len() + self.preparing.len()
             < TASK_RUNS_AT_ONCE_MAX
             && fleet.has_place_for_run()
         {
@@ -77,7 +79,10 @@ impl Tasks {
         }
     }
 
-    fn start_run(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+    pub(super) fn start_run(&mut self, fleet: &mut Fleet, at: &TaskRef) {
+        if self.prepare_sandbox(fleet, at) {
+            return;
+        }
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
@@ -155,7 +160,11 @@ impl Tasks {
         let agent = agent_of(fleet, at, &name).and_then(|agent| {
             // How a run's end is read was settled when the task was made.
             if agent.format.tells_result() == tells_result {
-                Ok(agent)
+                let kind = order.kind;
+                agent.for_run(kind).ok_or_else(|| {
+                    let setting = kind.as_str();
+                    format!("agent `{name}` has no `runtime.{setting}` in `goondan.yaml` any more")
+                })
             } else {
                 Err(format!(
                     "agent `{name}` now has the format of another kind than when the task was made"
@@ -163,11 +172,13 @@ impl Tasks {
             }
         });
         match agent.and_then(|agent| assignment(fleet, at, agent, order, secrets)) {
-            Ok(assignment) => {
+            Ok(mut assignment) => {
+                assignment.sandbox = self.sandbox_directory(fleet, at);
                 fleet.begin_run(at, assignment, is_held);
                 let next = Self::next_checkpoint(fleet, &at.workspace_id);
                 if let Some(entry) = self.entry_mut(at) {
-                    entry.checkpoint_at_ms = next;
+                    entry.printed.clear();
+                    entry.checkpoint_at_ms = Some(now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS));
                 }
             }
             Err(error) => {
@@ -303,9 +314,18 @@ impl Tasks {
         let Some(entry) = self.entry_mut(at) else {
             return Ok(());
         };
+        let kind = entry.run_kind();
         if entry.output_waiting >= TASK_OUTPUT_WAITING_MAX {
             entry.output_dropped = entry.output_dropped.saturating_add(text.len());
             return Ok(());
+        }
+        if !kind.is_agent() {
+            entry.printed.push_str(&text);
+            let chars = entry.printed.chars().count();
+            if chars > 2 * CHECK_OUTPUT_CHARS_MAX {
+                let beyond = chars - CHECK_OUTPUT_CHARS_MAX;
+                entry.printed = entry.printed.chars().skip(beyond).collect();
+            }
         }
         let dropped = std::mem::take(&mut entry.output_dropped);
         if dropped > 0 {
@@ -339,11 +359,23 @@ impl Tasks {
                 RunEnd::NotStarted(error) => TaskInput::NotSpawned { run, error },
                 RunEnd::Exited(code) => TaskInput::Exited { run, code },
             };
+            self.tell_printed(fleet, at, run);
             self.input(fleet, at, input, None);
             self.begin_restore(fleet, at);
         }
         self.end_logs(fleet, at);
         self.start_waiting(fleet);
+    }
+
+    /// A command beside the agent's program has written all it will.
+    fn tell_printed(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let text = std::mem::take(&mut entry.printed);
+        if !text.is_empty() {
+            self.take_input(fleet, at, TaskInput::Printed { run, text }, None);
+        }
     }
 
     /// There was no room for a run's process: it is tried again when the task says so.
@@ -442,7 +474,10 @@ fn assignment(
         workspace_id: at.workspace_id.clone(),
         task_id: at.task_id.clone(),
         run: order.run,
+        kind: order.kind,
         work_area: fleet.work_area(at),
+        // It is known to the task.
+        sandbox: None,
         project_root: workspace.record.project_root.clone(),
         egress_socket: fleet.egress_socket_of(at, &agent),
         agent,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::task::CliAgentDefinition;
+use goondan_protocol::task::{CliAgentDefinition, TaskChecks, TaskSource};
 use goondan_tasks::fact::Runtime;
 use goondan_tasks::plain_area::PlainWorker;
 
@@ -16,6 +16,9 @@ pub(super) struct Worker {
     pub(super) name: AgentName,
     pub(super) runtime: Runtime,
     pub(super) tells_result: bool,
+    pub(super) source: TaskSource,
+    /// The commands beside its program, if it is one and its task works on a copy of the project.
+    checks: TaskChecks,
     pub(super) guide: Option<PathBuf>,
 }
 
@@ -25,6 +28,8 @@ impl Worker {
             name: agent.name.clone(),
             runtime: Runtime::Cli,
             tells_result: agent.format.tells_result(),
+            source: agent.source.clone(),
+            checks: agent.checks(),
             guide: agent.guide.clone(),
         }
     }
@@ -35,7 +40,17 @@ impl Worker {
             runtime: Runtime::Llm,
             // How its turn ended is known.
             tells_result: true,
+            source: TaskSource::None,
+            checks: TaskChecks::default(),
             guide: None,
+        }
+    }
+
+    /// Which commands a task with this source runs beside it.
+    pub(super) fn checks(&self, source: &TaskSource) -> TaskChecks {
+        match source {
+            TaskSource::None => TaskChecks::default(),
+            TaskSource::Project => self.checks,
         }
     }
 

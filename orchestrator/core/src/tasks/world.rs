@@ -36,6 +36,7 @@ use crate::UnknownCalls;
 use crate::exchange::tasks::{
     Clear, FoundTask, LostSecrets, Measured, NotCreated, TaskDone, TaskWork,
 };
+use crate::exchange::{ProposalWork, ProposalsDone};
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
@@ -68,6 +69,8 @@ pub(super) struct World {
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
     /// What the daemon wants done, in order.
     pub(super) works: VecDeque<TaskWork>,
+    /// What it wants done about sandboxes, in order.
+    pub(super) proposal_works: VecDeque<ProposalWork>,
     pub(super) children: BTreeMap<ProcessId, Child>,
     pub(super) answers: BTreeMap<RequestToken, Result<Value, ControlError>>,
     pub(super) logged: Vec<String>,
@@ -123,6 +126,10 @@ fn agent() -> CliAgentDefinition {
         session_mode: None,
         secrets: SecretVariables::default(),
         disk_bytes: None,
+        source: Default::default(),
+        deliver: Default::default(),
+        setup: Vec::new(),
+        verify: Vec::new(),
         sandbox: SandboxPolicy::off(),
     }
 }
@@ -221,6 +228,7 @@ impl World {
             disk: BTreeMap::new(),
             secrets: BTreeMap::new(),
             works: VecDeque::new(),
+            proposal_works: VecDeque::new(),
             children: BTreeMap::new(),
             answers: BTreeMap::new(),
             logged: Vec::new(),
@@ -310,6 +318,7 @@ impl World {
     pub(super) fn kill_daemon(&mut self) {
         self.core = new_core();
         self.works.clear();
+        self.proposal_works.clear();
         self.children.clear();
         self.connector = None;
         self.has_exited = false;
@@ -376,6 +385,7 @@ impl World {
                         inputs.push_back(Input::Stored(Completion { token, report }));
                     }
                     Effect::Tasks(work) => self.works.push_back(*work),
+                    Effect::Proposals { work, .. } => self.proposal_works.push_back(work),
                     Effect::Respond { token, result } => {
                         let before = self.answers.insert(token, result);
                         assert!(before.is_none(), "{token:?} was answered twice");
@@ -455,6 +465,23 @@ impl World {
         self.settle();
         let shown = self.get("task.show", &json!({"taskId": task})).unwrap();
         shown["info"]["status"].as_str().unwrap().to_owned()
+    }
+
+    /// Whether something is to be done about sandboxes that `is_it` knows.
+    pub(super) fn is_next_about_sandboxes(&self, is_it: impl Fn(&ProposalWork) -> bool) -> bool {
+        self.proposal_works.front().is_some_and(is_it)
+    }
+
+    /// The next thing about sandboxes is done, with this result.
+    pub(super) fn sandbox_done(&mut self, answer: Result<Value, ControlError>) {
+        let work = self.proposal_works.pop_front().unwrap();
+        let happened = Vec::new();
+        self.step(Input::Proposals {
+            workspace_id: work.workspace_id().clone(),
+            is_asked: true,
+            done: ProposalsDone { answer, happened },
+        });
+        self.settle();
     }
 
     /// Does the next piece of work; false if there is none.
@@ -578,6 +605,7 @@ impl World {
                 token,
                 about,
                 now,
+                ..
             } => {
                 self.checkpoints += 1;
                 let result = Ok(CheckpointInfo {
@@ -599,14 +627,14 @@ impl World {
                 }
             }
             TaskWork::CheckHandoff { .. } => return None,
-            TaskWork::FindDocuments { at, documents } => TaskDone::DocumentsFound {
+            TaskWork::FindDocuments { at, documents, .. } => TaskDone::DocumentsFound {
                 at,
                 missing: documents
                     .into_iter()
                     .filter(|document| document.contains("missing"))
                     .collect(),
             },
-            TaskWork::Measure { at } => TaskDone::Measured {
+            TaskWork::Measure { at, .. } => TaskDone::Measured {
                 at,
                 result: Ok(self.disk_use),
             },
@@ -639,7 +667,7 @@ impl World {
                 let result = Err(ControlError::new(ErrorCode::Storage, "no room"));
                 TaskDone::Drilled { at, token, result }
             }
-            TaskWork::Drill { at, token, now } => {
+            TaskWork::Drill { at, token, now, .. } => {
                 let result = Ok(TaskDrill {
                     checkpoint_id: "checkpoint_001".to_owned(),
                     at: now,

@@ -96,7 +96,7 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
 }
 
 /// What git said, in a line.
-fn words(output: &Output) -> String {
+pub(super) fn words(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().replace('\n', "; ");
     if said.is_empty() {

@@ -1,15 +1,16 @@
 //! The work areas that are open: the last that were used, so many at a time.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_core::{FoundTask, LogText, NotCreated, TaskRef};
 use goondan_durable::disk::{EntryKind, Folder};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::ids::WorkspaceId;
-use goondan_protocol::task::TaskId;
+use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
+use goondan_protocol::task::{SANDBOX_WORK, TaskId};
 use goondan_protocol::time::Timestamp;
+use goondan_store::naming::sandbox_dir;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
 use goondan_tasks::words::{LogLine, happening};
@@ -162,7 +163,9 @@ impl Areas {
         let restoring = self.ground.disk.stat(&root.join(RESTORING));
         if matches!(restoring, Ok(Some(_))) {
             let boot = checkpoints::boot();
-            if let Err(error) = checkpoints::finish_restore(&root, at.task_id.as_str(), &boot) {
+            let copy = self.copy_of_project(at);
+            let task = at.task_id.as_str();
+            if let Err(error) = checkpoints::finish_restore(&root, copy.as_deref(), task, &boot) {
                 return FoundTask {
                     task_id: at.task_id.clone(),
                     result: Err(format!("a restore cannot be finished: {}", error.message)),
@@ -180,6 +183,19 @@ impl Areas {
             task_id: at.task_id.clone(),
             result: result.map_err(|error| text_of(&error)),
         }
+    }
+
+    /// The copy of the project that a task works on; none if it has no source, or cannot be read. No restore touches its
+    /// history.
+    fn copy_of_project(&self, at: &TaskRef) -> Option<PathBuf> {
+        let (_, state) = self.try_load(at).ok()?;
+        if state.task.source.is_none() {
+            return None;
+        }
+        let run = RunId::new(at.task_id.as_str()).ok()?;
+        let agent = WorkerId::new(state.task.agent.as_str()).ok()?;
+        let sandboxes = self.ground.layout.sandboxes(&at.workspace_id);
+        Some(sandbox_dir(&sandboxes, &run, &agent).join(SANDBOX_WORK))
     }
 
     fn try_load(&self, at: &TaskRef) -> Result<(WorkArea, State), WorkAreaError> {

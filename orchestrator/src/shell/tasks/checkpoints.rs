@@ -1,7 +1,7 @@
 //! Checkpoints of work areas: made, listed and restored on a thread of their own, one after the other, since they
 //! take as long as the files are many (`CKPT-1` to `CKPT-5`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_checkpoints::{
     AgentState, CheckpointError, CheckpointId, Consistency, IdError, Listed, MakeCheckpoint,
@@ -26,11 +26,12 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
     match work {
         TaskWork::MakeCheckpoint {
             at,
+            copy,
             token,
             about,
             now,
         } => {
-            let (result, disk) = make_within(ground, boot, &at, about, now);
+            let (result, disk) = make_within(&Place::of(ground, &at, copy), boot, about, now);
             ground.report(TaskDone::CheckpointMade {
                 at,
                 token,
@@ -38,29 +39,42 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
                 disk,
             });
         }
-        TaskWork::ListCheckpoints { token, at, list } => {
-            let listed = open(ground, boot, &at).and_then(|store| page_of(&store, &at, &list));
+        TaskWork::ListCheckpoints {
+            token,
+            at,
+            copy,
+            list,
+        } => {
+            let place = Place::of(ground, &at, copy);
+            let listed = place
+                .open(boot)
+                .and_then(|store| page_of(&store, &at, &list));
             let listed = listed.and_then(|listed| {
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
             });
             ground.answer(token, listed);
         }
-        TaskWork::Drill { at, token, now } => {
-            let result = drill(ground, boot, &at, now);
+        TaskWork::Drill {
+            at,
+            copy,
+            token,
+            now,
+        } => {
+            let result = drill(&Place::of(ground, &at, copy), boot, now);
             ground.report(TaskDone::Drilled { at, token, result });
         }
         TaskWork::Restore {
             at,
+            copy,
             token,
             checkpoint_id,
             is_rehearsal,
             now,
         } => {
             let result = restore(
-                ground,
+                &Place::of(ground, &at, copy),
                 boot,
-                &at,
                 checkpoint_id.as_deref(),
                 is_rehearsal,
                 now,
@@ -123,11 +137,38 @@ fn list_hint(task: &str) -> String {
     format!("`gdn task checkpoints {task}` lists those there are")
 }
 
-fn open(ground: &Ground, boot: &str, at: &TaskRef) -> Result<Store, ControlError> {
-    let path = ground.work_area(at);
-    let store = open_at(&path, at.task_id.as_str(), boot)?;
-    note(ground, at, &store);
-    Ok(store)
+/// Where the checkpoints of a task are, and what they hold.
+struct Place<'a> {
+    ground: &'a Ground,
+    at: &'a TaskRef,
+    work_area: PathBuf,
+    /// Its copy of the project, if it has a source.
+    copy: Option<PathBuf>,
+}
+
+impl<'a> Place<'a> {
+    fn of(ground: &'a Ground, at: &'a TaskRef, copy: Option<PathBuf>) -> Self {
+        Self {
+            work_area: ground.work_area(at),
+            ground,
+            at,
+            copy,
+        }
+    }
+
+    fn task(&self) -> &str {
+        self.at.task_id.as_str()
+    }
+
+    fn open(&self, boot: &str) -> Result<Store, ControlError> {
+        let store = open_at(&self.work_area, self.copy.as_deref(), self.task(), boot)?;
+        note(self.ground, self.at, &store);
+        Ok(store)
+    }
+
+    fn measured(&self) -> Result<Measured, String> {
+        disk::measure(&self.work_area, self.copy.as_deref())
+    }
 }
 
 /// Notes the checkpoints of a task outside of its work area. That this fails is no reason to refuse them.
@@ -141,13 +182,31 @@ fn note(ground: &Ground, at: &TaskRef, store: &Store) {
     }
 }
 
-fn open_at(path: &Path, task: &str, boot: &str) -> Result<Store, ControlError> {
-    let folder = RealFolder::open(path).map_err(|error| {
-        let text = format!("cannot open `{}`: {error}", path.display());
-        ControlError::new(ErrorCode::Storage, text)
-    })?;
-    let (store, findings) =
-        Store::open(Box::new(folder), task, boot).map_err(|error| told(&error, task))?;
+fn open_at(
+    path: &Path,
+    copy: Option<&Path>,
+    task: &str,
+    boot: &str,
+) -> Result<Store, ControlError> {
+    let folder = |path: &Path| {
+        RealFolder::open(path).map(Box::new).map_err(|error| {
+            let text = format!("cannot open `{}`: {error}", path.display());
+            ControlError::new(ErrorCode::Storage, text)
+        })
+    };
+    if let Some(copy) = copy.filter(|copy| !copy.is_dir()) {
+        let text = format!(
+            "task `{task}` has no copy of the project at `{}`",
+            copy.display()
+        );
+        let error = ControlError::new(ErrorCode::TaskRefused, text);
+        return Err(error.suggest(format!("`gdn task start {task}` makes one")));
+    }
+    let opened = match copy {
+        Some(copy) => Store::open_copy(folder(path)?, folder(copy)?, task, boot),
+        None => Store::open(folder(path)?, task, boot),
+    };
+    let (store, findings) = opened.map_err(|error| told(&error, task))?;
     for finding in findings {
         tracing::warn!(
             task_id = task,
@@ -177,8 +236,13 @@ pub(super) fn adopt(
 }
 
 /// Finishes or takes back a restore that a crash interrupted.
-pub(super) fn finish_restore(path: &Path, task: &str, boot: &str) -> Result<(), ControlError> {
-    open_at(path, task, boot).map(drop)
+pub(super) fn finish_restore(
+    path: &Path,
+    copy: Option<&Path>,
+    task: &str,
+    boot: &str,
+) -> Result<(), ControlError> {
+    open_at(path, copy, task, boot).map(drop)
 }
 
 fn size_of(count: usize) -> u64 {
@@ -187,25 +251,23 @@ fn size_of(count: usize) -> u64 {
 
 /// Makes a checkpoint, unless the work area takes more than it may (`TASK-9`); and what it takes then.
 fn make_within(
-    ground: &Ground,
+    place: &Place<'_>,
     boot: &str,
-    at: &TaskRef,
     about: CheckpointAbout,
     now: Timestamp,
 ) -> (Result<CheckpointInfo, ControlError>, Option<Measured>) {
-    let work_area = ground.work_area(at);
     let quota_bytes = about.quota_bytes;
-    let before = match disk::measure(&work_area) {
+    let before = match place.measured() {
         Ok(measured) if measured.bytes > quota_bytes => {
-            let error = over_quota(at, measured.bytes, quota_bytes);
+            let error = over_quota(place.at, measured.bytes, quota_bytes);
             return (Err(error), Some(measured));
         }
         measured => measured.ok(),
     };
-    let result = make(ground, boot, at, about, now);
+    let result = make(place, boot, about, now);
     // Older ones may be gone for it. What a look costs is little beside a checkpoint.
     let after = match &result {
-        Ok(_) => disk::measure(&work_area).ok(),
+        Ok(_) => place.measured().ok(),
         Err(_) => before,
     };
     (result, after)
@@ -224,13 +286,13 @@ fn over_quota(at: &TaskRef, bytes: u64, quota_bytes: u64) -> ControlError {
 }
 
 fn make(
-    ground: &Ground,
+    place: &Place<'_>,
     boot: &str,
-    at: &TaskRef,
     about: CheckpointAbout,
     now: Timestamp,
 ) -> Result<CheckpointInfo, ControlError> {
-    let mut store = open(ground, boot, at)?;
+    let (ground, at) = (place.ground, place.at);
+    let mut store = place.open(boot)?;
     let request = MakeCheckpoint {
         kind: about.kind,
         phase: about.phase,
@@ -311,19 +373,14 @@ fn info(listed: Listed) -> CheckpointInfo {
 }
 
 fn restore(
-    ground: &Ground,
+    place: &Place<'_>,
     boot: &str,
-    at: &TaskRef,
     checkpoint_id: Option<&str>,
     is_rehearsal: bool,
     now: Timestamp,
 ) -> Result<TaskRestored, ControlError> {
-    let mut store = open(ground, boot, at)?;
-    adopt(
-        &store,
-        Some(&ground.register(at).here()),
-        at.task_id.as_str(),
-    )?;
+    let (ground, at) = (place.ground, place.at);
+    let mut store = place.open(boot)?;
     let which = match checkpoint_id {
         Some(id) => Which::Id(
             store
@@ -347,21 +404,11 @@ fn restore(
     Ok(told_of(restored, &all))
 }
 
-fn drill(
-    ground: &Ground,
-    boot: &str,
-    at: &TaskRef,
-    now: Timestamp,
-) -> Result<TaskDrill, ControlError> {
-    let mut store = open(ground, boot, at)?;
-    adopt(
-        &store,
-        Some(&ground.register(at).here()),
-        at.task_id.as_str(),
-    )?;
+fn drill(place: &Place<'_>, boot: &str, now: Timestamp) -> Result<TaskDrill, ControlError> {
+    let mut store = place.open(boot)?;
     let drill = store
         .drill(now)
-        .map_err(|error| told(&error, at.task_id.as_str()))?;
+        .map_err(|error| told(&error, place.task()))?;
     Ok(TaskDrill {
         checkpoint_id: drill.checkpoint_id.to_string(),
         at: drill.at,

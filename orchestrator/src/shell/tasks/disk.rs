@@ -8,14 +8,25 @@ use goondan_trees::RealFolder;
 
 use super::Ground;
 
-/// Looks at a work area, and reports.
-pub(super) fn look(ground: &Ground, at: TaskRef) {
-    let result = measure(&ground.work_area(&at));
+/// Looks at a work area, and at the sandbox of a copy of the project, and reports.
+pub(super) fn look(ground: &Ground, at: TaskRef, copy: Option<&Path>) {
+    let result = measure(&ground.work_area(&at), copy);
     ground.report(TaskDone::Measured { at, result });
 }
 
-/// What a work area takes, in which somebody may be writing.
-pub(super) fn measure(path: &Path) -> Result<Measured, String> {
+/// What a work area takes, in which somebody may be writing, with the sandbox of its copy of the project.
+pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<Measured, String> {
+    let mut measured = measure_one(path)?;
+    // There is none before the first run.
+    let sandbox = copy.and_then(Path::parent).filter(|path| path.is_dir());
+    if let Some(sandbox) = sandbox {
+        let other = measure_one(sandbox)?;
+        measured.bytes = measured.bytes.saturating_add(other.bytes);
+    }
+    Ok(measured)
+}
+
+fn measure_one(path: &Path) -> Result<Measured, String> {
     let told = |error: &(dyn std::error::Error + 'static)| {
         let error = goondan_log::error_chain(error);
         format!("cannot look at `{}`: {error}", path.display())

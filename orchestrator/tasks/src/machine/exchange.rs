@@ -2,7 +2,8 @@
 
 use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
-use goondan_protocol::control::TaskDrill;
+use goondan_protocol::control::{TaskDrill, TaskProposal};
+use goondan_protocol::task::TaskRunKind;
 
 use crate::fact::{Budget, Entry, Notification, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
@@ -23,6 +24,22 @@ impl DiskUse {
     pub fn is_over(self) -> bool {
         self.bytes > self.quota_bytes
     }
+}
+
+/// What was done with the proposal of a task before its last phase is approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// Nothing: there is none, or it is not delivered yet.
+    None,
+    /// The one with this digest is in the project.
+    Delivered {
+        /// The digest.
+        digest: String,
+        /// The branch that it is, if it is one.
+        branch: Option<String>,
+    },
+    /// It is left as it is, by the configuration or because a person wants it so.
+    Left,
 }
 
 /// What comes in.
@@ -56,6 +73,15 @@ pub enum Input {
     Approve {
         /// Which.
         phase: u32,
+        /// What was done with its proposal.
+        delivery: Delivery,
+    },
+    /// The proposal of a phase was made.
+    ProposalMade {
+        /// The phase.
+        phase: u32,
+        /// The proposal, none if nothing was changed; or why it could not be made.
+        result: Result<Option<TaskProposal>, String>,
     },
     /// A person wants a phase done better.
     Rework {
@@ -139,6 +165,13 @@ pub enum Input {
         /// What.
         event: Event,
     },
+    /// The end of what a run has written that is none of the agent's.
+    Printed {
+        /// The run.
+        run: u64,
+        /// What.
+        text: String,
+    },
     /// A run shows a sign of life: bytes, processor time, or a child.
     Alive {
         /// The run.
@@ -189,6 +222,8 @@ pub enum Effect {
         prompt: String,
         /// Variables that hold secrets, with the references of these.
         environment: Vec<(String, String)>,
+        /// What it does: a command in place of the agent's program is told nothing.
+        kind: TaskRunKind,
     },
     /// End the run's process with all that belongs to it: ask, and kill after a grace. Asked again, nothing
     /// more.
@@ -235,6 +270,15 @@ pub enum Effect {
         /// The HANDOFF.
         text: String,
     },
+    /// Make a proposal of what its agent changed: [`Input::ProposalMade`] returns it.
+    MakeProposal {
+        /// The phase that is complete.
+        phase: u32,
+        /// Its agent's last words.
+        words: Option<String>,
+        /// What the command that proves it wrote.
+        test_log: Option<String>,
+    },
     /// Make a checkpoint, for this reason.
     MakeCheckpoint {
         /// Its type (`CKPT-2`).
@@ -260,6 +304,13 @@ pub enum Refused {
     NoOption { answer: String, options: String },
     #[error("phase {0} is not under review")]
     NotUnderReview(u32),
+    #[error("the proposal of phase {0} is not in the project yet")]
+    NotDelivered(u32),
+    #[error(
+        "no proposal could be made of phase {0}; have it done better, or approve it as it is with \
+         `gdn task approve TASK --without-delivery`"
+    )]
+    NoProposal(u32),
     #[error("the text is empty or over {TEXT_CHARS_MAX} characters long")]
     BadText,
     #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]

@@ -10,6 +10,9 @@ use crate::fact::{Fact, Notification, PauseReason};
 use crate::limits::{NOTICE_CHARS_MAX, NOTIFICATIONS_OPEN_MAX};
 use crate::state::{Stage, State};
 
+/// Files of a proposal that a review names.
+const FILES_TOLD: usize = 10;
+
 /// Something that people may be told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occasion {
@@ -31,7 +34,8 @@ impl Occasion {
             }
             Fact::ReviewRequested { phase } => {
                 let of = state.task.total_phases;
-                let need = format!("Phase {phase} of {of} is complete and waits for a review.");
+                let mut need = format!("Phase {phase} of {of} is complete and waits for a review.");
+                need.push_str(&proposed(state));
                 let command = format!("task approve {task} --phase {phase}");
                 (NotifyOn::Review, need, command)
             }
@@ -97,6 +101,33 @@ impl Occasion {
             args: notice.fill(&notify.args),
         })
     }
+}
+
+/// What is proposed, for whoever reviews it; empty for a task without a source.
+fn proposed(state: &State) -> String {
+    let proposing = &state.proposing;
+    let mut text = String::new();
+    if let Some(problem) = proposing.problem() {
+        text.push_str(&format!("\nIt proposes nothing: {problem}"));
+    } else if let Some(proposal) = proposing.proposal() {
+        text.push_str("\nIt changes these files of the project:");
+        for file in proposal.files.iter().take(FILES_TOLD) {
+            text.push_str(&format!("\n- {} ({})", file.path, file.status.as_str()));
+        }
+        let known = proposal.files.len().saturating_sub(FILES_TOLD);
+        let more = known.saturating_add(proposal.more_files);
+        if more > 0 {
+            text.push_str(&format!("\n- and {more} more"));
+        }
+        let (task, agent) = (&state.task.task_id, &state.task.agent);
+        text.push_str(&format!("\n`gdn proposal diff {task} {agent}` shows how."));
+    }
+    match proposing.verdict() {
+        None => {}
+        Some(verdict) if verdict.passed => text.push_str("\n`verify` passed."),
+        Some(verdict) => text.push_str(&format!("\n`verify` failed: {}", verdict.why)),
+    }
+    text
 }
 
 fn occasion_of(ask: &TaskAsk) -> NotifyOn {
@@ -196,6 +227,8 @@ mod tests {
             agent: "coder".parse().unwrap(),
             tells_result: true,
             created_by: None,
+            source: Default::default(),
+            checks: Default::default(),
         };
         Task::create(new, at()).unwrap().0
     }

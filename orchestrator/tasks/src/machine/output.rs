@@ -20,6 +20,11 @@ use crate::limits::{
 
 impl Task {
     pub(super) fn told(&mut self, run: u64, event: Event, now: Timestamp) {
+        if !self.run_kind().is_agent() {
+            // What tests print is no word of the agent.
+            self.watch.active_at = Some(now);
+            return;
+        }
         if self.watch.facts > RUN_FACTS_MAX {
             return;
         }
@@ -61,6 +66,7 @@ impl Task {
                 self.let_exit(now);
             }
             Event::Result(result) => {
+                self.proposing.hear(&result.text);
                 // The first word on how it ended counts.
                 let told = match self.watch.tools.all_failed() {
                     _ if !result.is_ok => Err(shortened(result.text)),
@@ -145,7 +151,12 @@ impl Task {
             Block::UserQuestion(question) => self.question_asked(question, now),
             Block::PhaseComplete(done) => self.phase_completed(done.phase, done.documents, now),
             Block::CustomTaskComplete(done) => {
-                if self.state.task.total_phases > 0 {
+                let phase = self.state.current_phase;
+                let has_source = !self.state.task.source.is_none();
+                if has_source && phase == self.state.task.total_phases {
+                    // It is the last one, whose end is that of the task.
+                    self.phase_completed(phase, done.documents, now);
+                } else if self.state.task.total_phases > 0 {
                     let problem = "the task has phases; complete them one by one";
                     self.refuse("CUSTOM_TASK_COMPLETE", problem.to_owned(), now);
                 } else if let Some(why) = self.watch.tools.all_failed() {
@@ -168,7 +179,7 @@ impl Task {
     }
 
     fn phase_completed(&mut self, phase: u32, documents: Vec<String>, now: Timestamp) {
-        if self.state.review == Some(phase) {
+        if self.state.review == Some(phase) || self.state.proposing.phase() == Some(phase) {
             return;
         }
         if phase == 0 || phase != self.state.current_phase || self.state.review.is_some() {
@@ -179,7 +190,9 @@ impl Task {
             return;
         }
         self.record(now, Fact::PhaseCompleted { phase, documents });
-        self.record(now, Fact::ReviewRequested { phase });
+        if self.state.proposing.phase().is_none() {
+            self.record(now, Fact::ReviewRequested { phase });
+        }
         self.find_documents();
         self.effect(Effect::MakeCheckpoint {
             kind: "phase_completion",

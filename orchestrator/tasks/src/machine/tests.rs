@@ -19,6 +19,7 @@ use crate::limits::{
 
 mod agents;
 mod nodes;
+mod proposals;
 
 /// A task, driven by hand: every input with the time it comes at.
 struct Driven {
@@ -38,6 +39,8 @@ fn new_task(phases: u32) -> NewTask {
         agent: "coder".parse().unwrap(),
         tells_result: true,
         created_by: None,
+        source: Default::default(),
+        checks: Default::default(),
     }
 }
 
@@ -149,6 +152,11 @@ fn answer(id: &str, text: &str) -> Input {
     }
 }
 
+fn approve(phase: u32) -> Input {
+    let delivery = Delivery::None;
+    Input::Approve { phase, delivery }
+}
+
 fn started(effects: &[Effect]) -> &str {
     let [Effect::StartRun { prompt, .. }] = effects else {
         panic!("no run was started: {effects:?}");
@@ -165,7 +173,7 @@ fn task_7_a_task_goes_through_its_phases() {
         task.ends_well().is_empty(),
         "nothing runs before the review"
     );
-    let wrong = task.tries(Input::Approve { phase: 2 });
+    let wrong = task.tries(approve(2));
     assert_eq!(wrong, Err(Refused::NotUnderReview(2)));
     let rework = Input::Rework {
         phase: 1,
@@ -175,11 +183,11 @@ fn task_7_a_task_goes_through_its_phases() {
     assert!(started(&effects).contains("Phase 1 is not approved: Shorter."));
     task.tells(complete(1));
     task.ends_well();
-    let effects = task.does(Input::Approve { phase: 1 });
+    let effects = task.does(approve(1));
     assert!(started(&effects).contains("Phase 1 is approved.\nYou are in phase 2 of 2."));
     task.tells(complete(2));
     task.ends_well();
-    task.does(Input::Approve { phase: 2 });
+    task.does(approve(2));
     assert_eq!(task.status(), Status::Completed);
     assert_eq!(
         task.tries(Input::Cancel),
@@ -586,7 +594,7 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
     );
     task.tells(complete(1));
     task.ends_well();
-    let effects = task.does(Input::Approve { phase: 1 });
+    let effects = task.does(approve(1));
     assert!(started(&effects).contains("Phase 1 is approved."));
     let run = task.run();
     let refused = || Event::SessionRefused("not found".to_owned());

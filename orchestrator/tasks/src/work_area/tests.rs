@@ -36,6 +36,8 @@ fn new_task() -> NewTask {
         agent: "coder".parse().unwrap(),
         tells_result: true,
         created_by: None,
+        source: Default::default(),
+        checks: Default::default(),
     }
 }
 

@@ -1,0 +1,108 @@
+//! Where the program of a task works, and what it may touch (`BOX-3`).
+//!
+//! Without a source it works in the work area, which is its home, too. With one it works in its copy of the project:
+//! what programs leave in their home (settings, sessions, caches) must be no part of a proposal, so the home lies in the
+//! work area then, out of the way of checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use goondan_confinement::{Allowed, Ground};
+use goondan_protocol::sandbox::{Level, SandboxPath};
+use goondan_protocol::task::{SANDBOX_INPUT, SANDBOX_PROPOSAL, TaskAssignment, TaskRunKind};
+use goondan_protocol::working_directory::{Purpose, working_directory};
+
+use crate::tools::rooted::Root;
+use crate::tools::work_area::keep_directories;
+
+/// Where temporary files go, within the work area, if programs may not write to the machine's own. No checkpoint
+/// holds it.
+const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
+
+/// The home of a program that works in a copy of the project, within the work area.
+const HOME_DIRECTORY: &str = ".cache/home";
+
+/// The directories of a run.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    assignment: &'a TaskAssignment,
+    /// The copy of the project, if the task has a source.
+    copy: Option<PathBuf>,
+    home: PathBuf,
+    temporary: PathBuf,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(assignment: &'a TaskAssignment) -> Self {
+        let work_area = &assignment.work_area;
+        let home = match &assignment.sandbox {
+            Some(_) => work_area.join(HOME_DIRECTORY),
+            None => work_area.clone(),
+        };
+        Self {
+            copy: assignment.copy_of_project(),
+            home,
+            temporary: work_area.join(TEMPORARY_DIRECTORY),
+            assignment,
+        }
+    }
+
+    /// Where the program starts.
+    pub(super) fn work(&self) -> &Path {
+        working_directory(Purpose::Task {
+            work_area: &self.assignment.work_area,
+            copy: self.copy.as_deref(),
+        })
+    }
+
+    /// Makes what a confined program needs and may be missing.
+    ///
+    /// # Errors
+    ///
+    /// As the operating system says.
+    pub(super) fn make(&self) -> std::io::Result<()> {
+        let level = self.assignment.agent.sandbox.require;
+        let has_sandbox = self.assignment.sandbox.is_some();
+        if level == Level::Off || !(has_sandbox || level == Level::Landlock) {
+            return Ok(());
+        }
+        let root = Root::open(&self.assignment.work_area)?;
+        let made = root.make_directory(Path::new(TEMPORARY_DIRECTORY));
+        if has_sandbox {
+            made?;
+            root.make_directory(Path::new(HOME_DIRECTORY))?;
+        }
+        // If it cannot be made for a program that works in its work area, programs say so that need it.
+        Ok(())
+    }
+
+    /// What the program may touch.
+    pub(super) fn allowed(&self) -> Allowed {
+        let assignment = self.assignment;
+        let ground = Ground {
+            project: &assignment.project_root,
+            work_dir: Some(&self.home),
+            temporary: Some(&self.temporary),
+            egress: assignment.egress_socket.as_deref(),
+        };
+        let mut allowed = Allowed::of(&assignment.agent.sandbox, &ground);
+        let Some(sandbox) = &assignment.sandbox else {
+            keep_directories(&mut allowed, &assignment.work_area);
+            return allowed;
+        };
+        if assignment.agent.sandbox.require == Level::Off {
+            return allowed;
+        }
+        let path = |path: PathBuf| SandboxPath::try_from(path).ok();
+        let policy = &mut allowed.policy;
+        policy.read.extend(path(sandbox.join(SANDBOX_INPUT)));
+        policy.write.extend(self.copy.clone().and_then(path));
+        let proposal = path(sandbox.join(SANDBOX_PROPOSAL));
+        // What proves the work says nothing of it itself.
+        match assignment.kind {
+            TaskRunKind::Verify => policy.read.extend(proposal),
+            TaskRunKind::Agent | TaskRunKind::Setup => policy.write.extend(proposal),
+        }
+        policy.write.extend(path(self.temporary.clone()));
+        allowed
+    }
+}

@@ -1,0 +1,241 @@
+//! What a task with a source proposes: when its proposal is made, and what of it comes before an approval (`REPO-3`).
+
+use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
+use goondan_protocol::control::{TaskProposal, TaskVerdict};
+use goondan_protocol::task::TaskRunKind;
+use goondan_protocol::time::Timestamp;
+
+use super::{Delivery, Effect, Refused, Task, Watch, plus};
+use crate::fact::{Fact, Origin, Outcome};
+use crate::limits::{CHECK_OUTPUT_CHARS_ASKED, CHECK_OUTPUT_CHARS_MAX, RETRIES_MAX, RETRY_MS};
+use crate::state::{GIVE_UP, Status};
+
+/// Characters of an agent's last words that are kept for the summary of its proposal.
+const WORDS_CHARS_MAX: usize = 4_000;
+
+/// What is known of the proposal that is to be made, as long as the daemon runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Making {
+    /// Whether it is being made.
+    is_under_way: bool,
+    /// What its agent said last.
+    words: Option<String>,
+}
+
+impl Making {
+    /// The agent's last words, which say what was done if it writes no summary.
+    pub(super) fn hear(&mut self, words: &str) {
+        let words = words.trim();
+        if !words.is_empty() {
+            self.words = Some(words.chars().take(WORDS_CHARS_MAX).collect());
+        }
+    }
+}
+
+/// The end of a text.
+fn end_of(text: &str, chars: usize) -> String {
+    let text = text.trim_end();
+    let at = text.char_indices().nth_back(chars.saturating_sub(1));
+    let at = at.map_or(0, |(at, _)| at);
+    text.get(at..).unwrap_or(text).to_owned()
+}
+
+/// The `test.log` of a proposal.
+fn test_log_of(verdict: &TaskVerdict) -> String {
+    let end = match verdict.passed {
+        true => "[`verify` passed]".to_owned(),
+        false => format!("[`verify` failed: {}]", verdict.why),
+    };
+    format!("{}\n{end}\n", verdict.output)
+        .trim_start()
+        .to_owned()
+}
+
+impl Task {
+    /// Whether what is complete is to be proposed first; the next run is not begun then.
+    pub(super) fn propose(&mut self, now: Timestamp) -> bool {
+        let state = &self.state;
+        // The only phase of a task is complete when its agent is done, whatever that says.
+        let is_done = !state.task.source.is_none()
+            && state.task.total_phases == 1
+            && state.status() == Status::Running
+            && state.run.is_none()
+            && state.proposing.phase().is_none()
+            && state.rests();
+        if is_done {
+            let (phase, documents) = (1, Vec::new());
+            self.record(now, Fact::PhaseCompleted { phase, documents });
+        }
+        let state = &self.state;
+        let Some(phase) = state.proposing.phase() else {
+            return false;
+        };
+        let may_be = state.run.is_none() && state.is_paused.is_none();
+        if !may_be || self.proposing.is_under_way {
+            return true;
+        }
+        let verdict = state.proposing.verdict();
+        if state.task.checks.verify && verdict.is_none() {
+            self.request_check(TaskRunKind::Verify, now);
+            return true;
+        }
+        let test_log = verdict.map(test_log_of);
+        self.proposing.is_under_way = true;
+        let words = self.proposing.words.take();
+        self.effect(Effect::MakeProposal {
+            phase,
+            words,
+            test_log,
+        });
+        true
+    }
+
+    /// Whether the copy of the project is to be prepared first; its agent does not begin then.
+    pub(super) fn set_up(&mut self, now: Timestamp) -> bool {
+        let state = &self.state;
+        if !state.task.checks.setup || state.proposing.is_set_up() {
+            return false;
+        }
+        match state.proposing.setup_problem() {
+            Some(problem) => {
+                let question = UserQuestion {
+                    category: QuestionCategory::Confirmation,
+                    question: format!("Try `setup` again? {problem}"),
+                    options: vec!["go on".to_owned(), GIVE_UP.to_owned()],
+                    default: None,
+                    required: true,
+                };
+                self.ask(Origin::Supervisor, question, None, now);
+            }
+            None => self.request_check(TaskRunKind::Setup, now),
+        }
+        true
+    }
+
+    pub(super) fn run_kind(&self) -> TaskRunKind {
+        let run = self.state.run.as_ref();
+        run.map(|run| run.kind).unwrap_or_default()
+    }
+
+    /// Has one of its commands run, unless it is to wait for its next attempt.
+    fn request_check(&mut self, kind: TaskRunKind, now: Timestamp) {
+        let state = &self.state;
+        // When the provider serves again is no concern of it.
+        let is_early = !state.is_rate_limited && state.not_before.is_some_and(|at| now < at);
+        if is_early {
+            return;
+        }
+        let run = state.runs + 1;
+        let environment = state.environment().into_iter().collect();
+        self.watch = Watch {
+            active_at: Some(now),
+            ..Watch::default()
+        };
+        let (session, carried) = (None, 0);
+        self.record(
+            now,
+            Fact::RunRequested {
+                run,
+                session,
+                carried,
+                kind,
+            },
+        );
+        self.effect(Effect::StartRun {
+            run,
+            session: None,
+            prompt: String::new(),
+            environment,
+            kind,
+        });
+    }
+
+    /// A run of one of its commands ended.
+    pub(super) fn check_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
+        let printed = std::mem::take(&mut self.watch.printed);
+        let is_lost = matches!(outcome, Outcome::Unknown | Outcome::NotStarted(_));
+        let lost = self.state.proposing.lost();
+        let outcome = match (self.run_kind(), outcome) {
+            (TaskRunKind::Setup, Outcome::Failed(why)) => {
+                let end = end_of(&printed, CHECK_OUTPUT_CHARS_ASKED);
+                Outcome::Failed(format!("{why}, and its output ends with:\n{end}"))
+            }
+            (TaskRunKind::Verify, outcome) => {
+                let why = match &outcome {
+                    Outcome::Done => Some(String::new()),
+                    Outcome::Failed(why) => Some(why.clone()),
+                    Outcome::NotStarted(why) if lost >= RETRIES_MAX => Some(why.clone()),
+                    Outcome::Unknown if lost >= RETRIES_MAX => {
+                        Some("how it ended is not known".to_owned())
+                    }
+                    _ => None,
+                };
+                if let Some(why) = why {
+                    let verdict = TaskVerdict {
+                        passed: outcome == Outcome::Done,
+                        why,
+                        output: end_of(&printed, CHECK_OUTPUT_CHARS_MAX),
+                    };
+                    self.record(now, Fact::WorkVerified { run, verdict });
+                }
+                outcome
+            }
+            (_, outcome) => outcome,
+        };
+        self.record(now, Fact::RunEnded { run, outcome });
+        self.watch = Watch::default();
+        // The first one that was lost is repeated at once.
+        if is_lost && self.state.ended.is_none() && lost > 0 {
+            let at = plus(now, RETRY_MS.saturating_mul(i64::from(lost)));
+            self.record(now, Fact::RetryPlanned { at });
+        }
+    }
+
+    pub(super) fn proposal_made(
+        &mut self,
+        phase: u32,
+        result: Result<Option<TaskProposal>, String>,
+        now: Timestamp,
+    ) {
+        self.proposing.is_under_way = false;
+        if self.state.ended.is_some() || self.state.proposing.phase() != Some(phase) {
+            return;
+        }
+        let (proposal, problem) = match result {
+            Ok(proposal) => (proposal, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        self.record(
+            now,
+            Fact::ProposalMade {
+                phase,
+                proposal,
+                problem,
+            },
+        );
+        self.record(now, Fact::ReviewRequested { phase });
+    }
+
+    /// Holds an approval of the last phase to the delivery of its proposal.
+    pub(super) fn deliver(
+        &mut self,
+        phase: u32,
+        delivery: Delivery,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let is_last = phase >= self.state.task.total_phases;
+        let wanted = self.state.to_deliver(phase).map(|it| it.digest.clone());
+        match (wanted, delivery) {
+            (_, Delivery::Left) => Ok(()),
+            (None, _) if is_last && self.state.proposing.has_failed() => {
+                Err(Refused::NoProposal(phase))
+            }
+            (None, _) => Ok(()),
+            (Some(wanted), Delivery::Delivered { digest, branch }) if wanted == digest => {
+                self.record(now, Fact::ProposalDelivered { digest, branch });
+                Ok(())
+            }
+            (Some(_), _) => Err(Refused::NotDelivered(phase)),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the agent of a task with a source proposes (`REPO-3`).
+
+use goondan_protocol::control::{TaskProposal, TaskVerdict};
+use goondan_protocol::task::{TaskRunKind, TaskSource};
+
+use crate::fact::Outcome;
+use crate::limits::RETRIES_MAX;
+
+/// The proposal of a task, from the end of a phase to its delivery.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Proposing {
+    /// The phase that is complete and under no review yet: its proposal is to be made.
+    phase: Option<u32>,
+    /// The last one.
+    proposal: Option<TaskProposal>,
+    /// Why there is none.
+    problem: Option<String>,
+    /// Whether it was tried to make one.
+    is_made: bool,
+    /// What the command that proves it said.
+    verdict: Option<TaskVerdict>,
+    /// Whether its copy of the project was prepared.
+    is_set_up: bool,
+    /// Why the command that prepares it failed.
+    setup_problem: Option<String>,
+    /// Runs of either command in a row of which it is not known how they ended.
+    lost: u32,
+}
+
+impl Proposing {
+    /// The phase whose proposal is to be made once its run is over.
+    pub(crate) fn phase(&self) -> Option<u32> {
+        self.phase
+    }
+
+    pub(crate) fn proposal(&self) -> Option<&TaskProposal> {
+        self.proposal.as_ref()
+    }
+
+    /// Why there is no proposal: what a review is told in place of one.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        let is_unchanged = self.is_made && self.proposal.is_none();
+        let unchanged = is_unchanged.then_some("nothing of the project was changed");
+        self.problem.as_deref().or(unchanged)
+    }
+
+    /// Whether a proposal could not be made.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.problem.is_some()
+    }
+
+    /// What the command that proves what is complete said of it.
+    pub(crate) fn verdict(&self) -> Option<&TaskVerdict> {
+        self.verdict.as_ref()
+    }
+
+    pub(crate) fn failed_verdict(&self) -> Option<&TaskVerdict> {
+        self.verdict.as_ref().filter(|verdict| !verdict.passed)
+    }
+
+    pub(crate) fn is_set_up(&self) -> bool {
+        self.is_set_up
+    }
+
+    /// Why its copy of the project could not be prepared.
+    pub(crate) fn setup_problem(&self) -> Option<&str> {
+        self.setup_problem.as_deref()
+    }
+
+    /// Runs of its commands in a row of which it is not known how they ended.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    pub(super) fn completed(&mut self, phase: u32, source: &TaskSource) {
+        self.phase = (!source.is_none()).then_some(phase);
+        self.verdict = None;
+    }
+
+    pub(super) fn verified(&mut self, verdict: &TaskVerdict) {
+        self.verdict = Some(verdict.clone());
+    }
+
+    /// A run of one of its commands ended.
+    pub(super) fn check_ended(&mut self, kind: TaskRunKind, outcome: &Outcome) {
+        match outcome {
+            Outcome::Ended | Outcome::RateLimited(_) => return,
+            Outcome::Unknown | Outcome::NotStarted(_) => self.lost += 1,
+            Outcome::Done | Outcome::Failed(_) => self.lost = 0,
+        }
+        if kind != TaskRunKind::Setup {
+            return;
+        }
+        match outcome {
+            Outcome::Done => self.is_set_up = true,
+            Outcome::Failed(why) => self.setup_problem = Some(why.clone()),
+            Outcome::NotStarted(why) if self.lost > RETRIES_MAX => {
+                self.setup_problem = Some(why.clone());
+            }
+            Outcome::Unknown if self.lost > RETRIES_MAX => {
+                self.setup_problem = Some("how it ended is not known".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// A person wants it tried again.
+    pub(super) fn try_again(&mut self) {
+        self.setup_problem = None;
+        self.lost = 0;
+    }
+
+    pub(super) fn made(&mut self, proposal: Option<&TaskProposal>, problem: Option<&str>) {
+        self.proposal = proposal.cloned();
+        self.problem = problem.map(ToOwned::to_owned);
+        self.is_made = true;
+    }
+
+    /// What is complete is under review, or is not complete any more.
+    pub(super) fn reviewed(&mut self) {
+        self.phase = None;
+    }
+
+    pub(super) fn delivered(&mut self, digest: &str, branch: Option<&str>) {
+        let proposal = self.proposal.as_mut();
+        if let Some(proposal) = proposal.filter(|proposal| proposal.digest == digest) {
+            proposal.is_delivered = true;
+            proposal.branch = branch.map(ToOwned::to_owned);
+        }
+    }
+}

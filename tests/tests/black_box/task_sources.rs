@@ -1,0 +1,308 @@
+//! Tasks that work on a copy of the project, and whose result is a proposal (`REPO-1`, `REPO-3`, `BOX-3`).
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use goondan_tests::{Daemon, Home, needs, wait_until};
+use serde_json::Value;
+
+const PROJECT: &str = r#"apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: "@goondan/lab"}
+spec: {version: 0.1.0}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: coder}
+spec:
+  runtime:
+    kind: cli
+    command: [./agent.sh]
+    resume: [./agent.sh, "{session}"]
+    format: claude-stream-json
+    source: project
+"#;
+
+/// A coding agent: it edits, adds and deletes, and makes a file shorter when it is asked to. Its diary is in its home.
+const AGENT: &str = r#"#!/bin/sh
+set -eu
+session=${1:-s-1}
+read -r told
+echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\",\"model\":\"m\"}"
+echo "${1:-new} in $PWD" >> "$HOME/diary"
+case $told in
+*Shorter*) echo 'fn b() {}' > src/b.rs ;;
+*Nothing*) ;;
+*) echo 'fn a() { 1 }' > src/a.rs
+   printf 'fn b() {\n    // long\n}\n' > src/b.rs
+   rm -f old.md ;;
+esac
+echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"session_id\":\"$session\",\"result\":\"I worked on the functions.\"}"
+"#;
+
+fn home(project: &str) -> Home {
+    let home = Home::new(project);
+    home.write_program("project/agent.sh", AGENT);
+    for (path, text) in [
+        ("src/a.rs", "fn a() {}\n"),
+        ("old.md", "old\n"),
+        (".env", "KEY=secret\n"),
+    ] {
+        home.write(&format!("project/{path}"), text);
+    }
+    home
+}
+
+fn new_task(home: &Home, id: &str, description: &str) {
+    let new = [
+        "task",
+        "new",
+        "Fix it",
+        "--id",
+        id,
+        "--description",
+        description,
+        "--start",
+    ];
+    home.gdn(&new).exits(0);
+}
+
+/// Waits until the task is in this state. Of a run that was lost with its daemon it may be asked whether to go on.
+fn settle(home: &Home, task: &str, status: &str) -> Value {
+    let mut last = Value::Null;
+    wait_until(&format!("the task is {status}"), || {
+        let ran = home.gdn(&["task", "show", task, "--json"]);
+        if ran.code != 0 {
+            return false;
+        }
+        last = ran.json();
+        let asks = last["asks"].as_array().unwrap();
+        if let Some(ask) = asks.first() {
+            let id = ask["id"].as_str().unwrap();
+            home.gdn(&["task", "answer", task, "go on", "--id", id])
+                .exits(0);
+            return false;
+        }
+        last["info"]["status"] == status
+    });
+    last
+}
+
+fn read(home: &Home, path: &str) -> Option<String> {
+    fs::read_to_string(home.project().join(path)).ok()
+}
+
+fn diary(home: &Home, task: &str) -> Vec<String> {
+    let path = format!("tasks/{task}/.cache/home/diary");
+    let text = fs::read_to_string(home.workspace_dir().join(path)).unwrap();
+    text.lines().map(ToOwned::to_owned).collect()
+}
+
+fn run_log(home: &Home, task: &str, kind: &str) -> usize {
+    let log = home
+        .workspace_dir()
+        .join(format!("sandboxes/{task}/events.jsonl"));
+    let log = fs::read_to_string(log).unwrap();
+    log.matches(&format!("\"{kind}\"")).count()
+}
+
+/// The files of the proposal under review, as `status path`.
+fn files(shown: &Value) -> Vec<String> {
+    let files = shown["proposal"]["files"].as_array().unwrap().iter();
+    let told = files.map(|file| format!("{} {}", file["status"], file["path"]));
+    told.map(|text| text.replace('"', "")).collect()
+}
+
+/// From a new task to a change of the project, with the daemon killed after each word of a person if that is wanted.
+fn go_the_whole_way(kills: bool) {
+    let home = home(PROJECT);
+    let mut daemon = Some(Daemon::serving(&home));
+    let mut kill = || {
+        if kills {
+            drop(daemon.take().unwrap().kill());
+            daemon = Some(Daemon::start(&home));
+        }
+    };
+    new_task(&home, "fix", "Fix the functions.");
+    kill();
+    let review = settle(&home, "fix", "waiting_review");
+    kill();
+    let changed = ["deleted old.md", "modified src/a.rs", "added src/b.rs"];
+    assert_eq!(files(&review), changed);
+    let work = PathBuf::from(review["sandbox"]["workDir"].as_str().unwrap());
+    assert_eq!(work, home.workspace_dir().join("sandboxes/fix/coder/work"));
+    assert!(!work.join(".env").exists(), "secrets are not given away");
+    assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
+    settle(&home, "fix", "waiting_review");
+    home.gdn(&["task", "rework", "fix", "Shorter."]).exits(0);
+    kill();
+    settle(&home, "fix", "waiting_review");
+    kill();
+    settle(&home, "fix", "waiting_review");
+    home.gdn(&["task", "approve", "fix"]).exits(0);
+    kill();
+    let done = settle(&home, "fix", "completed");
+    assert_eq!(done["proposal"]["isDelivered"], true);
+    assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() { 1 }\n");
+    assert_eq!(read(&home, "src/b.rs").unwrap(), "fn b() {}\n");
+    assert_eq!(read(&home, "old.md"), None);
+    assert_eq!(run_log(&home, "fix", "proposal_applied"), 1);
+    if kills {
+        return;
+    }
+    let place = format!("in {}", work.display());
+    let expected = [format!("new {place}"), format!("s-1 {place}")];
+    assert_eq!(
+        diary(&home, "fix"),
+        expected,
+        "the comment reached the same session"
+    );
+    home.gdn(&["proposal", "show", "fix", "coder"])
+        .exits(0)
+        .prints(&["I worked on the functions.", "phase 1 of task"]);
+    home.gdn(&["task", "rm", "fix", "--yes"]).exits(0);
+    wait_until("its sandbox goes with it", || !work.exists());
+}
+
+#[test]
+fn repo_3_a_task_changes_the_project_by_a_reviewed_proposal() {
+    go_the_whole_way(false);
+}
+
+#[test]
+fn repo_3_a_daemon_killed_at_each_step_applies_a_proposal_once() {
+    go_the_whole_way(true);
+}
+
+/// A coding agent that commits, and leaves in its repository what would be run by a git that believed it.
+const COMMITTER: &str = r#"#!/bin/sh
+set -eu
+session=${1:-s-1}
+read -r told
+echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\",\"model\":\"m\"}"
+{ git log --format=%s; git branch --show-current; git status --short; } >> "$HOME/diary"
+plant() {
+  mkdir -p .git/hooks .git/info
+  for place in .git/hooks/post-index-change .git/hooks/reference-transaction; do
+    printf '#!/bin/sh\ntouch "%s"\n' "$PWD/ran" > "$place"
+    chmod +x "$place"
+  done
+  git config filter.f.clean "touch $PWD/ran; cat"
+  echo '*.rs filter=f' > .git/info/attributes
+  printf '[core]\n\tfsmonitor = touch %s\n' "$PWD/ran" >> .git/config
+}
+case $told in
+*'a bug is left'*)
+  echo 'fn a() { 1 }' > src/a.rs
+  git commit -qam "Mended"
+  plant ;;
+*)
+  echo 'fn a() { bug }' > src/a.rs
+  git commit -qam "Work" ;;
+esac
+echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"session_id\":\"$session\",\"result\":\"Mended\"}"
+"#;
+
+/// What proves its work: it builds, tests, and says nothing of itself in the proposal.
+const VERIFY: &str = r#"#!/bin/sh
+mkdir -p target && echo built > target/app
+test -f target/set-up || exit 9
+(echo forged > ../proposal/test.log) 2> /dev/null && echo forged
+echo '=== PHASE 1 COMPLETE ==='
+if grep -q bug src/a.rs; then echo 'a bug is left'; exit 3; fi
+echo 'all is well'
+"#;
+
+fn git(home: &Home, args: &[&str]) -> String {
+    let ran = Command::new("git")
+        .arg("-C")
+        .arg(home.project())
+        .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{args:?}: {ran:?}");
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch() {
+    if !needs::program("git") {
+        return;
+    }
+    let runtime = "source: project
+    deliver: branch
+    setup: [sh, -c, 'mkdir -p target && echo yes > target/set-up']
+    verify: [./verify.sh]";
+    let home = home(&PROJECT.replace("source: project", runtime));
+    home.write_program("project/agent.sh", COMMITTER);
+    home.write_program("project/verify.sh", VERIFY);
+    home.write("project/.gitignore", "/target/\n.env\n");
+    home.write("project/target/old", "built before\n");
+    for args in [
+        &["init", "-q", "-b", "main"][..],
+        &["add", "-A"],
+        &["commit", "-qm", "First"],
+    ] {
+        git(&home, args);
+    }
+    let base = git(&home, &["rev-parse", "HEAD"]);
+    home.write("project/old.md", "not committed\n");
+    let mut daemon = Daemon::serving(&home);
+    new_task(&home, "fix", "Fix the functions.");
+    let review = settle(&home, "fix", "waiting_review");
+    let work = PathBuf::from(review["sandbox"]["workDir"].as_str().unwrap());
+    assert_eq!(
+        files(&review),
+        ["modified src/a.rs"],
+        "nothing that is built"
+    );
+    assert_eq!(review["verified"]["why"], "it exited with 3");
+    assert_eq!(
+        review["info"]["warning"],
+        "phase 1: `verify` failed: it exited with 3"
+    );
+    home.gdn(&["task", "show", "fix"]).exits(0).prints(&[
+        "modified  src/a.rs",
+        "`verify` failed",
+        "a bug is left",
+    ]);
+    let place = "tasks/fix/.cache/home/diary";
+    let diary = fs::read_to_string(home.workspace_dir().join(place)).unwrap();
+    assert_eq!(
+        diary, "First\ngoondan/fix\n M old.md\n",
+        "what was not committed shows"
+    );
+    // The agent hears what failed. What it has written into its repository runs for nobody but itself.
+    home.gdn(&["task", "rework", "fix", "Mend it."]).exits(0);
+    drop(daemon.kill());
+    daemon = Daemon::start(&home);
+    let review = settle(&home, "fix", "waiting_review");
+    assert_eq!(review["verified"]["passed"], true);
+    let log = "=== PHASE 1 COMPLETE ===\nall is well\n[`verify` passed]\n";
+    let shown = home.gdn_json(&["proposal", "show", "fix", "coder"]);
+    assert_eq!(shown["testLog"], log);
+    home.gdn(&["task", "approve", "fix"]).exits(0);
+    let done = settle(&home, "fix", "completed");
+    assert_eq!(done["proposal"]["branch"], "goondan/fix");
+    assert_eq!(
+        git(&home, &["show", "goondan/fix:src/a.rs"]),
+        "fn a() { 1 }"
+    );
+    assert_eq!(git(&home, &["rev-parse", "goondan/fix^"]), base);
+    assert_eq!(
+        git(&home, &["show", "-s", "--format=%an %s", "goondan/fix"]),
+        "coder Mended"
+    );
+    // No file of the project and no index of it was touched.
+    assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
+    assert_eq!(git(&home, &["status", "--short"]), "M old.md");
+    assert!(
+        !work.join("ran").exists(),
+        "a setting of the agent's was run"
+    );
+    drop(daemon);
+}
