@@ -1,4 +1,4 @@
-//! What there may be of anything. `docs/operations.md` has the table.
+//! What there may be of anything. `docs/limits.md` has the table.
 
 /// Changesets of a conversation that are remembered; older ones are in the log alone.
 pub const CHANGESETS_MAX: usize = 100;

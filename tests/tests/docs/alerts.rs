@@ -86,10 +86,10 @@ fn obs_3_the_dashboard_asks_for_what_is_told_and_leaves_nothing_out() {
 }
 
 #[test]
-fn the_page_stands_where_the_page_of_operations_says() {
+fn operations_links_to_the_alerts_page() {
     let page = Page::read("docs/operations.md");
     assert!(
-        page.section("## Watching over it")
+        page.section("## Monitoring")
             .prose()
             .contains("operations/alerts.md")
     );

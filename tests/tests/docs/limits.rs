@@ -1,4 +1,4 @@
-//! The tables of limits in `docs/operations.md` are those of the sources.
+//! The tables in `docs/limits.md` match the limits in the sources.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn value(expression: &str, known: &BTreeMap<String, u64>) -> u64 {
 
 #[test]
 fn every_limit_has_its_row_with_its_value() {
-    let page = Page::read("docs/operations.md");
+    let page = Page::read("docs/limits.md");
     let mut known = BTreeMap::new();
     for file in FILES {
         let text = std::fs::read_to_string(repository().join(file)).unwrap();
@@ -81,9 +81,6 @@ fn every_limit_has_its_row_with_its_value() {
             expected.insert(name, value.to_string());
         }
         assert!(!expected.is_empty());
-        assert_eq!(
-            shown, expected,
-            "docs/operations.md does not agree with {file}"
-        );
+        assert_eq!(shown, expected, "docs/limits.md does not match {file}");
     }
 }

@@ -29,7 +29,7 @@ fn every_option_of_the_daemon_is_described_and_no_other() {
         .filter(|option| !["help", "version"].contains(option))
         .collect();
     assert!(known.contains("state-root"), "{}", help.stdout);
-    let page = page().section("## Ways to run it");
+    let page = page().section("## Running the daemon");
     let rows = page.rows();
     let described: BTreeSet<&str> = rows
         .iter()
@@ -40,7 +40,7 @@ fn every_option_of_the_daemon_is_described_and_no_other() {
 
 #[test]
 fn the_variables_that_children_get_are_named() {
-    let page = page().section("## Ways to run it");
+    let page = page().section("## Running the daemon");
     let (_, sentence) = page.text.split_once("children get ").unwrap();
     let sentence = sentence.split(", and nothing else").next().unwrap();
     let named: BTreeSet<&str> = quoted(sentence).into_iter().collect();
