@@ -65,63 +65,63 @@ macro_rules! metrics {
 }
 
 metrics! {
-    Build = "goondan_build" Info [Version, Protocol]: "The version that runs.";
+    Build = "goondan_build" Info [Version, Protocol]: "Version of the running daemon.";
     StartTime = "goondan_start_time_seconds" Gauge [] unit "seconds":
-        "When the daemon started, as seconds since 1970.";
+        "Start time of the daemon, in seconds since 1970.";
     WorkspaceProblem = "goondan_workspace_problem" Gauge [Workspace]:
-        "1 while the configuration of a workspace cannot run, or only its last known good one does.";
+        "1 while the configuration of a workspace cannot run, even if its last known good one does.";
     EventOldestAge = "goondan_event_oldest_age_seconds" Gauge [Workspace, Agent] unit "seconds":
         "How long the oldest event waits to be acknowledged, waits for its turn, unless a person paused it, or is worked on; 0 if there is none.";
     UnacknowledgedTime = "goondan_unacknowledged_seconds" Gauge [Workspace] unit "seconds":
-        "How long the log of a workspace on several nodes has confirmed nothing, so that nothing is acknowledged; 0 while it does.";
+        "Time for which the log of a replicated workspace has confirmed nothing, so that nothing is acknowledged; 0 while it confirms.";
     EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:
-        "Events that wait for their turns, those in progress included.";
+        "Events that wait for a turn or are in progress.";
     EventsParked = "goondan_events_parked" Gauge [Workspace]:
-        "Events that are set aside since their turns crash whoever works on them.";
+        "Events parked after repeated crashes or failed starts.";
     WaitingForPerson = "goondan_waiting_for_person" Gauge [Workspace]:
         "Approvals, questions and logins that wait for a person.";
     Processes = "goondan_processes" Gauge [Workspace, Agent, Connection, Model]:
-        "Processes that run.";
+        "Running processes.";
     BackoffProcesses = "goondan_backoff_processes" Gauge [Workspace, Agent, Connection, Model]:
-        "Processes that crash so often that the next start is put off.";
+        "Processes in back-off after repeated crashes.";
     UnreadyProcesses = "goondan_unready_processes" Gauge [Workspace, Connection, Model]:
-        "Connections and models that run and cannot do their work.";
+        "Connections and models that run but are not ready.";
     WaitingStarts = "goondan_waiting_starts" Gauge []:
-        "Conversations with work whose agents wait for room to start.";
+        "Conversations with work that wait for resources to start their agent.";
     ChildCrashes = "goondan_child_crashes" Counter [Workspace, Agent, Connection, Model]:
-        "Processes that ended though nobody had asked them to.";
-    Turns = "goondan_turns" Counter [Workspace, Agent, Outcome]: "Turns that are committed.";
+        "Processes that ended unexpectedly.";
+    Turns = "goondan_turns" Counter [Workspace, Agent, Outcome]: "Committed turns.";
     TurnDuration = "goondan_turn_duration_seconds" Histogram [Workspace, Agent]
         unit "seconds" bounds TURN_SECONDS:
-        "From handing a turn to its process to its commit; of several attempts the last.";
+        "Time from sending a turn to its process to its commit; of the last attempt.";
     ModelRequests = "goondan_model_requests" Counter [Workspace, Model, Outcome]:
-        "Requests to a model, those that were made again included.";
+        "Requests to a model, including retries.";
     CallsUnknown = "goondan_calls_unknown" Counter [Workspace, Connection, Model]:
-        "Outgoing calls that broke off in the middle: whether they had their effect is unknown.";
+        "Interrupted outgoing calls with an unknown outcome.";
     StoreSync = "goondan_store_sync_seconds" Histogram [] unit "seconds" bounds SYNC_SECONDS:
-        "How long the disk took to make files or directories durable.";
+        "Duration of syncs of files and directories.";
     BudgetLimit = "goondan_budget_limit" Gauge [Workspace, Agent, Scope, Period, Unit]:
-        "How much a budget allows; of conversations, that of the one nearest to its limit.";
+        "Limit of a budget; of conversation budgets, the one closest to its limit.";
     BudgetSpent = "goondan_budget_spent" Gauge [Workspace, Agent, Scope, Period, Unit]:
-        "How much of it is spent.";
+        "Spent part of the budget.";
     BudgetReserved = "goondan_budget_reserved" Gauge [Workspace, Agent, Scope, Period, Unit]:
-        "How much of it calls that are being made may take at most.";
+        "Part of the budget reserved for calls in progress.";
     Replies = "goondan_replies" Counter [Workspace, Agent, Model]:
-        "Replies of models in the ledger, which is kept on disk.";
+        "Model replies in the ledger, which is kept on disk.";
     Tokens = "goondan_tokens" Counter [Workspace, Agent, Model, TokenType]:
         "Tokens in the ledger, which is kept on disk.";
     Cost = "goondan_cost_usd" Counter [Workspace, Agent, Model] unit "usd":
-        "What the replies in the ledger cost, as far as prices are known, in US dollars.";
+        "Cost of the replies in the ledger in US dollars, where prices are known.";
     GenAiTokenUsage = "gen_ai_client_token_usage" Histogram
         [Workspace, Agent, Model, GenAiTokenType] bounds GEN_AI_TOKENS:
-        "Tokens of each reply since the daemon started.";
+        "Tokens per reply since the daemon started.";
     GenAiOperationDuration = "gen_ai_client_operation_duration_seconds" Histogram
         [Workspace, Model, ErrorType] unit "seconds" bounds GEN_AI_SECONDS:
-        "How long each request to a model took.";
+        "Duration of each request to a model.";
     LogLinesDropped = "goondan_log_lines_dropped" Counter []:
-        "Lines of the log that are lost since stdout was read too slowly.";
+        "Log lines dropped because stdout was read too slowly.";
     SeriesDropped = "goondan_series_dropped" Gauge []:
-        "Series that are told together as other, since there are too many.";
+        "Series aggregated as other because there are too many.";
 }
 
 impl Metric {

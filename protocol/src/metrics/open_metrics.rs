@@ -177,11 +177,11 @@ mod tests {
         };
         let expected = "\
 # TYPE goondan_turns counter
-# HELP goondan_turns Turns that are committed.
+# HELP goondan_turns Committed turns.
 goondan_turns_total{workspace=\"srv_\\\"bot\\\"__no\\\\package\",outcome=\"failed\"} 3
 # TYPE goondan_store_sync_seconds histogram
 # UNIT goondan_store_sync_seconds seconds
-# HELP goondan_store_sync_seconds How long the disk took to make files or directories durable.
+# HELP goondan_store_sync_seconds Duration of syncs of files and directories.
 goondan_store_sync_seconds_bucket{le=\"0.00025\"} 1
 goondan_store_sync_seconds_bucket{le=\"0.001\"} 2
 goondan_store_sync_seconds_bucket{le=\"0.004\"} 2
