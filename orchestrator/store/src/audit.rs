@@ -1,6 +1,6 @@
-//! Reading the end of audit logs (`INST-6`, `SEC-5`), for people.
+//! Reads the end of audit logs (`INST-6`, `SEC-5`) for display.
 //!
-//! Reading changes nothing. A line that cannot be read, whatever damaged it, is passed over and counted.
+//! Reading changes nothing. Unreadable lines are skipped and counted.
 
 use std::path::Path;
 
@@ -20,25 +20,26 @@ use crate::root::Layout;
 /// A page of one or more audit logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The records with their workspaces, oldest first; those of the system have none.
+    /// Records with their workspaces, oldest first. Records of the system log have no workspace.
     pub records: Vec<(Option<WorkspaceId>, JsonObject)>,
-    /// Where the page before it ends, if there is more.
+    /// End of the previous page, if there is one.
     pub previous: Option<AuditCursor>,
-    /// Lines that cannot be read.
+    /// Number of unreadable lines.
     pub unreadable: u64,
 }
 
-/// Whose logs are wanted.
+/// Selection of audit logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Logs {
-    /// That of one workspace.
+    /// The log of one workspace.
     Workspace(WorkspaceId),
-    /// The system's own and those of all workspaces that there are folders of, open or not.
+    /// The system's log and the logs of all workspaces with a folder, open or not.
     All,
 }
 
-/// The records of one or more logs together that end at a place, or else the latest, by their times: at most
-/// `limit`, and at most and if it is not said [`MAX_AUDIT_PAGE`], of no more than [`HISTORY_PAGE_BYTES`].
+/// Returns the records of one or more logs, merged by time, that end at `before` or at the end of
+/// the logs. Returns at most `limit` records (default and maximum: [`MAX_AUDIT_PAGE`]) from at most
+/// [`HISTORY_PAGE_BYTES`].
 ///
 /// # Errors
 ///
@@ -67,12 +68,12 @@ pub fn page(
         for (_, tail) in &mut tails {
             page.unreadable += tail.pass_over_unreadable();
         }
-        // What it has before it may be later than what others have.
+        // Unread records of this log may be newer than those of the other logs.
         if tails.iter().any(|(_, tail)| tail.is_read_up()) {
             break;
         }
-        // Times are written in one form, in UTC, so their order is that of their letters. Of equal ones the later
-        // log's comes last, and the lines of a log stay in their order, whatever their times are.
+        // Times have one format, in UTC, so they sort as strings. Of equal times, the later log's
+        // record comes last. The lines of one log keep their order, whatever their times are.
         let latest = tails.iter_mut().filter(|(_, tail)| tail.time().is_some());
         let Some((owner, tail)) = latest.max_by(|a, b| a.1.time().cmp(&b.1.time())) else {
             break;
@@ -90,7 +91,7 @@ pub fn page(
     Ok(page)
 }
 
-/// How much of a log is before a page.
+/// Number of bytes of a log before a page.
 fn place_in(cursor: &AuditCursor, owner: Option<&WorkspaceId>) -> u64 {
     let place = match owner {
         None => cursor.system,
@@ -112,8 +113,8 @@ fn cursor_at(tails: &[(Option<WorkspaceId>, Tail)]) -> Option<AuditCursor> {
     (cursor != AuditCursor::default()).then_some(cursor)
 }
 
-/// Shows the records of a workspace's log whose lines hold one of these texts, the oldest first. A line that
-/// cannot be read is passed over.
+/// Visits the records of a workspace's log with a line that contains one of the texts, oldest
+/// first. Skips unreadable lines.
 ///
 /// # Errors
 ///
@@ -139,7 +140,7 @@ pub fn each_with(
         let whole = rest.iter().rposition(|byte| *byte == b'\n');
         let behind = match whole {
             Some(at) => rest.split_off(at + 1),
-            // No record is that long: what is left of it is passed over.
+            // No record is that long, so the rest of the line is skipped.
             None if rest.len() > HISTORY_PAGE_BYTES => Vec::new(),
             None => std::mem::take(&mut rest),
         };
@@ -155,7 +156,7 @@ pub fn each_with(
     Ok(())
 }
 
-/// Whose the logs are; the system's own is nobody's.
+/// Owners of the selected logs; `None` is the system log.
 fn owners(
     disk: &dyn Disk,
     layout: &Layout,
@@ -179,24 +180,25 @@ fn time_of(record: &JsonObject) -> &str {
     at.unwrap_or_default()
 }
 
-/// The end of a log, as far as it is read and not on the page yet.
+/// The unconsumed end of a log that was read.
 struct Tail {
     lines: Vec<Line>,
-    /// Where the lines begin.
+    /// Offset of the first line read.
     floor: u64,
-    /// Where what is on the page or passed over begins, if that is not there.
+    /// Offset of the records already consumed; used when no line is left.
     taken_from: u64,
 }
 
 struct Line {
     offset: u64,
     bytes: usize,
-    /// None if it cannot be read.
+    /// `None` if the line is unreadable.
     record: Option<JsonObject>,
 }
 
 impl Tail {
-    /// Reads so many lines that end at a place, or at the log's end. None if there is no log.
+    /// Reads up to `limit` lines that end at `end`, or at the log's end. `None` if the log does not
+    /// exist.
     fn read(
         disk: &dyn Disk,
         path: &Path,
@@ -219,7 +221,7 @@ impl Tail {
             });
             offset += line.len() as u64;
         }
-        // The first line may have lost its head; if it is the only one, it is none.
+        // The first line may be cut. If it is the only one, it is unreadable.
         if from > 0 && lines.len() > 1 {
             lines.remove(0);
         }
@@ -232,7 +234,7 @@ impl Tail {
         }))
     }
 
-    /// How much of the log is not on the page and was not passed over.
+    /// Number of bytes of the log before the consumed records.
     fn left(&self) -> u64 {
         if self.lines.is_empty() {
             self.floor
@@ -241,7 +243,7 @@ impl Tail {
         }
     }
 
-    /// How many lines at its end cannot be read, which are none any more.
+    /// Drops unreadable lines at the end and returns their number.
     fn pass_over_unreadable(&mut self) -> u64 {
         let mut passed_over = 0;
         while let Some(line) = self.lines.pop_if(|line| line.record.is_none()) {
@@ -251,7 +253,7 @@ impl Tail {
         passed_over
     }
 
-    /// Whether there is more before what was read.
+    /// True if all lines read are consumed and the log has earlier ones.
     fn is_read_up(&self) -> bool {
         self.lines.is_empty() && self.floor > 0
     }
@@ -272,14 +274,14 @@ impl Tail {
     }
 }
 
-/// What holds so many whole lines that end at a place, and where it begins.
+/// Returns a window with at least `limit` whole lines that end at `end`, and its offset.
 fn end_of(journal: &mut Journal, end: u64, limit: usize) -> Result<(u64, Vec<u8>), StoreError> {
     let mut window = READ_CHUNK_BYTES;
     loop {
         let from = end.saturating_sub(u64::try_from(window).unwrap_or(u64::MAX));
         let bytes = journal.read(from, usize::try_from(end - from).unwrap_or(usize::MAX))?;
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-        // One line more than is wanted, since the first may be cut.
+        // One more line than requested, because the first may be cut.
         if from == 0 || lines > limit || window > HISTORY_PAGE_BYTES {
             return Ok((from, bytes));
         }
@@ -323,12 +325,12 @@ mod tests {
             .collect()
     }
 
-    /// The latest records, without a limit of our own.
+    /// Returns the newest records with the default limit.
     fn latest(disk: &SimulatedDisk, logs: &Logs) -> Page {
         page(disk, &Layout::new("/s"), logs, None, None).unwrap()
     }
 
-    /// All records on pages of so many, oldest first, with the lines that cannot be read.
+    /// Returns all records in pages of `limit`, oldest first, and the number of unreadable lines.
     fn in_pages(disk: &SimulatedDisk, logs: &Logs, limit: usize) -> (Vec<String>, u64) {
         let layout = Layout::new("/s");
         let (mut seconds_seen, mut unreadable, mut before) = (Vec::new(), 0, None);
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(seconds(&few), ["06", "07", "08"]);
         let before = few.previous.unwrap();
         assert_eq!(before.workspaces[&id], 6 * line(0).len() as u64);
-        // What is written meanwhile is on no earlier page.
+        // Records written in the meantime are on no earlier page.
         let grown: String = (0..12).map(line).collect();
         disk.plant(
             &Layout::new("/s").workspace(&id).join(AUDIT_FILE),
@@ -372,7 +374,7 @@ mod tests {
     fn obs_1_several_workspaces_are_told_as_one_story_in_pages_of_any_length() {
         let disk = disk();
         let a = workspace_with(&disk, "/a", [line(1), line(4)].concat().as_bytes());
-        // The clock was set back in between, and two things happened at once.
+        // The clock was set back in between, and two records have the same time.
         let second = [line(2), line(3), line(9), line(5), line(4)].concat();
         let b = workspace_with(&disk, "/b", second.as_bytes());
         let found = latest(&disk, &Logs::All);

@@ -1,8 +1,8 @@
-//! `configuration.json`: the last configuration of a workspace that ran, to fall back to when the
-//! project's own cannot run.
+//! `configuration.json`: the last configuration of a workspace that ran, used as a fallback when
+//! the project's current one is invalid.
 //!
-//! It holds copies of the files the project was read from. Environment files are never among them, and
-//! a project that has a secret written out is not kept: nothing here is secret (`SEC-1`).
+//! It holds copies of the project's configuration files. Environment files are never copied, and a
+//! project with an inline secret is not kept, so the file holds no secrets (`SEC-1`).
 
 use std::collections::BTreeMap;
 
@@ -21,34 +21,34 @@ use crate::root::Layout;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptConfiguration {
-    /// Its digest, when it ran.
+    /// Digest of the configuration when it ran.
     pub digest: String,
-    /// When it was taken up.
+    /// Time it was loaded.
     pub since: Timestamp,
-    /// The files, by their paths relative to the Project Root, with their texts; `null` for one that was
-    /// only named, such as a module.
+    /// Texts of the files, by their paths relative to the Project Root; `null` for a file that is
+    /// only referenced, such as a module.
     pub files: BTreeMap<String, Option<String>>,
 }
 
-/// Writes the configuration that runs now in place of the one before. Durable when it returns; what is
-/// the same already is not written again.
+/// Replaces the kept configuration with the current one. Does nothing if both are equal. Durable
+/// when it returns.
 ///
 /// # Errors
 ///
-/// [`StoreError::TooLarge`] if it is larger than is read back; [`FileError::Io`].
+/// [`StoreError::TooLarge`] if it exceeds the read limit; [`FileError::Io`].
 pub fn keep(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
     kept: &KeptConfiguration,
 ) -> Result<(), StoreError> {
-    // One that cannot be read is replaced.
+    // An unreadable configuration is replaced.
     if let Ok(Some(before)) = read(disk, layout, id)
         && (&before.digest, &before.files) == (&kept.digest, &kept.files)
     {
         return Ok(());
     }
-    // It stands alone, so its number says nothing; its checksum tells what somebody edited.
+    // The file has one record, so its number is constant. Its checksum detects edits.
     let bytes = seal(kept, Place { n: 1, durable: 0 })?;
     if bytes.len() > CONFIGURATION_BYTES_MAX {
         return Err(StoreError::TooLarge {
@@ -59,16 +59,16 @@ pub fn keep(
     Ok(files::replace(disk, &layout.configuration(id), &bytes)?)
 }
 
-/// Whether a file is as it was written. One of an earlier version has no checksum.
+/// True if the checksum matches. A file of an earlier version has no checksum and passes.
 pub(crate) fn is_as_written(bytes: &[u8]) -> bool {
     seal_of(bytes.strip_suffix(b"\n").unwrap_or(bytes)) != Seal::Broken
 }
 
-/// Reads the last configuration that ran; none if none was kept.
+/// Reads the last configuration that ran, if one was kept.
 ///
 /// # Errors
 ///
-/// [`FileError::Damaged`] if it cannot be read as one; [`FileError::Io`].
+/// [`FileError::Damaged`] if the content is invalid; [`FileError::Io`].
 pub fn read(
     disk: &dyn Disk,
     layout: &Layout,
@@ -81,7 +81,7 @@ pub fn read(
     let mut file = disk.open_read(&path).during("open", &path)?;
     let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", &path)?;
     if !is_as_written(&bytes) {
-        let problem = "it is not as it was written: its checksum does not fit".to_owned();
+        let problem = "checksum mismatch: the file was edited or damaged".to_owned();
         return Err(FileError::Damaged {
             path,
             line: 1,
@@ -174,10 +174,7 @@ mod tests {
         assert_ne!(edited, text);
         disk.plant(&path, edited.as_bytes()).unwrap();
         let error = read(&disk, &layout, &id).unwrap_err();
-        assert!(
-            error.to_string().contains("not as it was written"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("checksum mismatch"), "{error}");
         let plain = serde_json::to_vec(&before).unwrap();
         disk.plant(&path, &plain).unwrap();
         assert_eq!(read(&disk, &layout, &id).unwrap(), Some(before));

@@ -1,6 +1,6 @@
-//! `connectors/<connection>.json`: what a connection remembers.
+//! `connectors/<connection>.json`: persistent state of a connection.
 //!
-//! Replaced as a whole, so that a crash leaves either what was there or what was to be.
+//! Replaced as a whole, so a crash leaves either the old or the new state.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::naming::connection_file_name;
 use crate::root::Layout;
 
-/// The folder's name in the workspace's folder.
+/// Folder name in the workspace's folder.
 const CONNECTORS: &str = "connectors";
 
 fn path_of(layout: &Layout, id: &WorkspaceId, name: &ConnectionName) -> PathBuf {
@@ -22,11 +22,11 @@ fn path_of(layout: &Layout, id: &WorkspaceId, name: &ConnectionName) -> PathBuf 
     dir.join(connection_file_name(name))
 }
 
-/// What a connection last kept; none if it never kept anything.
+/// Returns the last stored state of a connection, if any.
 ///
 /// # Errors
 ///
-/// [`FileError::Io`]; [`FileError::Damaged`] if the file holds no JSON.
+/// [`FileError::Io`]; [`FileError::Damaged`] if the file is not valid JSON.
 pub fn state(
     disk: &dyn Disk,
     layout: &Layout,
@@ -38,7 +38,7 @@ pub fn state(
         return Ok(None);
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
-    // The line's end is ours.
+    // The extra byte is the trailing newline.
     let bytes = read_all(file.as_mut(), MAX_CONNECTION_STATE_BYTES + 1).during("read", &path)?;
     let state = serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
         path,
@@ -48,7 +48,7 @@ pub fn state(
     Ok(Some(state))
 }
 
-/// Keeps something for a connection, in place of what was kept. Durable when it returns.
+/// Replaces the stored state of a connection. Durable when it returns.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ mod tests {
             Err(StoreError::TooLarge { .. })
         ));
         assert_eq!(get("clock").as_deref(), Some(r#"{"a":2}"#));
-        // The largest there may be comes back.
+        // The largest allowed state is read back.
         let largest = format!("\"{}\"", "x".repeat(MAX_CONNECTION_STATE_BYTES - 2));
         set("clock", &largest).unwrap();
         assert_eq!(get("clock"), Some(largest));

@@ -1,4 +1,4 @@
-//! What can go wrong in the store, and whose fault it is.
+//! Errors of the store.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use goondan_durable::FileError;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, TurnId};
 use goondan_protocol::state_format::NewerFormat;
 
-/// Why an operation of the store failed. Nothing was acknowledged.
+/// Reason why an operation of the store failed. Nothing was acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system refused, or a file is damaged.
+    /// An I/O error or a damaged file.
     #[error(transparent)]
     File(#[from] FileError),
     /// Another orchestrator owns the System Root (`ROOT-11`).
@@ -21,33 +21,33 @@ pub enum StoreError {
     RootInUse {
         /// The System Root.
         path: PathBuf,
-        /// The owner's process id, if its pid file says.
+        /// The owner's process id, if its pid file is readable.
         owner: Option<u32>,
     },
-    /// A newer goondan wrote the System Root in a format that this one does not know (`REL-1`).
-    #[error("the state directory `{}` is of a newer format", path.display())]
+    /// A newer goondan wrote the System Root in a format this version does not support (`REL-1`).
+    #[error("the state directory `{}` has a newer format", path.display())]
     NewerFormat {
         /// The System Root.
         path: PathBuf,
-        /// Who wrote it, and which formats there are.
+        /// The format found and the formats supported.
         #[source]
         source: NewerFormat,
     },
-    /// The file that says the format of the System Root says none (`REL-1`).
+    /// The format file of the System Root is unreadable (`REL-1`).
     #[error("`{}` does not say the format of the state directory", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// The directory of work areas cannot be used.
-    #[error("the tasks' directory `{}` cannot be used: {problem}", path.display())]
+    /// The directory of work areas is not usable.
+    #[error("cannot use the tasks directory `{}`: {problem}", path.display())]
     TasksRoot {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: &'static str,
     },
     /// Project Root and System Root contain one another (`ROOT-1`).
@@ -62,7 +62,7 @@ pub enum StoreError {
         /// The System Root.
         state_root: PathBuf,
     },
-    /// The workspace's folder stands for another project (`ROOT-10`).
+    /// The workspace's folder belongs to another project (`ROOT-10`).
     #[error(
         "the workspace folder `{}` belongs to project `{}`, package `{}`",
         path.display(),
@@ -85,90 +85,90 @@ pub enum StoreError {
         /// The agent it belongs to.
         owner: AgentName,
     },
-    /// There is no such instance.
-    #[error("there is no instance `{key}`")]
+    /// The instance does not exist.
+    #[error("instance `{key}` does not exist")]
     NoInstance {
         /// The key.
         key: InstanceKey,
     },
-    /// A request names a turn that is not the one in progress.
+    /// A request names a turn that is not in progress.
     #[error("turn `{turn_id}` is not in progress")]
     WrongTurn {
-        /// The turn it names.
+        /// The requested turn.
         turn_id: TurnId,
     },
-    /// Something is to be done between turns, and one is open.
+    /// The operation runs only between turns, and a turn is open.
     #[error("turn `{turn_id}` is in progress")]
     InTurn {
         /// The turn.
         turn_id: TurnId,
-        /// Its event, unless that is not known.
+        /// The event of the turn, if known.
         event_id: Option<EventId>,
     },
-    /// A rewind has begun and is to be finished first.
+    /// A rewind has begun and must finish first.
     #[error("the conversation is being rewound to `{checkpoint_id}`")]
     Rewinding {
-        /// Where it goes back to.
+        /// The target checkpoint.
         checkpoint_id: String,
     },
-    /// A request names an event that does not wait.
-    #[error("event `{event_id}` does not wait in the inbox")]
+    /// A request names an event that is not waiting.
+    #[error("event `{event_id}` is not waiting in the inbox")]
     WrongEvent {
-        /// The event it names.
+        /// The requested event.
         event_id: EventId,
     },
-    /// A turn was to begin whose event a person has wait.
+    /// The event of the turn to begin is paused by a user.
     #[error("event `{event_id}` is paused")]
     EventPaused {
         /// The event.
         event_id: EventId,
     },
-    /// A message event came out of order.
-    #[error("message event {got} came where {expected} was due")]
+    /// A message event is out of order.
+    #[error("expected message event {expected}, found {got}")]
     OutOfOrder {
-        /// The number that was due.
+        /// The expected number.
         expected: u64,
-        /// The number that came.
+        /// The number found.
         got: u64,
     },
-    /// That may not happen to a tool call that needs a person.
+    /// The transition is not valid for this tool call's approval.
     #[error("{problem}")]
     WrongApproval {
-        /// Why not.
+        /// The reason.
         problem: String,
     },
-    /// A record is no valid message event.
-    #[error("the message event is not valid: {problem}")]
+    /// A record is not a valid message event.
+    #[error("invalid message event: {problem}")]
     InvalidEvent {
-        /// What is wrong with it.
+        /// The parse or validation error.
         problem: String,
     },
-    /// A record is larger than a conversation may hold.
-    #[error("a record of {bytes} bytes; at most {max} are allowed")]
+    /// A record exceeds the size limit.
+    #[error("record has {bytes} bytes; at most {max} are allowed")]
     TooLarge {
         /// Its size in bytes.
         bytes: usize,
         /// The limit in bytes.
         max: usize,
     },
-    /// A file is no archive of a conversation that can be imported. Nothing was made of it.
-    #[error("`{}` cannot be imported: line {line}: {problem}", path.display())]
+    /// A file is not an importable archive of a conversation. Nothing was created.
+    #[error("failed to import `{}`: line {line}: {problem}", path.display())]
     BadArchive {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// A conversation has more parts than an archive may hold.
-    #[error("an archive may hold at most {max} of these")]
+    /// A conversation has more parts than an archive can hold.
+    #[error("an archive can hold at most {max} of this kind")]
     TooMany {
         /// The limit.
         max: u64,
     },
-    /// A page was asked for at a place where no record begins: the history was rewritten meanwhile.
-    #[error("the history changed while it was read; read it again from the start")]
+    /// A page was requested at an offset where no record begins, because the history was rewritten.
+    #[error("the history changed during reading; read it again from the start")]
     HistoryChanged,
 }
 
@@ -180,21 +180,21 @@ impl StoreError {
         }
     }
 
-    /// Whether descriptors or memory ran out: that says nothing of the file.
+    /// True if descriptors or memory ran out. Such an error says nothing about the file.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         self.file().is_some_and(FileError::is_shortage)
     }
 
-    /// Whether the file system, not the request, is at fault: the instance's handles are not to be
-    /// trusted any more, and the same request may succeed later.
+    /// True if the file system, not the request, is at fault. The instance's handles are then
+    /// unusable, and the same request may succeed later.
     #[must_use]
     pub fn is_io(&self) -> bool {
         self.file().is_some_and(FileError::is_io)
     }
 
-    /// Whether what is needed is lost or damaged: the same request fails until a person mends it. An
-    /// error of the file system is one if what should be there is not, or is something else.
+    /// True if required data is lost or damaged: the same request fails until a user repairs it.
+    /// This includes I/O errors for a file that is missing or has the wrong type.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {

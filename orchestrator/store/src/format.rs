@@ -1,4 +1,5 @@
-//! `system/format.json`: which format the System Root is of, and whether this program may touch it (`REL-1`).
+//! `system/format.json`: the format of the System Root, and the check that this program supports it
+//! (`REL-1`).
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use goondan_protocol::state_format::StateFormat;
 
 use crate::error::StoreError;
 
-/// What `file` says of the format of the System Root `root`; nothing if that does not exist, or is older than the file.
-/// Changes nothing.
+/// Reads the format of the System Root `root` from `file`; `None` if `root` does not exist or is
+/// older than the format file. Changes nothing.
 ///
 /// # Errors
 ///
@@ -36,7 +37,8 @@ pub(crate) fn read(
     Ok(Some(format))
 }
 
-/// Has the file say that this program writes here. Durable when it returns. The caller owns the System Root.
+/// Records that this program version writes here. Durable when it returns. The caller must own the
+/// System Root.
 ///
 /// # Errors
 ///

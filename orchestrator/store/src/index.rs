@@ -1,8 +1,8 @@
-//! The metadata of every instance of the open workspaces, in memory.
+//! In-memory metadata of every instance of the open workspaces.
 //!
-//! Ten thousand instances are listed without reading ten thousand files: the workspace's folders are
-//! read once, when it is opened, and the writer threads, which are the only ones to change anything
-//! (`ROOT-11`), keep the index true.
+//! It lists ten thousand instances without reading ten thousand files. The workspace's folders are
+//! read once, when the workspace is opened. The writer threads, which make all changes (`ROOT-11`),
+//! keep the index current.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ type Workspaces = HashMap<WorkspaceId, BTreeMap<InstanceKey, Metadata>>;
 #[derive(Debug, Default)]
 struct State {
     workspaces: Workspaces,
-    /// Which workspaces were forgotten, the last at the end: whoever holds files of one open lets go of them.
+    /// Forgotten workspaces, newest last. A worker with open files of such a workspace closes them.
     forgotten: Vec<WorkspaceId>,
 }
 
-/// The metadata of every instance of the open workspaces; clones share it.
+/// Metadata of every instance of the open workspaces. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceIndex(Arc<Mutex<State>>);
 
@@ -29,8 +29,8 @@ impl InstanceIndex {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up a workspace with the instances that were found on disk. One that is taken up already
-    /// stays as it is. To be called before the first operation on the workspace.
+    /// Adds a workspace with its instances on disk. A workspace that is present stays unchanged.
+    /// Call it before the first operation on the workspace.
     pub fn take_up(&self, id: &WorkspaceId, found: &[Metadata]) {
         self.state()
             .workspaces
@@ -45,27 +45,27 @@ impl InstanceIndex {
             });
     }
 
-    /// Forgets a workspace that was closed. Whoever holds files of it open lets go of them before the next operation:
-    /// another node may change them until the workspace is taken up again.
+    /// Removes a closed workspace. Workers close its files before their next operation, because
+    /// another node may change the files until the workspace is added again.
     pub fn forget(&self, id: &WorkspaceId) {
         let mut state = self.state();
         state.workspaces.remove(id);
         state.forgotten.push(id.clone());
     }
 
-    /// The workspaces that were forgotten since so many had been.
+    /// Returns the workspaces that were forgotten after the first `count`.
     pub(crate) fn forgotten_since(&self, count: usize) -> Vec<WorkspaceId> {
         let state = self.state();
         state.forgotten.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// Every instance of a workspace, by key; none if the workspace was not taken up.
+    /// Returns every instance of a workspace, by key; `None` if the workspace is not loaded.
     #[must_use]
     pub fn list(&self, id: &WorkspaceId) -> Option<Vec<Metadata>> {
         Some(self.state().workspaces.get(id)?.values().cloned().collect())
     }
 
-    /// What an instance's metadata is now.
+    /// Stores an instance's current metadata.
     pub(crate) fn put(&self, at: &InstanceRef, metadata: &Metadata) {
         if let Some(workspace) = self.state().workspaces.get_mut(&at.workspace_id)
             && workspace.get(&at.instance_key) != Some(metadata)
@@ -74,7 +74,7 @@ impl InstanceIndex {
         }
     }
 
-    /// An instance is gone.
+    /// Removes an instance.
     pub(crate) fn remove(&self, at: &InstanceRef) {
         if let Some(workspace) = self.state().workspaces.get_mut(&at.workspace_id) {
             workspace.remove(&at.instance_key);

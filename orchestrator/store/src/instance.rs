@@ -1,23 +1,23 @@
-//! One instance on disk: its inbox, its turn journal, its conversation, its metadata.
+//! One instance on disk: its inbox, turn journal, conversation and metadata.
 //!
-//! [`InstanceStore`] is synchronous and owned by one writer thread. Its changing methods *stage*: they
-//! write, and what they wrote is durable after [`InstanceStore::sync`]. So a writer can stage many
+//! [`InstanceStore`] is synchronous and owned by one writer thread. Its mutating methods *stage*
+//! their writes, which become durable with [`InstanceStore::sync`]. So a writer can stage many
 //! operations and sync once.
 //!
 //! # Life of a turn
 //!
 //! `accept` → `begin_turn` → `append_event` … → `complete_turn` → `sync` (the commit point) →
-//! `fold_turn` (base, inbox), and after some turns or a while `clear_journal` (both durable, journal
-//! cleared). After a crash at any point [`InstanceStore::open`] finds the state again and finishes what
-//! the commit records promise. A turn that crashes whoever works on it ends by `park` instead: its
-//! event and its journal are put aside, and the conversation goes on. One that a person cancels is committed
-//! as it stands, by `cancel`.
+//! `fold_turn` (into base and inbox), and after some turns or a delay `clear_journal` (syncs both
+//! and clears the journal). After a crash at any point, [`InstanceStore::open`] recovers the state
+//! and rolls committed turns forward. A turn that repeatedly crashes its process ends by `park`:
+//! its event and journal are moved aside, and the conversation continues. `cancel` commits a turn
+//! with its current records.
 //!
 //! # Invariants
 //!
-//! * `base.jsonl` changes only under a durable commit record, and every change can be done again.
-//! * A turn leaves `events.jsonl` only when the base that holds it and the inbox records `done` of its
-//!   events are durable. What is cleared is durably cleared before anything follows.
+//! * `base.jsonl` changes only under a durable commit record, and every change is idempotent.
+//! * A turn leaves `events.jsonl` only after its base and the `done` records of its events are
+//!   durable. The cleared journal is durable before anything follows.
 //! * A turn that rewrites the base is alone in `events.jsonl` from its commit on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,41 +102,41 @@ use llm::LLM;
 use segments::SegmentedLog;
 use turn::{CommitRecord, FoldMode, TurnLog};
 
-/// Name of the folder of an instance's messages.
+/// Name of an instance's messages folder.
 const MESSAGES: &str = "messages";
-/// Name of the folder an instance's tools work in.
+/// Name of the working directory of an instance's tools.
 const WORK: &str = "work";
-/// Name of the folder of an instance's extension state.
+/// Name of an instance's extension state folder.
 const EXTENSIONS: &str = "extensions";
 
-/// What an instance has to do.
+/// Pending work of an instance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstanceState {
     /// The agent it belongs to.
     pub agent: AgentName,
-    /// The turn that was in progress, if one was.
+    /// The turn in progress, if any.
     pub open_turn: Option<OpenTurn>,
-    /// Tool calls of that turn that a person was asked about.
+    /// Tool calls of that turn that needed approval.
     pub approvals: Vec<Approval>,
-    /// Events that wait, in the order of their turns; the open turn's event among them.
+    /// Waiting events in the order of their turns, including the open turn's event.
     pub waiting: Vec<AgentEvent>,
-    /// Those of them that a person has wait until they are resumed.
+    /// Waiting events that a user paused.
     pub paused: BTreeSet<EventId>,
-    /// Crashes of the turns of waiting events, where there were any.
+    /// Number of crashed turns of waiting events, if not zero.
     pub attempts: BTreeMap<EventId, u32>,
-    /// Events that were taken out of the way, oldest first.
+    /// Parked events, oldest first.
     pub parked: Vec<ParkedEvent>,
-    /// Questions of its agent whose answers are to come as events.
+    /// Questions of its agent with answers that will arrive as events.
     pub awaiting: Vec<Awaited>,
-    /// What was found wrong when it was opened.
+    /// Findings of opening the instance.
     pub findings: Vec<Finding>,
-    /// What was found to be lost, now or before, and nobody acknowledged.
+    /// Losses found now or earlier that are not acknowledged.
     pub unacknowledged: Vec<Finding>,
-    /// The rewind that has begun and is to be finished before a turn begins.
+    /// A rewind in progress, which must finish before a turn begins.
     pub rewind: Option<RewindNote>,
 }
 
-/// Looks at every file of the instance in `dir`.
+/// Checks every file of the instance in `dir`.
 pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     check::check(disk, dir, out)?;
     bundle_files::check(disk, dir, out)
@@ -151,12 +151,12 @@ fn json_line(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     Ok(line)
 }
 
-/// What a turn brings to its commit besides its messages.
+/// Content of a turn's commit besides its messages.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Brought {
-    /// Other waiting events that it took in on the way: they are over with it.
+    /// Other waiting events that the turn consumed; they end with it.
     pub also: Vec<EventId>,
-    /// What extensions remember from then on, of those that changed it.
+    /// New states of the extensions that changed theirs.
     pub states: ExtensionStates,
 }
 
@@ -173,18 +173,17 @@ pub struct InstanceStore {
     observed: SegmentedLog,
     llm: SegmentedLog,
     bounds: ObservationBounds,
-    /// What was last known of the files.
+    /// Manifest of the instance's files.
     manifest: Manifest<KnownFiles>,
-    /// The messages of the committed turn as lines, until they are in the base.
+    /// Messages of the committed turn as lines, until they are folded.
     delta: Option<Vec<u8>>,
     findings: Vec<Finding>,
-    /// The rewind that has begun: no turn begins before it is finished.
+    /// A rewind in progress. No turn begins until it finishes.
     rewind: Option<RewindNote>,
 }
 
 impl InstanceStore {
-    /// Makes a new instance in `instances`, whole or not at all, and opens it. Durable when it
-    /// returns.
+    /// Atomically creates a new instance in `instances` and opens it. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -205,12 +204,12 @@ impl InstanceStore {
         Self::open(disk, &dir)
     }
 
-    /// Opens an instance, finishing what a crash cut short.
+    /// Opens an instance and recovers it from a crash.
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`]; [`FileError::Damaged`] if its metadata cannot be read, or if a committed
-    /// turn cannot be folded because its journal or base is damaged.
+    /// [`FileError::Io`]; [`FileError::Damaged`] if its metadata is invalid, or if a committed turn
+    /// cannot be folded because its journal or base is damaged.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self, StoreError> {
         let metadata = Metadata::read(disk.as_ref(), dir)?;
         let messages = dir.join(MESSAGES);
@@ -225,8 +224,8 @@ impl InstanceStore {
         let base = Base::open(disk.as_ref(), &messages, &mut findings)?;
         let observed = SegmentedLog::open(Arc::clone(&disk), &messages, OBSERVED)?;
         let llm = SegmentedLog::open(Arc::clone(&disk), &messages, LLM)?;
-        // Names that a killed process made may be seen without being durable; and files that were
-        // missing have just been made.
+        // File names created by a killed process may be visible without being durable, and missing
+        // files were just created.
         let above = dir.parent().unwrap_or(Path::new("/"));
         for names in [above, dir, &messages, &dir.join(EXTENSIONS)] {
             disk.sync_dir(names).during("sync", names)?;
@@ -267,7 +266,7 @@ impl InstanceStore {
         self.metadata_is_dirty = true;
     }
 
-    /// What it has to do.
+    /// Returns the pending work.
     #[must_use]
     pub fn state(&self) -> InstanceState {
         InstanceState {
@@ -285,29 +284,29 @@ impl InstanceStore {
         }
     }
 
-    /// Its metadata, as last written or about to be.
+    /// Returns the current metadata, which may not be written yet.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Whether no turn is open, and none is left in the journal.
+    /// True if no turn is open and the journal is empty.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.turn.open.is_none() && self.turn.folded() == 0
     }
 
-    /// Whether turns are part of the base that are to leave the journal, and no other is open.
+    /// True if the journal holds folded turns and no turn is open.
     pub(crate) fn is_clear_due(&self) -> bool {
         self.turn.open.is_none() && self.turn.folded() > 0
     }
 
-    /// How many events wait.
+    /// Returns the number of waiting events.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.inbox.waiting_count()
     }
 
-    /// Stages an event. One whose id is known is left alone (`MSG-13`).
+    /// Stages an event. An event with a known id is ignored (`MSG-13`).
     ///
     /// # Errors
     ///
@@ -322,15 +321,15 @@ impl InstanceStore {
         Ok(state)
     }
 
-    /// By which connections the events came that the inbox holds, those that are over too, as long as
-    /// they have not been dropped from it.
+    /// Returns the connections of all events in the inbox, including finished events until they are
+    /// dropped.
     #[must_use]
     pub fn sources(&self) -> &BTreeSet<ConnectionName> {
         self.inbox.sources()
     }
 
-    /// What is known of an event. One whose turn is committed is over, whether it is folded or not:
-    /// who asked is not told that it waits after its end was reported.
+    /// Returns the state of an event. The event of a committed turn is done even before the fold,
+    /// so that a client never sees it waiting after its end was reported.
     ///
     /// # Errors
     ///
@@ -342,12 +341,12 @@ impl InstanceStore {
         }
     }
 
-    /// Stages the beginning of a turn, or of another attempt at the one that is open; the open turn
-    /// keeps its id.
+    /// Stages the begin of a turn, or of another attempt at the open turn, which keeps its id.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event does not wait or the open turn answers another.
+    /// [`StoreError::WrongEvent`] if the event is not waiting or the open turn answers another
+    /// event.
     pub fn begin_turn(
         &mut self,
         turn_id: TurnId,
@@ -357,7 +356,7 @@ impl InstanceStore {
         self.begin_turn_under(turn_id, event_id, None, at)
     }
 
-    /// Stages the begin of a turn, with the digest of the configuration it runs under.
+    /// As [`Self::begin_turn`], with the digest of the turn's configuration.
     ///
     /// # Errors
     ///
@@ -410,8 +409,8 @@ impl InstanceStore {
         self.turn.append(turn_id, seq, event)
     }
 
-    /// Stages the commit of the open turn. After [`Self::sync`] it is committed, and
-    /// [`Self::finish_turn`] is due.
+    /// Stages the commit of the open turn. After [`Self::sync`] the turn is committed, and the
+    /// caller must call [`Self::finish_turn`].
     ///
     /// # Errors
     ///
@@ -427,8 +426,8 @@ impl InstanceStore {
         self.complete_turn_with(turn_id, last_seq, Brought::default(), outcome, at)
     }
 
-    /// The same for a turn that brings more than its messages. An event of [`Brought::also`] that
-    /// does not wait is left alone.
+    /// As [`Self::complete_turn`], for a turn with more than messages. Events of [`Brought::also`]
+    /// that are not waiting are ignored.
     ///
     /// # Errors
     ///
@@ -445,7 +444,7 @@ impl InstanceStore {
         self.turn.check_complete(turn_id, last_seq)?;
         check_states(&brought.states)?;
         let also = self.taken_in(&brought.also);
-        // The agent has warned of missing targets when it made the events.
+        // The agent warned of missing targets when it created the events.
         let _missing = self.stage_commit(turn_id, last_seq, (also, brought.states), outcome, at)?;
         self.touch(at);
         Ok(())
@@ -473,9 +472,9 @@ impl InstanceStore {
             self.delta = Some(delta);
             mode
         } else {
-            // Nothing before it would be left to be done again on a base that it has changed.
+            // No earlier fold may be left to redo on a base that the rewrite has changed.
             self.clear_journal()?;
-            // The new base is prepared before the commit, so that after it only renames are left.
+            // The new base is prepared before the commit, so that only renames are left after it.
             let answers = Answer::of_turn(turn_id, event.as_ref(), &also);
             let disk = self.disk.as_ref();
             let (mode, targets) = fold::prepare(disk, &mut self.base, events, &answers)?;
@@ -498,18 +497,19 @@ impl InstanceStore {
         Ok(missing)
     }
 
-    /// Makes everything staged so far durable, and puts what is observed into its files.
+    /// Syncs all staged data and writes buffered runtime events to their files.
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`]: nothing staged may be acknowledged, and the instance must be opened anew.
+    /// [`FileError::Io`]: no staged operation may be acknowledged, and the instance must be
+    /// reopened.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.sync_inbox()?;
         self.turn.sync()?;
         self.write_out()
     }
 
-    /// Puts everything staged and observed so far into its files, where others may read it.
+    /// Writes all staged data and runtime events to their files, where readers can see them.
     ///
     /// # Errors
     ///
@@ -524,7 +524,7 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Makes durable what is staged of the inbox alone: the events that wait.
+    /// Syncs the staged data of the inbox only.
     ///
     /// # Errors
     ///
@@ -533,14 +533,14 @@ impl InstanceStore {
         self.inbox.sync()
     }
 
-    /// Makes a committed turn part of the base and marks its events done; neither is durable before
-    /// [`Self::clear_journal`], and until then the turn stays in the journal, which other turns may follow
-    /// it into. Does nothing if no fold is due.
+    /// Folds a committed turn into the base and marks its events done. Both become durable with
+    /// [`Self::clear_journal`]; until then the turn stays in the journal, and other turns may
+    /// follow it there. Does nothing if no fold is due.
     ///
     /// # Errors
     ///
     /// [`FileError::Io`] or [`FileError::Damaged`]: the turn stays committed, its events are kept,
-    /// and opening the instance tries again (`MSG-10`).
+    /// and opening the instance retries (`MSG-10`).
     pub fn fold_turn(&mut self) -> Result<(), StoreError> {
         let Some(commit) = self.turn.commit.clone() else {
             return Ok(());
@@ -568,16 +568,17 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// What follows a fold. Can be done again.
+    /// Runs the steps after a fold. Idempotent.
     fn conclude(&mut self, commit: &CommitRecord) -> Result<(), StoreError> {
-        // Before the event is done: a state that is missing then would be missing for ever.
+        // States are written before the event is marked done, because a state missing then would be
+        // lost.
         for (name, state) in &commit.states {
             self.set_extension_state(name, state)?;
         }
         self.mark_events(commit)
     }
 
-    /// Folds a committed turn, and if no other is open makes the folds durable and clears the journal.
+    /// Folds a committed turn. If no other turn is open, syncs the folds and clears the journal.
     ///
     /// # Errors
     ///
@@ -590,8 +591,8 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Makes the folds durable and takes their turns out of the journal; an open turn stays in it. Can be
-    /// done again after a crash at any point. Durable when it returns.
+    /// Syncs the folds and removes their turns from the journal; an open turn stays. Idempotent,
+    /// also after a crash at any point. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -601,7 +602,8 @@ impl InstanceStore {
             return Ok(());
         }
         self.base.sync()?;
-        // Turns that left the journal before their events are known to be done would begin anew.
+        // If turns left the journal before the `done` records of their events are durable, they
+        // would run again.
         self.inbox.sync()?;
         let disk = self.disk.as_ref();
         self.turn.shed(disk)?;
@@ -618,8 +620,8 @@ impl InstanceStore {
         self.inbox.rewrite(disk)
     }
 
-    /// Appends one line to the runtime events (`MSG-12`). Not synced: they are never an input of
-    /// state.
+    /// Appends one line to the runtime events (`MSG-12`). Not synced, because they are never an
+    /// input of state.
     ///
     /// # Errors
     ///
@@ -628,7 +630,7 @@ impl InstanceStore {
         self.observed.append(line)
     }
 
-    /// How much of what is observed is kept from now on.
+    /// Sets the limits of the runtime events kept.
     pub fn bound_observation(&mut self, bounds: ObservationBounds) {
         self.bounds = bounds;
     }
@@ -647,7 +649,7 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Whether [`Self::flush_metadata`] has something to write.
+    /// True if [`Self::flush_metadata`] has something to write.
     #[must_use]
     pub fn metadata_is_dirty(&self) -> bool {
         self.metadata_is_dirty

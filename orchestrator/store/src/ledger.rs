@@ -1,13 +1,13 @@
-//! `usage.jsonl`: what each reply of a model took, for a whole workspace.
+//! `usage.jsonl`: the usage of each model reply, for a whole workspace.
 //!
-//! A line is written and synced **before** the reply it is about is recorded in its turn. So every reply
-//! that any agent has seen is counted, whatever is killed when. A reply that was received, counted and
-//! then lost in a crash stays counted: it was paid for, and the one that is asked for in its place is
-//! another. Nothing here belongs to an instance: what a conversation took still counts when the
-//! conversation is deleted.
+//! A line is written and synced **before** its reply is recorded in the turn. So every reply that
+//! any agent has seen is counted, whenever a process is killed. A reply that was counted and then
+//! lost in a crash stays counted, because it was paid for; the reply requested instead is another
+//! one. The ledger belongs to the workspace, so usage still counts after its conversation is
+//! deleted.
 //!
-//! A file that has grown large is written anew with sums in the place of old lines: one for each day,
-//! agent, conversation and model.
+//! A large file is compacted: sums replace old lines, one for each day, agent, conversation and
+//! model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -33,17 +33,17 @@ use crate::root::Layout;
 /// The ledger's file in the folder of a workspace.
 pub const LEDGER_FILE: &str = "usage.jsonl";
 
-/// A task, among all that ever had its id.
+/// A task, unambiguous across reuse of its id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerTask {
     /// Its id.
     pub id: TaskId,
-    /// When it was made: a task that was removed may leave its id to another.
+    /// Creation time, because a new task can reuse the id of a removed one.
     pub created_at: Timestamp,
 }
 
-/// What a reply was for.
+/// Purpose of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub enum Purpose {
@@ -53,56 +53,57 @@ pub enum Purpose {
         turn_id: TurnId,
         /// The step.
         step_id: StepId,
-        /// The task that the conversation works for, if it does (`TASK-8`).
+        /// The task that the conversation works for, if any (`TASK-8`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<LedgerTask>,
-        /// The revision of its configuration that the conversation worked with, if it has one of its own (`BUNDLE-7`).
+        /// The revision of the conversation's own configuration, if it has one (`BUNDLE-7`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bundle_revision: Option<RevisionId>,
     },
-    /// A task: what its agent's program told since the last line of it (`TASK-6`).
+    /// A task: the usage its agent's program reported since its previous line (`TASK-6`).
     Task {
         /// The task.
         task: LedgerTask,
     },
 }
 
-/// What one reply took, or what the agent of a task told at one time.
+/// Usage of one reply, or one usage report of a task's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Names the reply: the same one twice counts once.
+    /// Id of the reply. A duplicate counts once.
     pub id: Uuid,
-    /// When it was received.
+    /// Time of receipt.
     pub at: Timestamp,
-    /// Whose turn it was in.
+    /// Agent of the turn.
     pub agent_name: AgentName,
-    /// The conversation; of a task a name in its place.
+    /// The conversation; for a task, a placeholder name.
     pub instance_key: InstanceKey,
-    /// The other conversations it counts against: those that had asked for the turn or the task.
+    /// Other conversations charged: those that requested the turn or the task, directly or
+    /// indirectly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
-    /// The other agents it counts against: those of these conversations.
+    /// Agents of these conversations, which are charged too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by_agents: Vec<AgentName>,
-    /// What it was for.
+    /// The purpose.
     #[serde(flatten)]
     pub purpose: Purpose,
-    /// The Model; of a task what its program calls it, or its agent.
+    /// The Model; for a task, the model name reported by its program, or its agent.
     pub model: ResourceName,
-    /// Its tokens, if the provider told.
+    /// Token usage, if the provider reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What it cost, if that is known.
+    /// Cost, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<MicroUsd>,
-    /// What counts against budgets in the place of what is not known.
+    /// Charge against budgets in place of unknown usage.
     #[serde(default, skip_serializing_if = "Charge::is_nothing")]
     pub assumed: Charge,
 }
 
 impl Entry {
-    /// What it took, as far as that is known.
+    /// Returns the known usage.
     #[must_use]
     pub fn spent(&self) -> Spent {
         Spent {
@@ -111,7 +112,7 @@ impl Entry {
         }
     }
 
-    /// The sum of it alone.
+    /// Returns a sum with this entry only.
     #[must_use]
     pub fn into_line(self) -> Line {
         let mut spending = Spending::default();
@@ -139,7 +140,7 @@ impl Entry {
     }
 }
 
-/// What replies took that have everything in common but the time of day.
+/// Sum of replies that differ only in the time of day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
@@ -147,31 +148,31 @@ pub struct Line {
     pub day: Day,
     /// The agent.
     pub agent_name: AgentName,
-    /// The conversation; of a task a name in its place.
+    /// The conversation; for a task, a placeholder name.
     pub instance_key: InstanceKey,
-    /// The task, if they were for one.
+    /// The task, if the replies were for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<LedgerTask>,
-    /// The revision of its configuration that the conversation worked with, if it had one of its own.
+    /// The revision of the conversation's own configuration, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_revision: Option<RevisionId>,
-    /// The other conversations it counts against.
+    /// Other conversations charged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
-    /// The other agents it counts against.
+    /// Other agents charged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by_agents: Vec<AgentName>,
     /// The Model.
     pub model: ResourceName,
-    /// What they took.
+    /// Total usage and cost.
     pub spending: Spending,
-    /// What counts against budgets beside it.
+    /// Additional charge against budgets for unknown usage.
     #[serde(default, skip_serializing_if = "Charge::is_nothing")]
     pub assumed: Charge,
 }
 
 impl Line {
-    /// What counts against budgets.
+    /// Returns the charge against budgets.
     #[must_use]
     pub fn charge(&self) -> Charge {
         let known = Charge {
@@ -206,17 +207,17 @@ fn path_of(layout: &Layout, id: &WorkspaceId) -> PathBuf {
     layout.workspace(id).join(LEDGER_FILE)
 }
 
-/// What a ledger holds.
+/// Content of a ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledgered {
-    /// What was taken, oldest first.
+    /// Sums, oldest first.
     pub lines: Vec<Line>,
-    /// Records that cannot be read; what they say is not counted.
+    /// Number of unreadable records, which are not counted.
     pub unreadable: u64,
 }
 
-/// Reads the ledger of a workspace; an empty one, if it has none. Changes nothing, and may be done while
-/// a writer thread appends.
+/// Reads the ledger of a workspace; empty if the file does not exist. Changes nothing, and is safe
+/// while a writer thread appends.
 ///
 /// # Errors
 ///
@@ -241,19 +242,19 @@ pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledger
     Ok(found)
 }
 
-/// Says what was found wrong with a ledger that was opened.
+/// Logs the findings of opening a ledger.
 pub(crate) fn report(id: &WorkspaceId, findings: &[Finding]) {
     for finding in findings {
         tracing::warn!(
             workspace_id = %id,
             path = %finding.path.display(),
             problem = finding.problem,
-            "found while opening what replies of models took"
+            "found while opening the usage ledger"
         );
     }
 }
 
-/// Looks at the records of a ledger. Changes nothing.
+/// Checks the records of a ledger. Changes nothing.
 pub(crate) fn check(
     journal: &mut Journal,
     reading: &sealed::Reading,
@@ -274,17 +275,17 @@ pub(crate) fn check(
 #[derive(Debug)]
 pub(crate) struct Ledger {
     log: SealedLog,
-    /// The replies that have a line of their own.
+    /// Replies that have a line of their own.
     known: BTreeSet<Uuid>,
-    /// Length from which writing the file anew is worth its cost.
+    /// File length that triggers compaction.
     compact_at: u64,
-    /// Replies that keep a line of their own then.
+    /// Replies that keep their own line after compaction.
     remembered: usize,
 }
 
 impl Ledger {
-    /// Opens the file, making it if it is missing, and cuts off what a crash left over. Durable, whoever
-    /// wrote it, when it returns.
+    /// Opens or creates the file and truncates the remains of a crash. The whole content is durable
+    /// when it returns.
     pub(crate) fn open(
         disk: &dyn Disk,
         layout: &Layout,
@@ -306,13 +307,14 @@ impl Ledger {
             }
         }
         ledger.log.sync()?;
-        // A name that a failed attempt or a killed process made may be seen without being durable.
+        // The file name may be visible without being durable, after a failed attempt or a killed
+        // process.
         let dir = layout.workspace(id);
         disk.sync_dir(&dir).during("sync", &dir)?;
         Ok((ledger, reading.findings))
     }
 
-    /// Appends what a reply took; does nothing if that is known. Not durable before [`Self::sync`].
+    /// Appends an entry unless its reply is known. Durable only after [`Self::sync`].
     pub(crate) fn append(&mut self, entry: &Entry) -> Result<(), StoreError> {
         if self.known.contains(&entry.id) {
             return Ok(());
@@ -322,7 +324,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes everything appended so far durable.
+    /// Syncs all appended entries.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         Ok(self.log.sync()?)
     }
@@ -331,19 +333,19 @@ impl Ledger {
         self.log.len()
     }
 
-    /// Takes the file for large now, and sums up all replies but the latest one.
+    /// Makes compaction due and sums up all replies but the newest.
     #[cfg(test)]
     pub(crate) fn make_large(&mut self) {
         (self.compact_at, self.remembered) = (1, 1);
     }
 
-    /// Whether the file has grown large.
+    /// True if compaction is due.
     pub(crate) fn is_compact_due(&self) -> bool {
         self.log.len() >= self.compact_at
     }
 
-    /// Writes the file anew, if it has grown large: with sums in the place of all lines but the latest.
-    /// Durable when it returns.
+    /// Compacts the file if it is due: sums replace all but the newest lines. Durable when it
+    /// returns.
     pub(crate) fn compact(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         if !self.is_compact_due() {
             return Ok(());
@@ -355,7 +357,7 @@ impl Ledger {
         let mut sums: BTreeMap<Key, Line> = BTreeMap::new();
         let mut replies = Vec::new();
         for span in reading.records {
-            // What cannot be read is kept in the copy that replacing makes.
+            // Unreadable records survive in the copy that `replace` keeps.
             match Record::read(&self.log.record(span)?) {
                 Ok(Record::Reply(entry)) => replies.push(entry),
                 Ok(Record::Sum(line)) => add(&mut sums, line),
@@ -376,7 +378,7 @@ impl Ledger {
     }
 }
 
-/// What the replies of a sum have in common.
+/// Common attributes of the replies of a sum.
 type Key = (Day, AgentName, Whose, Callers, ResourceName);
 type Whose = (InstanceKey, Option<LedgerTask>, Option<RevisionId>);
 type Callers = (Vec<InstanceKey>, Vec<AgentName>);

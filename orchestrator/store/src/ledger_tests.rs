@@ -1,4 +1,4 @@
-//! Goal: a ledger loses no entry that was acknowledged and counts none twice, whatever crashes when.
+//! Goal: a ledger loses no acknowledged entry and counts no entry twice, at any crash point.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn disk() -> (SimulatedDisk, Layout, WorkspaceId) {
     (disk, layout, record.workspace_id)
 }
 
-/// Every seventh is for a task.
+/// Every seventh entry is for a task.
 fn purpose(number: u64) -> Purpose {
     if number.is_multiple_of(7) {
         let task = LedgerTask {
@@ -88,7 +88,7 @@ fn the_same_reply_twice_counts_once_also_after_it_was_opened_again() {
     assert_eq!(found.unreadable, 0);
 }
 
-/// A file that is there since an attempt that failed is not taken to be durable.
+/// A file left by a failed attempt is not assumed durable.
 #[test]
 fn an_error_at_any_call_of_the_first_entry_and_a_crash_behind_the_second_attempt_lose_nothing() {
     for call in 1.. {
@@ -140,7 +140,7 @@ fn a_crash_at_every_call_loses_nothing_acknowledged_and_counts_nothing_twice() {
             };
             drop(life());
             let after = disk.after_crash(crash);
-            // Whoever was not told "durable" hands the same entry in again.
+            // A caller without an acknowledgment submits the same entry again.
             let (mut ledger, _) = Ledger::open(&after, &layout, &id).unwrap();
             let before = total(&read(&after, &layout, &id).unwrap()).replies;
             assert!(before >= acknowledged, "call {call}, {crash:?}");
@@ -169,8 +169,8 @@ fn a_ledger_grown_large_is_written_anew_with_the_same_sums() {
     let found = read(&disk, &layout, &id).unwrap();
     assert_eq!(total(&found), expected(count));
     let sums = found.lines.iter().filter(|line| line.spending.replies > 1);
-    assert!(sums.count() >= 3, "it was never written anew");
-    // The latest are still known, also to whoever opens it next.
+    assert!(sums.count() >= 3, "it was never compacted");
+    // The latest replies are still recognized, also after reopening.
     let (mut ledger, _) = Ledger::open(&disk, &layout, &id).unwrap();
     ledger.append(&entry(count - 1)).unwrap();
     assert_eq!(total(&read(&disk, &layout, &id).unwrap()), expected(count));

@@ -1,21 +1,20 @@
 //! Conversations on disk: the only code that writes under the System Root.
 //!
-//! Everything that lasts goes through this crate: the layout of the System Root ([`root`]), the
-//! workspaces and instances in it, the journals of each instance with the turn commit and its
-//! recovery ([`instance`]), and what a writer thread does to group many small writes into few syncs
-//! ([`writer`]). How a file outlives a crash is the business of `goondan_durable`; the threads are
-//! `goondan_writers`.
+//! All durable state goes through this crate: the layout of the System Root ([`root`]), its
+//! workspaces and instances, the journals of each instance with turn commit and recovery
+//! ([`instance`]), and group commit in the writer threads ([`writer`]). `goondan_durable` makes
+//! single files crash-safe; `goondan_writers` provides the threads.
 //!
 //! # Invariants
 //!
-//! * What was acknowledged is on disk: an operation is answered only after the files it wrote are
-//!   synced (`MSG-5`, `MSG-13`).
-//! * A journal is cut to zero only after its content is durable elsewhere (`MSG-6`).
-//! * After a failed write or sync, an instance's handles are thrown away and the instance is opened
-//!   and recovered anew; a failed sync is never tried again on the same handle.
+//! * Acknowledged means on disk: an operation is answered only after the files it wrote are synced
+//!   (`MSG-5`, `MSG-13`).
+//! * A journal is truncated only after its content is durable elsewhere (`MSG-6`).
+//! * After a failed write or sync, an instance's handles are dropped, and the instance is reopened
+//!   and recovered. A failed sync is never retried on the same handle.
 //! * Nothing outside the System Root is touched, and no symbolic link below it is followed.
-//! * All file access goes through [`goondan_durable::disk::Disk`], so that every call can be made to
-//!   fail in tests.
+//! * All file access goes through [`goondan_durable::disk::Disk`], so that tests can make every
+//!   call fail.
 
 pub mod audit;
 pub mod configuration;

@@ -1,97 +1,97 @@
-//! The store's own limits.
+//! Limits of the store.
 
 use goondan_durable::limits::READ_CHUNK_BYTES;
 
-/// Instances one writer thread holds open at most, beside those with an open turn, of those that
-/// processes work with; each takes seven file descriptors. The others are opened when they are needed.
+/// Most instances one writer thread keeps open for running processes, in addition to those with an
+/// open turn. Each takes seven file descriptors. The others are opened on demand.
 pub const WRITER_OPEN_INSTANCES_MAX: usize = 128;
 /// File descriptors that an open instance takes.
 pub const INSTANCE_DESCRIPTORS: u64 = 7;
 
-/// How long nobody has to need an open instance until its files are closed, in milliseconds. What is
-/// done to it next opens it again, in less than a millisecond.
+/// Idle time after which an open instance's files are closed, in milliseconds. The next operation
+/// reopens it in less than a millisecond.
 pub const INSTANCE_REST_DELAY_MS: u64 = 5_000;
 
-/// Least time between two writes of one instance's `metadata.json`, in milliseconds. The file tells
-/// people and scripts what the daemon knows; recovery does not depend on it.
+/// Minimum time between two writes of one instance's `metadata.json`, in milliseconds. The file is
+/// for users and scripts; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
-/// How long a conversation has to be quiet until its base is made durable and its journal cleared, in
-/// milliseconds. What the journal holds is durable before that.
+/// Quiet time of a conversation before its base is synced and its journal cleared, in milliseconds.
+/// The journal's content is durable before that.
 pub const JOURNAL_CLEAR_DELAY_MS: u64 = 10;
 
-/// Turns that are part of the base and still in the journal from which the base is made durable before
-/// another begins. Opening a conversation after a crash does so many folds again at most.
+/// Folded turns in the journal that trigger a sync of the base before another turn begins. It
+/// bounds the folds that opening a conversation repeats after a crash.
 pub const JOURNAL_FOLDED_TURNS: usize = 32;
 
-/// Size of a journal with such turns from which the same is done, in bytes.
+/// Size of a journal with folded turns that triggers the same sync, in bytes.
 pub const JOURNAL_FOLDED_BYTES: u64 = 1024 * 1024;
 
-/// Wait before a fold that failed is tried again, in milliseconds; it doubles with each failure up to
+/// Delay before a failed fold is retried, in milliseconds; it doubles with each failure up to
 /// [`FOLD_RETRY_MAX_MS`] (`MSG-10`).
 pub const FOLD_RETRY_MIN_MS: u64 = 1_000;
 
-/// Longest wait before a fold that failed is tried again, in milliseconds.
+/// Longest delay before a failed fold is retried, in milliseconds.
 pub const FOLD_RETRY_MAX_MS: u64 = 60_000;
 
-/// Size of `inbox.jsonl` from which finished events are dropped from it, in bytes.
+/// Size of `inbox.jsonl` that triggers dropping finished events from it, in bytes.
 pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 
-/// Finished events an inbox remembers after it was compacted, so that a repeated event id is known
-/// and gets its stored answer.
+/// Finished events that an inbox keeps after compaction, so that a repeated event id gets its
+/// stored answer.
 pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;
 
-/// Bytes of the note of a rewind that has begun, at most.
+/// Largest note of a rewind in progress, in bytes.
 pub const REWIND_NOTE_BYTES_MAX: usize = 16 * 1024;
 
-/// Rewinds that a conversation remembers. The audit log has them all.
+/// Rewinds kept in a conversation's metadata. The audit log keeps every rewind.
 pub const REWINDS_REMEMBERED: usize = 16;
 
-/// Size of `usage.jsonl` from which sums take the place of its lines, in bytes.
+/// Size of `usage.jsonl` that triggers compaction to sums, in bytes.
 pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Replies that keep a line of their own in `usage.jsonl` then, so that one that is handed in again is
-/// known.
+/// Replies that keep a line of their own in `usage.jsonl` after compaction, so that a resubmitted
+/// reply is recognized.
 pub const LEDGER_REMEMBERED_REPLIES: usize = 1_000;
 
-/// Growth of a workspace's `usage.jsonl` from which what is known of it is noted, in bytes. What is
-/// missing behind the last note goes unnoticed.
+/// Growth of a workspace's `usage.jsonl` after which its manifest is updated, in bytes. A loss
+/// after the last manifest update goes unnoticed.
 pub const LEDGER_NOTE_BYTES: u64 = 16 * 1024;
 
 /// Lines whose checksums share one record of `base.sums.jsonl`. A record stays far smaller than
-/// [`READ_CHUNK_BYTES`], so that the last one is found by reading the file's end.
+/// [`READ_CHUNK_BYTES`], so that reading the file's end finds the last record.
 pub const SUMS_RECORD_LINES: usize = 512;
 
-/// Answered events that one record of `base.sums.jsonl` names.
+/// Most answered events named by one record of `base.sums.jsonl`.
 pub const SUMS_RECORD_ANSWERS: usize = 32;
 
-/// Messages one archive of a conversation may hold: importing remembers the id of each.
+/// Most messages in one archive of a conversation, because importing keeps the id of each in
+/// memory.
 pub const ARCHIVE_MESSAGES_MAX: u64 = 2_000_000;
 
-/// Extensions whose state one archive of a conversation may hold.
+/// Most extension states in one archive of a conversation.
 pub const ARCHIVE_EXTENSIONS_MAX: u64 = 1_000;
 
-/// Longest line of an archive, in bytes: the largest message, and room for what is around it.
+/// Longest line of an archive, in bytes: the largest message plus its envelope.
 pub const ARCHIVE_LINE_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
 
-/// Bytes of an archive that one part of an export hands out at most. Written as a JSON text they
-/// may take twice as many.
+/// Most bytes of an archive in one part of an export. As JSON text they may take twice as many.
 pub const EXPORT_PART_BYTES: usize = 6 * 1024 * 1024;
 
-/// Largest configuration that is kept to fall back to, in bytes.
+/// Largest configuration that is kept as a fallback, in bytes.
 pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Instances that are looked through for a trace, the latest first.
+/// Instances searched for a trace, newest first.
 pub const TRACE_INSTANCES_MAX: usize = 500;
 
-/// Bytes that are looked through of each instance's runtime events for a trace, from the end.
+/// Bytes of each instance's runtime events searched for a trace, from the end.
 pub const TRACE_FILE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A file of runtime events or of messages of models this long is compressed, in bytes.
+/// Size at which a file of runtime events or model messages is compressed, in bytes.
 pub const OBSERVATION_SEGMENT_BYTES: u64 = 1024 * 1024;
 
-/// Largest such segment that is read, in bytes, compressed or not. One holds at most the last batch more
-/// than its share.
+/// Largest such segment that is read, in bytes, compressed or not. A segment exceeds its target
+/// size by at most the last batch.
 pub const OBSERVATION_SEGMENT_READ_BYTES: usize = 64 * 1024 * 1024;
 
 const _: () = assert!(

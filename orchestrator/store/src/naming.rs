@@ -1,6 +1,6 @@
-//! How ids become file names: workspace ids (`ROOT-9`) and instance directories (`INST-1`).
+//! Mapping of ids to file names: workspace ids (`ROOT-9`) and instance directories (`INST-1`).
 //!
-//! Both are pure functions, and neither ever gives two inputs the same name.
+//! Both are pure and injective.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use goondan_protocol::ids::{
 use goondan_protocol::limits::MAX_WORKSPACE_ID_BYTES;
 use sha2::{Digest as _, Sha256};
 
-/// Stands for a workspace without a Package document.
+/// Package token of a workspace without a Package document.
 const NO_PACKAGE: &str = "no-package";
-/// Hexadecimal digits of the hash that ends a workspace id which lost something.
+/// Hex digits of the hash suffix of a lossy workspace id.
 const HASH_DIGITS: usize = 12;
 
-/// The id of the workspace of one (Project Root, package) pair (`ROOT-9`).
+/// Returns the id of the workspace of one (Project Root, package) pair (`ROOT-9`).
 ///
-/// The id reads as the path and the package. When either cannot be read back from it without loss, or
-/// when it would be too long, it ends in a hash of both.
+/// The id reads as the path and the package. It ends in a hash of both if the readable form would
+/// lose information or be too long.
 ///
 /// # Errors
 ///
-/// [`InvalidId`] never in practice: every id this makes is valid.
+/// [`InvalidId`] never in practice: every generated id is valid.
 pub fn workspace_id(project_root: &Path, package: Option<&str>) -> Result<WorkspaceId, InvalidId> {
     let root = project_root.to_string_lossy();
     let folder = token(&root);
@@ -50,7 +50,7 @@ pub fn workspace_id(project_root: &Path, package: Option<&str>) -> Result<Worksp
         .chars()
         .take(HASH_DIGITS)
         .collect();
-    // A token holds ASCII only, so that characters are bytes.
+    // A token is ASCII, so each character is one byte.
     let head: String = id
         .chars()
         .take(MAX_WORKSPACE_ID_BYTES - HASH_DIGITS - 1)
@@ -71,8 +71,8 @@ fn token(text: &str) -> String {
     out.trim_matches('_').to_owned()
 }
 
-/// The package a token is read back as: `goondan_sample` was `@goondan/sample`, `sample` was
-/// `sample`. The outer `Option` is none if it reads as no package name at all.
+/// Decodes a token into its package: `goondan_sample` is `@goondan/sample`, `sample` is `sample`.
+/// The outer `Option` is `None` if the token is not a package name.
 fn package_of_token(token: &str) -> Option<Option<String>> {
     if token == NO_PACKAGE {
         return Some(None);
@@ -85,15 +85,15 @@ fn package_of_token(token: &str) -> Option<Option<String>> {
     }
 }
 
-/// Whether an id ends as the lossy ones do. Such an id must be lossy itself, or two inputs could
-/// meet in it.
+/// True if an id ends like a lossy id. Such an id must be treated as lossy, or two inputs could
+/// share one id.
 fn ends_like_a_hash(id: &str) -> bool {
     let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
     id.rsplit_once('-')
         .is_some_and(|(_, tail)| tail.len() == HASH_DIGITS && tail.chars().all(is_digit))
 }
 
-/// The directory name of an instance key (`INST-1`).
+/// Returns the directory name of an instance key (`INST-1`).
 ///
 /// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
 /// `~xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
@@ -117,32 +117,33 @@ pub fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
     sandboxes.join(encode_directory(run.as_str()))
 }
 
-/// The folder of a worker's sandbox in its run, below the sandboxes of a workspace (`BOX-1`).
+/// Returns the folder of a worker's sandbox for one run, below the sandboxes of a workspace
+/// (`BOX-1`).
 #[must_use]
 pub fn sandbox_dir(sandboxes: &Path, run: &RunId, agent: &WorkerId) -> PathBuf {
     run_dir(sandboxes, run).join(encode_directory(agent.as_str()))
 }
 
-/// The file name of an extension's state, by the same rule (`EXT-1`).
+/// Returns the file name of an extension's state, by the same rule (`EXT-1`).
 #[must_use]
 pub fn extension_file_name(extension: &ExtensionName) -> String {
     format!("{}.json", encode(extension.as_str()))
 }
 
-/// The file name of a connection's state, by the same rule.
+/// Returns the file name of a connection's state, by the same rule.
 #[must_use]
 pub fn connection_file_name(connection: &ConnectionName) -> String {
     format!("{}.json", encode(connection.as_str()))
 }
 
-/// The key a directory name spells out; none for a long key's name and for what is no instance's
-/// name at all.
+/// Decodes a directory name into its key; `None` for the name of a long key and for an invalid
+/// name.
 #[must_use]
 pub fn instance_key_of(name: &str) -> Option<InstanceKey> {
     InstanceKey::new(decode_directory(name)?).ok()
 }
 
-/// The extension whose state a file name stands for; none as with [`instance_key_of`].
+/// Decodes the file name of an extension's state; `None` as with [`instance_key_of`].
 #[must_use]
 pub fn extension_of(file_name: &str) -> Option<ExtensionName> {
     ExtensionName::new(decode(file_name.strip_suffix(".json")?)?).ok()

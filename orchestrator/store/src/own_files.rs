@@ -1,9 +1,9 @@
-//! What was last known of the files of a workspace that belong to no conversation, its audit log and its
-//! ledger, and of the system's own audit log (`MSG-11`, `INST-6`).
+//! Manifest of the files of a workspace that belong to no conversation (audit log and ledger), and
+//! of the system's audit log (`MSG-11`, `INST-6`).
 //!
-//! It stands in a [manifest](goondan_durable::manifest) beside them. An audit log is noted with each record; a
-//! ledger only when it has grown by [`LEDGER_NOTE_BYTES`], so that a reply costs nothing more. What is
-//! missing behind the last note goes unnoticed.
+//! The [manifest](goondan_durable::manifest) is stored beside the files. It is updated with each
+//! audit record, but for the ledger only after [`LEDGER_NOTE_BYTES`] of growth, so that a reply
+//! costs no extra write. A loss after the last update goes unnoticed.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ use crate::ledger::LEDGER_FILE;
 use crate::limits::LEDGER_NOTE_BYTES;
 use crate::root::AUDIT_FILE;
 
-/// The manifest's name, in a workspace's folder and in the system's.
+/// Name of the manifest in a workspace's folder and in the system's.
 pub(crate) const OWN_MANIFEST: &str = "manifest.jsonl";
 
-/// What is known of the files of one folder, open for writing.
+/// Manifest of one folder, open for writing.
 #[derive(Debug)]
 pub(crate) struct OwnFiles {
     manifest: Manifest<Files>,
@@ -29,8 +29,8 @@ pub(crate) struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Opens the manifest of a folder and holds the files against it. What is missing of them is
-    /// remembered, and said in the log; from now on they are taken as they are.
+    /// Opens the manifest of a folder and compares the files with it. Missing data is recorded and
+    /// logged; after that the files' current state is the expected one.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, FileError> {
         let manifest = Manifest::open(disk, &dir.join(OWN_MANIFEST))?;
         let mut own = Self {
@@ -46,7 +46,7 @@ impl OwnFiles {
         Ok(own)
     }
 
-    /// Notes how a file is now, which must be durable.
+    /// Records the current state of a file, which must be durable.
     pub(crate) fn note(&mut self, disk: &dyn Disk, file: &str) -> Result<(), FileError> {
         let path = self.dir.join(file);
         let Some(mut journal) = open_read(disk, &path)? else {
@@ -69,7 +69,8 @@ impl OwnFiles {
         self.manifest.compact(disk)
     }
 
-    /// The same of the ledger, if it has grown by much since.
+    /// Records the state of the ledger, if it has grown by [`LEDGER_NOTE_BYTES`] since the last
+    /// update.
     pub(crate) fn note_ledger(&mut self, disk: &dyn Disk, bytes: u64) -> Result<(), FileError> {
         let known = self.manifest.claim(LEDGER_FILE).map_or(0, |it| it.bytes);
         if bytes.abs_diff(known) < LEDGER_NOTE_BYTES {
@@ -78,12 +79,12 @@ impl OwnFiles {
         self.note(disk, LEDGER_FILE)
     }
 
-    /// Takes back what is claimed of the ledger, which is about to be written anew.
+    /// Drops the claim about the ledger before the ledger is rewritten.
     pub(crate) fn release_ledger(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         self.manifest.release(disk, LEDGER_FILE)
     }
 
-    /// A person knows of what was lost. From now on the files are taken as they are.
+    /// Acknowledges all losses. From now on the files' current state is the expected one.
     pub(crate) fn acknowledge(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         for file in [AUDIT_FILE, LEDGER_FILE] {
             self.take_as_it_is(disk, file)?;
@@ -91,7 +92,7 @@ impl OwnFiles {
         self.manifest.acknowledge(disk)
     }
 
-    /// Whether a file is not what was claimed of it; that is remembered.
+    /// Returns true, and records the loss, if a file does not match its claim.
     fn lost(&mut self, disk: &dyn Disk, file: &str, claim: Claim) -> Result<bool, FileError> {
         let path = self.dir.join(file);
         let Some(finding) = finding_of(disk, &path, claim)? else {
@@ -100,7 +101,7 @@ impl OwnFiles {
         tracing::error!(
             path = %path.display(),
             problem = finding.problem,
-            "a file is not as it was left; `gdn verify --repair` acknowledges that"
+            "file does not match its manifest; run `gdn verify --repair` to acknowledge"
         );
         self.manifest.remember(&[finding])?;
         Ok(true)
@@ -112,8 +113,8 @@ impl OwnFiles {
     }
 }
 
-/// Holds the files of a folder against what was last known of them, and tells what was found missing
-/// before and is not acknowledged. Changes nothing.
+/// Compares the files of a folder with the manifest, and adds earlier losses that are not
+/// acknowledged. Changes nothing.
 pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), FileError> {
     let known = Content::<Files>::read(disk, &dir.join(OWN_MANIFEST))?;
     for (file, claim) in known.state.files {
@@ -128,7 +129,7 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     Ok(())
 }
 
-/// Says of what [`OwnFiles::acknowledge`] acknowledged that it is.
+/// Marks the losses covered by [`OwnFiles::acknowledge`].
 pub(crate) fn mark_acknowledged(found: &mut Verified) {
     for finding in &mut found.findings {
         let name = finding.path.file_name().and_then(|name| name.to_str());
@@ -142,7 +143,7 @@ pub(crate) fn mark_acknowledged(found: &mut Verified) {
     }
 }
 
-/// Says of a loss that a person knows of it.
+/// Marks a loss as acknowledged.
 pub(crate) fn mark(finding: &mut Finding) {
     finding.severity = Severity::Warning;
     "acknowledged: it is not reported again".clone_into(&mut finding.advice);

@@ -1,5 +1,5 @@
-//! What is missing of a workspace's own files is told until a person says that they know of it, and no
-//! crash makes anything look missing.
+//! Missing data of a workspace's own files is reported until it is acknowledged, and a crash never
+//! makes data look missing.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn open(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError
     Ok(record.workspace_id)
 }
 
-/// A life of a workspace: some records in each log.
+/// One run of a workspace: some records in each log.
 fn live(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError> {
     let id = open(disk, layout)?;
     let dir = layout.workspace(&id);
@@ -103,7 +103,7 @@ fn msg_11_what_is_missing_of_an_audit_log_is_told_until_a_person_knows_of_it() {
             assert_eq!(found.len(), 2, "{found:?}");
         };
         told(&disk);
-        // It is told after the logs were written on, too.
+        // The loss is still reported after further writes to the logs.
         live(&disk, &layout).unwrap();
         told(&disk);
         for dir in &dirs {
@@ -157,7 +157,7 @@ fn root_10_a_record_that_is_cut_short_or_gone_is_told_and_put_back() {
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].severity, Severity::Error);
         assert!(findings[0].advice.contains("`/p`"), "{findings:?}");
-        // It is still in the list, and opening it puts it back.
+        // The workspace is still listed, and opening it restores the record.
         let (listed, _) = workspace::list(&disk, &layout).unwrap();
         assert_eq!(listed.len(), 1);
         open(&disk, &layout).unwrap();

@@ -1,4 +1,4 @@
-//! The System Root: its layout, its settings and the lock that makes one orchestrator its owner.
+//! The System Root: its layout, its settings and the lock that gives it one owner.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -25,34 +25,34 @@ pub const DEFAULT_DIR_NAME: &str = ".goondan";
 pub const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 /// The environment variable that moves the work areas of tasks.
 pub const TASKS_ROOT_VAR: &str = "GOONDAN_TASKS_ROOT";
-/// The directory of backups beside work areas that have a directory of their own. No task has such an id.
+/// Directory of backups beside work areas outside the System Root. No task id equals this name.
 const TASK_BACKUPS_DIR: &str = "_backups";
-/// The file in such a directory that its owner locks.
+/// Lock file in a tasks directory outside the System Root.
 const TASKS_LOCK_FILE: &str = ".goondan.pid";
-/// The file in a workspace's folder that keeps the configuration that ran last.
+/// File in a workspace's folder with the last configuration that ran.
 pub(crate) const CONFIGURATION_FILE: &str = "configuration.json";
 /// The audit log's name, in a workspace's folder and in the system's (`INST-6`).
 pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
-/// What the registers of tasks are grouped under, wherever the tasks' work areas are.
+/// Group of the registers of tasks, independent of where the work areas are.
 pub const TASKS_GROUP: &str = "tasks";
-/// Hex digits of the name of a socket.
+/// Hex digits in a socket's name.
 const SOCKET_DIGITS: usize = 10;
 /// Largest `config.json`, in bytes.
 const CONFIG_BYTES_MAX: usize = 1024 * 1024;
-/// How often a lock is tried that another process holds, and the pause in between.
+/// Number of attempts to take a lock that another process holds, and the pause between them.
 const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Where things are below the System Root. Owns nothing.
+/// Paths below the System Root. Owns nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     root: PathBuf,
-    /// Where the tasks' work areas are, if that is not below the root.
+    /// The directory of the tasks' work areas, if it is not below the root.
     tasks_root: Option<PathBuf>,
 }
 
 impl Layout {
-    /// The layout below `root`.
+    /// Returns the layout below `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Layout {
         }
     }
 
-    /// The same with the work areas of tasks in a directory of their own.
+    /// Sets a separate directory for the work areas of tasks.
     #[must_use]
     pub fn with_tasks_root(self, tasks_root: Option<PathBuf>) -> Self {
         Self { tasks_root, ..self }
@@ -79,7 +79,7 @@ impl Layout {
         &self.root
     }
 
-    /// Settings of the system.
+    /// Path of the system's settings.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {
         self.root.join("config.json")
@@ -91,20 +91,20 @@ impl Layout {
         self.root.join("run").join("orchestrator.sock")
     }
 
-    /// The owner's process id, locked while it lives.
+    /// File with the owner's process id, locked while the owner lives.
     #[must_use]
     pub fn pid_file(&self) -> PathBuf {
         self.root.join("run").join("orchestrator.pid")
     }
 
-    /// The sockets by which confined programs are let out to some hosts.
+    /// Directory of the sockets through which confined programs reach allowed hosts.
     #[must_use]
     pub fn egress(&self) -> PathBuf {
         self.root.join("run").join("egress")
     }
 
-    /// The socket of those of one workspace whom `caller` names. As short as the control socket's: the path of a
-    /// socket has little room.
+    /// Egress socket of `caller` in one workspace. As short as the control socket's path, because
+    /// socket paths have a small size limit.
     #[must_use]
     pub fn egress_socket(&self, id: &WorkspaceId, caller: &str) -> PathBuf {
         let digest = Sha256::digest(format!("{id} {caller}"));
@@ -112,43 +112,43 @@ impl Layout {
         self.egress().join(name)
     }
 
-    /// What belongs to no workspace and survives every instance (`SYS-1`).
+    /// Directory of data that belongs to no workspace and outlives every instance (`SYS-1`).
     #[must_use]
     pub fn system(&self) -> PathBuf {
         self.root.join("system")
     }
 
-    /// Which format the System Root is of (`REL-1`).
+    /// File with the format of the System Root (`REL-1`).
     #[must_use]
     pub fn format_file(&self) -> PathBuf {
         self.system().join(STATE_FORMAT_FILE)
     }
 
-    /// All workspaces.
+    /// Directory of all workspaces.
     #[must_use]
     pub fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")
     }
 
-    /// One workspace.
+    /// Directory of one workspace.
     #[must_use]
     pub fn workspace(&self, id: &WorkspaceId) -> PathBuf {
         self.workspaces().join(id.as_str())
     }
 
-    /// The last configuration of one workspace that ran.
+    /// File with the last configuration of one workspace that ran.
     #[must_use]
     pub fn configuration(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace(id).join(CONFIGURATION_FILE)
     }
 
-    /// The sandboxes of one workspace, and what was handed in from them (`BOX-1`).
+    /// Directory of one workspace's sandboxes and their proposals (`BOX-1`).
     #[must_use]
     pub fn sandboxes(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace(id).join("sandboxes")
     }
 
-    /// The work areas of one workspace's tasks (`TASK-1`).
+    /// Directory of the work areas of one workspace's tasks (`TASK-1`).
     #[must_use]
     pub fn tasks(&self, id: &WorkspaceId) -> PathBuf {
         match &self.tasks_root {
@@ -157,19 +157,19 @@ impl Layout {
         }
     }
 
-    /// Where they are unless they have a directory of their own.
+    /// The default directory of work areas, below the System Root.
     #[must_use]
     pub fn usual_tasks(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace(id).join("tasks")
     }
 
-    /// The directory that exists above all work areas and their backups.
+    /// The existing directory above all work areas and their backups.
     #[must_use]
     pub fn above_tasks(&self) -> &Path {
         self.tasks_root.as_deref().unwrap_or(&self.root)
     }
 
-    /// The copies of work areas of tasks that were removed (`TASK-10`): on the file system of the work areas.
+    /// Directory of the backups of removed tasks (`TASK-10`), on the file system of the work areas.
     #[must_use]
     pub fn backups(&self) -> PathBuf {
         match &self.tasks_root {
@@ -178,67 +178,67 @@ impl Layout {
         }
     }
 
-    /// What is kept beside workspaces that other nodes have, too (`REP-1`).
+    /// Directory of the data about replicated workspaces (`REP-1`).
     #[must_use]
     pub fn replication(&self) -> PathBuf {
         self.root.join("replication")
     }
 
-    /// The instances of one workspace.
+    /// Directory of one workspace's instances.
     #[must_use]
     pub fn instances(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace(id).join("instances")
     }
 }
 
-/// `config.json`: settings of the system.
+/// `config.json`: the system's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SystemConfig {
-    /// The log files of a daemon in the background.
+    /// Log files of a background daemon.
     pub log: LogConfig,
-    /// The directory of the tasks' work areas, absolute; below the state root if it is not named.
+    /// Directory of the tasks' work areas, absolute. Default: below the state root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_root: Option<PathBuf>,
-    /// Where the workspaces' logs are; none if they are on this machine alone.
+    /// Log server of the workspaces; `None` if they are on this machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationConfig>,
 }
 
-/// How workspaces are to survive the loss of this machine (`REP-1`).
+/// Settings for workspaces that survive the loss of this machine (`REP-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplicationConfig {
-    /// What this node is called; as the machine, if nothing is said.
+    /// Name of this node. Default: the host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The URL of the server that the logs stand in, with its password if it has one.
+    /// URL of the PostgreSQL server with the logs, including its password if it has one.
     pub postgres: SecretValue,
-    /// Records of a workspace's log after which the next snapshot of it is taken; 100,000 if nothing is said.
+    /// Records of a workspace's log between two snapshots. Default: 100,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_after_records: Option<NonZeroU64>,
 }
 
-/// Bounds of the rotated log files (`LOG-4`).
+/// Limits of the rotated log files (`LOG-4`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LogConfig {
     /// Largest size of one file, in bytes.
     pub max_file_bytes: u64,
-    /// How many files are kept, the one being written included.
+    /// Number of files kept, including the one being written.
     pub max_files: u32,
-    /// What happens when lines come faster than they can be written, to files or to stdout.
+    /// Overflow policy for files and stdout.
     pub overflow: LogOverflow,
 }
 
-/// What happens to log lines that cannot be written as fast as they come (`LOG-3`).
+/// Overflow policy for log lines that arrive faster than they can be written (`LOG-3`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogOverflow {
-    /// They are dropped, counted, and the count is announced: nobody waits for a slow reader.
+    /// Lines are dropped and counted, and the count is logged. A slow reader blocks no writer.
     #[default]
     Drop,
-    /// Whoever logs waits: no line is lost, and a slow reader slows everything.
+    /// Writers block. No line is lost, and a slow reader slows the daemon down.
     Block,
 }
 
@@ -257,30 +257,30 @@ impl Default for LogConfig {
 pub struct SystemRoot {
     layout: Layout,
     config: SystemConfig,
-    /// The operating system releases the lock however the process ends.
+    /// The operating system releases the lock when the process ends, in any way.
     _root: Option<File>,
     _pid_file: PidFile,
-    /// The same of the directory of work areas, if they have one of their own.
+    /// Lock of the directory of work areas, if it is outside the System Root.
     _tasks: Option<PidFile>,
 }
 
 impl SystemRoot {
-    /// Takes the System Root, making what is missing of it.
+    /// Locks the System Root and creates its missing parts.
     ///
     /// # Errors
     ///
     /// [`StoreError::NewerFormat`] and [`StoreError::UnknownFormat`], before anything is written;
     /// [`StoreError::RootInUse`] if another orchestrator owns it; [`FileError::Damaged`] if
-    /// `config.json` cannot be read; [`FileError::Io`].
+    /// `config.json` is invalid; [`FileError::Io`].
     pub fn take(root: &Path) -> Result<Self, StoreError> {
         Self::take_with(root, std::env::var_os(TASKS_ROOT_VAR).map(PathBuf::from))
     }
 
-    /// Takes it, with the directory of work areas that the environment names.
+    /// As [`Self::take`], with the directory of work areas from the environment.
     fn take_with(root: &Path, named: Option<PathBuf>) -> Result<Self, StoreError> {
         format::read(&RealDisk, root, &Layout::new(root).format_file())?;
         make_dir(root)?;
-        // The canonical path is what projects are compared with.
+        // Projects are compared with the canonical path.
         let root = fs::canonicalize(root).during("resolve", root)?;
         let layout = Layout::new(root.clone());
         for name in ["packages", "workspaces", "system"] {
@@ -289,7 +289,7 @@ impl SystemRoot {
         make_run_dir(&layout)?;
         let lock = lock_root(&layout)?;
         let pid_file = PidFile::take(&layout)?;
-        // Again: another daemon may have owned it meanwhile.
+        // Checked again, because another daemon may have owned the root in between.
         format::bring_up(&RealDisk, &root, &layout.format_file())?;
         renew_egress(&layout.egress())?;
         let config = read_config(&layout)?;
@@ -310,20 +310,20 @@ impl SystemRoot {
         })
     }
 
-    /// Where things are.
+    /// Returns the layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &SystemConfig {
         &self.config
     }
 }
 
-/// What is there is of processes that ended with the daemon before.
+/// Everything in the directory belongs to processes that ended with the previous daemon.
 fn renew_egress(egress: &Path) -> Result<(), FileError> {
     if let Err(error) = fs::remove_dir_all(egress)
         && error.kind() != io::ErrorKind::NotFound
@@ -333,14 +333,14 @@ fn renew_egress(egress: &Path) -> Result<(), FileError> {
     make_dir(egress)
 }
 
-/// Makes the directory of work areas, and returns its path without links.
+/// Creates the directory of work areas and returns its canonical path.
 fn make_tasks_root(path: &Path, root: &Path, config: &SystemConfig) -> Result<PathBuf, StoreError> {
     let refused = |problem: &'static str| StoreError::TasksRoot {
         path: path.to_owned(),
         problem,
     };
     if !path.is_absolute() {
-        return Err(refused("it must be an absolute path"));
+        return Err(refused("expected an absolute path"));
     }
     if config.replication.is_some() {
         return Err(refused(
@@ -365,7 +365,7 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
         .during("create", path)
 }
 
-/// Makes the directory of the socket and the process id, as private as both must be.
+/// Creates the directory of the socket and the pid file, accessible to its owner only.
 ///
 /// # Errors
 ///
@@ -376,15 +376,15 @@ pub fn make_run_dir(layout: &Layout) -> Result<(), FileError> {
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).during("set the mode of", &run)
 }
 
-/// The file of the owner's process id, locked while it is held.
+/// File with the owner's process id, locked while this value lives.
 #[derive(Debug)]
 pub struct PidFile {
-    /// The operating system releases the lock however the process ends.
+    /// The operating system releases the lock when the process ends, in any way.
     _file: File,
 }
 
 impl PidFile {
-    /// Locks the file, making it if it is missing, and writes the number of the calling process.
+    /// Creates the file if it is missing, locks it, and writes the caller's process id.
     ///
     /// # Errors
     ///
@@ -393,7 +393,7 @@ impl PidFile {
         Self::take_at(&layout.pid_file(), layout.root())
     }
 
-    /// The same of any directory, by the file that stands for it.
+    /// Locks the directory `locked` through its lock file at `path`.
     fn take_at(path: &Path, locked: &Path) -> Result<Self, StoreError> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -426,8 +426,8 @@ fn in_use(locked: &Path, owner: Option<u32>) -> StoreError {
     }
 }
 
-/// Locks the System Root itself: the file of the process id can be removed, and made anew by a second daemon. None where
-/// the file system has no locks of directories.
+/// Locks the System Root itself, because the pid file can be removed and created again by a second
+/// daemon. `None` if the file system has no directory locks.
 fn lock_root(layout: &Layout) -> Result<Option<File>, StoreError> {
     let root = layout.root();
     let directory = File::open(root).during("open", root)?;
@@ -442,7 +442,8 @@ fn lock_root(layout: &Layout) -> Result<Option<File>, StoreError> {
     }
 }
 
-/// True if a lock is had. A client that looks whether a daemon lives holds it for a moment.
+/// Takes the lock and returns true, or false if it stays taken. A client that checks for a live
+/// daemon holds the lock briefly.
 fn lock(file: &File, path: &Path) -> Result<bool, FileError> {
     for tries in (0..LOCK_TRIES).rev() {
         match file.try_lock() {
@@ -455,12 +456,12 @@ fn lock(file: &File, path: &Path) -> Result<bool, FileError> {
     Ok(false)
 }
 
-/// What `config.json` says of replication now. The daemon works with what the file said at its start, but for the
-/// password of the server, which may be rotated.
+/// Reads the current replication settings from `config.json`. The daemon uses those read at its
+/// start, except for the server's password, which may be rotated.
 ///
 /// # Errors
 ///
-/// [`FileError`] if it cannot be read, or is none.
+/// [`FileError`] if the file cannot be read or is invalid.
 pub fn replication_config(layout: &Layout) -> Result<Option<ReplicationConfig>, FileError> {
     let path = layout.config_file();
     if RealDisk.stat(&path).during("look at", &path)?.is_none() {
@@ -505,8 +506,8 @@ pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), Stor
 }
 
 impl Layout {
-    /// Checks that a project contains nothing of goondan's state, and is not in it (`ROOT-1`). `project_root` must be
-    /// canonical.
+    /// Checks that a project neither contains goondan's state nor is inside it (`ROOT-1`).
+    /// `project_root` must be canonical.
     ///
     /// # Errors
     ///
@@ -579,7 +580,7 @@ mod tests {
             drop(SystemRoot::take(&root).unwrap());
             assert_eq!(said(), ours);
         }
-        // One from before there was the file.
+        // A System Root from before the format file existed.
         fs::remove_file(layout.format_file()).unwrap();
         drop(SystemRoot::take(&root).unwrap());
         assert_eq!(said(), ours);

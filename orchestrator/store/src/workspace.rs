@@ -1,4 +1,4 @@
-//! Workspaces: which project a folder stands for, which are registered, what happened in them.
+//! Workspaces: folders of projects, their registration and their audit logs.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ pub(crate) use record_copy::RecordCopy;
 
 /// Largest `workspace.json`, in bytes.
 const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
-/// Instances that one thread reads by itself before another is worth its start.
+/// Instances that one thread reads alone before starting another thread pays off.
 const LISTED_BY_ONE_THREAD: usize = 512;
-/// The name of [`WorkspaceRecord`] in the workspace's folder.
+/// File name of [`WorkspaceRecord`] in the workspace's folder.
 pub const WORKSPACE_FILE: &str = "workspace.json";
 
-/// `workspace.json`: the project a workspace stands for (`ROOT-10`).
+/// `workspace.json`: the project of a workspace (`ROOT-10`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceRecord {
@@ -39,36 +39,36 @@ pub struct WorkspaceRecord {
     /// The package's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// Whether a daemon that starts opens it again.
+    /// True if a starting daemon opens it again.
     pub registered: bool,
-    /// Whether the project's files are watched for changes (`SUP-8`).
+    /// True if the project's files are watched for changes (`SUP-8`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch: bool,
-    /// Files that environment variables are taken from, absolute, the one that wins last.
+    /// Environment files, absolute. Later files take precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<PathBuf>,
-    /// Fields of other versions, kept as they are.
+    /// Fields of other versions, preserved unchanged.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
-/// Something found in the place of a workspace or an instance that cannot be used.
+/// An unusable workspace or instance on disk.
 #[derive(Debug)]
 pub struct Unusable {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub error: StoreError,
 }
 
-/// Opens the workspace of a project, making it if it is missing, and registers it.
+/// Opens and registers the workspace of a project, and creates it if it is missing.
 ///
 /// `project_root` must be canonical.
 ///
 /// # Errors
 ///
-/// [`StoreError::WorkspaceTaken`] if the folder stands for another project; [`FileError::Damaged`]
-/// if its record cannot be read; [`FileError::Io`].
+/// [`StoreError::WorkspaceTaken`] if the folder belongs to another project; [`FileError::Damaged`]
+/// if its record is invalid; [`FileError::Io`].
 pub fn register(
     disk: &dyn Disk,
     layout: &Layout,
@@ -120,9 +120,9 @@ pub fn register(
     Ok(record)
 }
 
-/// Opens the workspace of a project for the first time since this daemon started: registers it
-/// ([`register`]), removes what crashes left over in it, and makes durable what a killed process may
-/// have left in the page cache only. Later, writers may be at work in it, which this would disturb.
+/// Opens the workspace of a project for the first time since this daemon started. Registers it
+/// ([`register`]), removes the remains of crashes, and syncs data that a killed process may have
+/// left in the page cache only. Do not call it later, because it would interfere with writers.
 ///
 /// # Errors
 ///
@@ -138,7 +138,7 @@ pub fn open(
     Ok(record)
 }
 
-/// Writes a workspace's record, and before that its copy in `system/`.
+/// Writes a workspace's record, after its copy in `system/`.
 ///
 /// # Errors
 ///
@@ -150,7 +150,8 @@ pub fn write(disk: &dyn Disk, layout: &Layout, record: &WorkspaceRecord) -> Resu
     Ok(files::replace(disk, &path, &record_copy::pretty(record)?)?)
 }
 
-/// Reads a workspace's record; one that is missing or damaged is taken from its copy in `system/`.
+/// Reads a workspace's record. Falls back to its copy in `system/` if the record is missing or
+/// damaged.
 ///
 /// # Errors
 ///
@@ -171,7 +172,7 @@ pub fn recall(
     }
 }
 
-/// Whether a record and its copy are on disk as they were written.
+/// True if a record and its copy match on disk.
 fn is_as_written(
     disk: &dyn Disk,
     layout: &Layout,
@@ -186,17 +187,17 @@ fn is_as_written(
         tracing::warn!(
             workspace_id = %id,
             copy = %record_copy::path_of(layout, id).display(),
-            "`workspace.json` is missing or cannot be read; it is put back from its copy"
+            "`workspace.json` is missing or damaged; restored from its copy"
         );
     }
     Ok(is_there)
 }
 
-/// Reads a workspace's record; none if it has none.
+/// Reads a workspace's record, if it exists.
 ///
 /// # Errors
 ///
-/// [`FileError::Damaged`] if it cannot be read as one; [`FileError::Io`].
+/// [`FileError::Damaged`] if it is invalid; [`FileError::Io`].
 pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, FileError> {
     let path = dir.join(WORKSPACE_FILE);
     if disk.stat(&path).during("look at", &path)?.is_none() {
@@ -213,7 +214,7 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, File
         })
 }
 
-/// Every workspace with a record, by id, and what cannot be used.
+/// Lists every workspace with a record, by id, and the unusable ones.
 ///
 /// # Errors
 ///
@@ -229,7 +230,7 @@ pub fn list(
             continue;
         }
         let path = dir.join(&entry.name);
-        // A damaged one is put back when the workspace is opened.
+        // A damaged record is restored when the workspace is opened.
         let found = match entry.name.to_str().and_then(|name| name.parse().ok()) {
             Some(id) => recall(disk, layout, &id),
             None => read(disk, &path),
@@ -238,7 +239,7 @@ pub fn list(
             Ok(Some(record)) if entry.name == record.workspace_id.as_str() => records.push(record),
             Ok(Some(record)) => {
                 let problem = format!(
-                    "it names workspace `{}`, not this folder",
+                    "the record names workspace `{}`, not this folder",
                     record.workspace_id
                 );
                 let at = path.join(WORKSPACE_FILE);
@@ -261,7 +262,7 @@ pub fn list(
     Ok((records, unusable))
 }
 
-/// Every instance of a workspace by its metadata, and those that cannot be used (`INST-4`).
+/// Lists the metadata of every instance of a workspace, and the unusable instances (`INST-4`).
 ///
 /// # Errors
 ///
@@ -290,7 +291,8 @@ pub fn list_instances(
             .iter()
             .map(|part| scope.spawn(|| read_instances(disk, instances, part)))
             .collect();
-        // The last part is read here; a thread that cannot end is a bug, and its panic goes on.
+        // The current thread reads the last part. A thread that panics is a bug, and its panic
+        // propagates.
         let last = read_instances(disk, instances, last);
         let others = others.into_iter().map(|thread| {
             thread
@@ -307,12 +309,12 @@ pub fn list_instances(
     Ok((found, unusable))
 }
 
-/// An instance that has something to do, or may have.
+/// An instance that has, or may have, pending work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithWork {
     /// Its key.
     pub instance_key: InstanceKey,
-    /// Its agent, if that could be read.
+    /// Its agent, if known.
     pub agent_name: Option<AgentName>,
 }
 
@@ -325,13 +327,13 @@ fn read_instances(
     for entry in folders {
         let path = instances.join(&entry.name);
         match Metadata::read(disk, &path) {
-            // A folder that was copied or renamed by hand is not the instance its metadata names.
+            // A folder that was copied or renamed by hand does not match its metadata.
             Ok(metadata) if *entry.name == *instance_dir_name(&metadata.instance_key) => {
                 found.push(metadata);
             }
             Ok(metadata) => {
                 let problem = format!(
-                    "it names instance `{}`, not this folder",
+                    "the metadata names instance `{}`, not this folder",
                     metadata.instance_key
                 );
                 let at = path.join(Metadata::FILE);
@@ -352,8 +354,8 @@ fn read_instances(
     (found, unusable)
 }
 
-/// The instances of a workspace that have something to do. One that cannot be read for now is among
-/// them: what is not known to be done is not given up.
+/// Lists the instances of a workspace with pending work. Includes instances that are currently
+/// unreadable, because their work must not be abandoned.
 ///
 /// # Errors
 ///
@@ -367,8 +369,8 @@ pub fn instances_with_work(
     Ok((with_work, unusable))
 }
 
-/// Those of the listed instances that have something to do. Adds to `unusable` those that cannot be
-/// read for now, which are among them.
+/// Filters the listed instances for pending work. Currently unreadable instances are included and
+/// added to `unusable`.
 #[must_use]
 pub fn with_work_among(
     disk: &dyn Disk,
@@ -401,8 +403,8 @@ pub fn with_work_among(
     with_work
 }
 
-/// Opens an audit log, which a crash or a full disk may have cut short: the end that is left must not
-/// become part of the next line.
+/// Opens an audit log. Terminates a last line that a crash or a full disk cut short, so that the
+/// next record starts on its own line.
 fn open_audit(disk: &dyn Disk, path: &Path) -> Result<Journal, StoreError> {
     let mut journal = Journal::open(disk, path)?;
     if journal.len() > 0 && journal.read(journal.len() - 1, 1)? != b"\n" {
@@ -412,7 +414,7 @@ fn open_audit(disk: &dyn Disk, path: &Path) -> Result<Journal, StoreError> {
     Ok(journal)
 }
 
-/// Removes what crashes left over in a workspace, and makes durable what a killed process may have
+/// Removes the remains of crashes in a workspace, and syncs data that a killed process may have
 /// left in the page cache only.
 fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), StoreError> {
     rename_directories(disk, layout, id)?;
@@ -420,7 +422,7 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
     files::ensure_dir(disk, layout.root(), &layout.sandboxes(id))?;
     instance::sweep(disk, &layout.instances(id))?;
     let dir = layout.workspace(id);
-    // Before anything is cut or written on.
+    // The check comes before any truncation or append.
     let mut known = OwnFiles::open(disk, &dir)?;
     let path = dir.join(AUDIT_FILE);
     if disk.stat(&path).during("look at", &path)?.is_some() {
@@ -476,7 +478,8 @@ fn append_record(disk: &dyn Disk, dir: &Path, record: &JsonObject) -> Result<(),
     let mut journal = open_audit(disk, &path)?;
     journal.append(&line)?;
     journal.sync()?;
-    // A name that a failed attempt or a killed process made may be seen without being durable.
+    // The file name may be visible without being durable, after a failed attempt or a killed
+    // process.
     Ok(disk.sync_dir(dir).during("sync", dir)?)
 }
 
@@ -599,7 +602,7 @@ mod tests {
         let bad = open(&disk, &layout, Path::new("/p/b"), None).unwrap();
         let path = layout.workspace(&bad.workspace_id).join(WORKSPACE_FILE);
         disk.plant(&path, b"{").unwrap();
-        // Neither has its copy, as in a System Root of an earlier version.
+        // Both lack their copy, as in a System Root of an earlier version.
         for record in [&good, &bad] {
             let copy = record_copy::path_of(&layout, &record.workspace_id);
             disk.remove_file(&copy).unwrap();

@@ -1,18 +1,18 @@
-//! What a writer thread does: many operations, few syncs (group commit).
+//! The writer threads' work: many operations, few syncs (group commit).
 //!
-//! A fixed number of workers, each with a thread (`goondan_writers`), owns all open instances; an instance
-//! always maps to the same one, so its operations happen in the order they were submitted. A worker takes
-//! all that waits, stages it, syncs each touched file once, and only then reports every operation as done.
-//! Turns that were committed are folded into their bases after that and before anything else: whoever waits
-//! for an answer waits for the commit record alone. Bases are made durable when their conversations are
-//! quiet or have had some turns: the journals hold what is in them until then.
+//! A fixed number of workers, each with a thread (`goondan_writers`), owns all open instances. An
+//! instance always maps to the same worker, so its operations run in submission order. A worker
+//! takes all queued operations, stages them, syncs each touched file once, and only then reports
+//! them. Next, before any other work, it folds committed turns into their bases, so that a client
+//! that waits for an answer waits only for the commit record. Bases are synced when their
+//! conversations are quiet or after a number of turns; until then the journals hold their content.
 //!
 //! # Invariants
 //!
-//! * An operation is reported exactly once, after what it wrote is durable, here and wherever else its workspace is
-//!   kept, or after it failed.
-//! * When a write or sync of an instance fails, every operation of the batch on it fails, its handles
-//!   are thrown away, and the next operation opens and recovers it anew.
+//! * An operation is reported exactly once: after its writes are durable here and on the
+//!   workspace's replicas, or after it failed.
+//! * When a write or sync of an instance fails, every operation of the batch on it fails, its
+//!   handles are dropped, and the next operation reopens and recovers the instance.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -49,22 +49,22 @@ pub use operation::{Completion, Job, Op, Report};
 
 struct Held {
     store: InstanceStore,
-    /// Counts up with each use of any instance.
+    /// Increases with each use of any instance.
     last_use: u64,
-    /// Whether it stays open when nothing is done on it: a process works with it.
+    /// True if the instance stays open while idle, because a process works with it.
     is_kept: bool,
     metadata_due: Option<Instant>,
-    /// When its base is made durable and its journal cleared, if it stays quiet.
+    /// Time at which its base is synced and its journal cleared, if it stays quiet.
     clear_due: Option<Instant>,
-    /// When its files are closed, if nobody needs them before.
+    /// Time at which its files are closed if it stays idle.
     rest_due: Option<Instant>,
 }
 
-/// What a job is about, beside its own operation: with it, it fails.
+/// Scope of a job: a failure in the scope fails the job.
 #[derive(Debug)]
 enum About {
     Instance(InstanceRef),
-    /// The ledger of a workspace: entries of a batch are synced together.
+    /// The ledger of a workspace. Entries of a batch are synced together.
     Ledger(WorkspaceId),
     Workspace(WorkspaceId),
     Nothing,
@@ -89,7 +89,7 @@ impl About {
     }
 }
 
-/// An operation that is done and not known to be durable yet.
+/// An executed operation that is not yet known to be durable.
 #[derive(Debug)]
 struct Staged {
     token: u64,
@@ -98,7 +98,7 @@ struct Staged {
 }
 
 impl Staged {
-    /// An error befell what it is about, perhaps.
+    /// Fails the operation if its scope had an error and it has none of its own.
     fn befalls(&mut self, error: Option<&StoreError>) {
         if let Some(error) = error
             && self.report.error().is_none()
@@ -107,7 +107,7 @@ impl Staged {
         }
     }
 
-    /// What is told of it.
+    /// Returns the job's completion.
     fn completion(self) -> Completion {
         Completion {
             token: self.token,
@@ -116,16 +116,16 @@ impl Staged {
     }
 }
 
-/// What stands, or does not, wherever else workspaces are kept.
+/// Replication results of the changed workspaces.
 #[derive(Debug, Default)]
 struct Confirmations {
     awaited: Vec<(WorkspaceId, PathBuf, Box<dyn Confirmation>)>,
-    /// What never will, and why.
+    /// Workspaces whose replication failed permanently, with the error.
     errors: HashMap<WorkspaceId, StoreError>,
 }
 
 impl Confirmations {
-    /// Reports what was done of these workspaces, once that is known.
+    /// Reports the operations on these workspaces, immediately or after replication confirms them.
     fn report(self, staged: Vec<Staged>) -> Done<Completion> {
         if self.awaited.is_empty() {
             return Done::Now(self.wait(staged));
@@ -147,28 +147,28 @@ impl Confirmations {
     }
 }
 
-/// What a writer thread does with its jobs, without the thread.
+/// The logic of a writer thread, without the thread.
 pub struct Worker {
     disk: Arc<dyn Disk>,
     layout: Layout,
     index: InstanceIndex,
     open: HashMap<InstanceRef, Held>,
     workspace_files: WorkspaceFiles,
-    /// Whose last batch is reported and not settled yet.
+    /// Instances whose last batch is reported, with post-commit work pending.
     unsettled: Vec<InstanceRef>,
-    /// Whose last turn is committed and could not be folded.
+    /// Instances with a committed turn that failed to fold.
     unfolded: HashMap<InstanceRef, Unfolded>,
-    /// Those that processes work with and that are closed all the same.
+    /// Idle instances that are closed although processes work with them.
     resting: HashSet<InstanceRef>,
     uses: u64,
-    /// How many workspaces that were forgotten it has let go of.
+    /// Number of forgotten workspaces whose files are closed.
     forgotten: usize,
-    /// Instances it holds open at most, beside those with an open turn.
+    /// Most instances kept open, in addition to those with an open turn.
     open_instances_max: usize,
 }
 
 impl Worker {
-    /// A worker that holds no instance open.
+    /// Creates a worker with no open instance.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, layout: Layout) -> Self {
         let open = HashMap::new();
@@ -188,8 +188,9 @@ impl Worker {
         }
     }
 
-    /// Workers for so many threads that share an index, in a process in which the store may have
-    /// `descriptors_max` file descriptors for open instances, beside those with an open turn.
+    /// Creates the workers of `threads` threads that share an index, in a process where the store
+    /// may use `descriptors_max` file descriptors for open instances, in addition to those with an
+    /// open turn.
     #[must_use]
     pub fn for_threads(
         disk: &Arc<dyn Disk>,
@@ -210,7 +211,7 @@ impl Worker {
         (0..threads).map(|_| worker()).collect()
     }
 
-    /// Does what was put off and is due; `all` does what is not due yet too.
+    /// Runs deferred work that is due; with `all`, also work that is not due yet.
     pub fn tidy(&mut self, all: bool) {
         self.let_go();
         let changed = self.due_workspaces(all);
@@ -218,16 +219,17 @@ impl Worker {
         self.retry_folds(all);
         self.flush_metadata(all);
         self.rest_quiet(all);
-        // It is on its way then. Nobody waits for what was put off; the next batch of the workspace hears of it.
+        // Replication has started. No caller waits for deferred work; the next batch of the
+        // workspace gets its error.
         for error in self.confirmations(changed.iter().collect()).errors.values() {
             tracing::debug!(
                 error = error as &dyn std::error::Error,
-                "what was put off will not be confirmed"
+                "replication of deferred work failed"
             );
         }
     }
 
-    /// The workspaces of what was put off and is due.
+    /// Returns the workspaces with deferred work that is due.
     fn due_workspaces(&self, all: bool) -> HashSet<WorkspaceId> {
         let now = Instant::now();
         let is_due = |due: &Instant| all || *due <= now;
@@ -241,13 +243,15 @@ impl Worker {
         all.map(|instance| instance.workspace_id.clone()).collect()
     }
 
-    /// Does a batch of jobs, syncing each touched file once, and reports each, those of an instance in
-    /// their order. What it committed is to be settled next; if nobody does, the next batch begins with it.
+    /// Executes a batch of jobs, syncs each touched file once, and reports each job, those of an
+    /// instance in order. The caller should call [`Self::settle`] next; otherwise the next batch
+    /// begins with it.
     pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
         self.begin(batch).into_iter().flat_map(Done::wait).collect()
     }
 
-    /// As [`work`](Self::work); where files are kept elsewhere, too, what is returned waits for that.
+    /// As [`work`](Self::work), but for replicated workspaces the returned reports wait for
+    /// replication.
     fn begin(&mut self, batch: &mut Vec<Job>) -> Vec<Done<Completion>> {
         self.let_go();
         let mut done = Vec::new();
@@ -258,9 +262,9 @@ impl Worker {
         done
     }
 
-    /// Does those jobs of a batch that do not follow a commit of their instance, and leaves the others in
-    /// it: what is read or changed next must not be what was before. Nor does it open more instances at
-    /// once than there may be open ones: between two parts those at rest are closed.
+    /// Executes the jobs of a batch that do not follow a commit of their instance, and leaves the
+    /// others in it, because they must see the state after the commit. Opens no more instances than
+    /// the limit; idle ones are closed between two parts.
     fn work_part(
         &mut self,
         batch: &mut Vec<Job>,
@@ -268,7 +272,7 @@ impl Worker {
     ) -> Done<Completion> {
         self.settle();
         let mut later: Vec<Job> = Vec::new();
-        // Those whose further jobs follow a commit, or wait for a place among the open ones.
+        // Instances whose further jobs follow a commit, or exceed the limit of open instances.
         let mut put_off: HashSet<InstanceRef> = HashSet::new();
         let mut newly_opened = 0;
         let mut staged: Vec<Staged> = Vec::new();
@@ -329,7 +333,7 @@ impl Worker {
         self.confirmations(changed.collect()).report(staged)
     }
 
-    /// Sees to it that what was changed gets to wherever else its workspaces are kept.
+    /// Starts the replication of changed workspaces.
     fn confirmations(&self, changed: HashSet<&WorkspaceId>) -> Confirmations {
         let mut confirmations = Confirmations::default();
         for id in changed {
@@ -347,7 +351,7 @@ impl Worker {
         confirmations
     }
 
-    /// Makes durable what the reports of a batch promise.
+    /// Syncs the data that the reports of a batch promise to be durable.
     fn keep_promises(
         &mut self,
         touched: Vec<(InstanceRef, Promise)>,
@@ -373,7 +377,8 @@ impl Worker {
         }
     }
 
-    /// Lets go of the files of workspaces that were closed since: all that was promised of them is durable.
+    /// Closes the files of workspaces that were closed since the last call. All promised data is
+    /// durable by then.
     fn let_go(&mut self) {
         for id in self.index.forgotten_since(self.forgotten) {
             self.forgotten += 1;
@@ -395,12 +400,12 @@ impl Worker {
         if !self.open.contains_key(instance) {
             let dir = self.dir_of(instance);
             let key = instance.instance_key.clone();
-            // A directory that cannot be looked at may be there: another must not take its place.
+            // An unreadable directory may exist, so it must not be replaced by a new instance.
             if self.disk.stat(&dir).during("look at", &dir)?.is_none() {
                 return Err(StoreError::NoInstance { key });
             }
             let store = InstanceStore::open(self.disk.clone(), &dir)?;
-            // That it exists is known outside of its folder.
+            // The register outside the folder lists the instance.
             Register::of(self.disk.as_ref(), &dir).note_new(&[]);
             report_findings(instance, &store);
             let unfolded = self.unfolded.remove(instance);
@@ -408,7 +413,7 @@ impl Worker {
                 tracing::info!(
                     workspace_id = %instance.workspace_id,
                     instance_key = %instance.instance_key,
-                    "the turn that could not become part of the base is part of it now"
+                    "a turn that had failed to fold is now in the base"
                 );
             }
             let is_kept = unfolded.is_some_and(|unfolded| unfolded.is_kept);
@@ -438,7 +443,7 @@ impl Worker {
         );
     }
 
-    /// Writes metadata that is due; `all` writes what is not due yet too.
+    /// Writes metadata that is due; with `all`, also metadata that is not due yet.
     pub fn flush_metadata(&mut self, all: bool) {
         let now = Instant::now();
         for (instance, held) in &mut self.open {
@@ -446,7 +451,7 @@ impl Worker {
                 continue;
             }
             held.metadata_due = None;
-            // Metadata is for people to read; the next change tries again.
+            // Metadata is informational; the next change retries.
             if let Err(error) = held.store.flush_metadata() {
                 report_stale_metadata(instance, &error);
             }
@@ -459,11 +464,11 @@ fn report_stale_metadata(instance: &InstanceRef, error: &StoreError) {
         workspace_id = %instance.workspace_id,
         instance_key = %instance.instance_key,
         error = error as &dyn std::error::Error,
-        "metadata.json could not be written"
+        "failed to write metadata.json"
     );
 }
 
-/// Notes what of an instance is to be made durable before the reports of a batch are told.
+/// Raises the durability that an instance needs before the reports of a batch.
 fn touch(touched: &mut Vec<(InstanceRef, Promise)>, instance: &InstanceRef, promise: Promise) {
     match touched.iter_mut().find(|(known, _)| known == instance) {
         Some((_, greatest)) => *greatest = promise.max(*greatest),
@@ -476,7 +481,7 @@ fn report_unwritable(instance: &InstanceRef, error: &StoreError) {
         workspace_id = %instance.workspace_id,
         instance_key = %instance.instance_key,
         error = error as &dyn std::error::Error,
-        "an instance cannot be written; it is opened anew when it is needed"
+        "failed to write an instance; it is reopened when needed"
     );
 }
 

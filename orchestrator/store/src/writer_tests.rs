@@ -302,13 +302,13 @@ fn append(instance: InstanceRef, turn_id: &str) -> AppendEvent {
     }
 }
 
-/// Files of conversations that this process holds open, by the conversation.
+/// Number of files this process holds open, by conversation.
 #[cfg(target_os = "linux")]
 fn open_files(rig: &Rig) -> HashMap<String, usize> {
     let instances = rig.layout.instances(&rig.workspace_id);
     let mut found = HashMap::new();
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
-        // The one that lists them is gone when it is looked at.
+        // The descriptor of the listing itself may be closed already.
         let Ok(path) = std::fs::read_link(entry.unwrap().path()) else {
             continue;
         };
@@ -362,7 +362,7 @@ fn the_files_of_an_instance_that_nobody_needs_are_closed() {
         "nothing wakes the thread of idle conversations"
     );
 
-    // It is still one that a process works with: what needs it opens it, and it stays open.
+    // A process still works with it: the next operation reopens it, and it stays open.
     run(&mut worker, begin(quiet.clone(), "t", "e"));
     run(&mut worker, append(quiet, "t"));
     assert!(open_files(&rig).contains_key("quiet"));
@@ -389,19 +389,19 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
             .unwrap();
         rig.run(Open { instance }).await.unwrap();
     }
-    // What a batch leaves is closed before the next one begins.
+    // Instances left open by a batch are closed before the next one begins.
     let first = rig.instance("k0");
     rig.run(begin(first.clone(), "t0", "e0")).await.unwrap();
     let open = open_files(&rig);
-    // One more than that for each of the two threads: the batch that was just done may not be settled.
+    // One more for each of the two threads, because the last batch may not be settled.
     let most = 2 * (WRITER_OPEN_INSTANCES_MAX + 2);
     assert!(open.len() <= most, "{} are open", open.len());
     assert!(open.contains_key("busy") && open.contains_key("k0"));
-    // A thread that writes metadata has the new file, and then its directory, open beside them.
+    // A thread that writes metadata also has the new file, and then its directory, open.
     let beside: usize = open.values().map(|files| files.saturating_sub(7)).sum();
     assert!(beside <= 2, "{open:?}");
 
-    // All go on where they were, the one that stayed open and one that was closed.
+    // Both continue: the instance that stayed open and the one that was closed.
     for (instance, turn_id) in [(busy, "t"), (first, "t0")] {
         rig.run(append(instance.clone(), turn_id)).await.unwrap();
         let complete = CompleteTurn {
@@ -424,8 +424,8 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
     }
 }
 
-/// Goal: what is asked in the same breath as a turn ends is answered as after the turn. Method: all of it
-/// in one batch.
+/// Goal: a request that arrives together with the end of a turn sees the state after the turn.
+/// Method: all operations in one batch.
 #[tokio::test]
 async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_more() {
     let rig = rig();

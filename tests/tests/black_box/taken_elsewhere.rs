@@ -136,7 +136,7 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     let cut = archive.strip_suffix("}}\n").unwrap();
     import(cut, &new)
         .exits(15)
-        .tells(&["it was cut", "nothing was changed"]);
+        .tells(&["is truncated", "nothing was changed"]);
     let changed = archive.replace("hello", "hallo");
     import(&changed, &new)
         .exits(15)

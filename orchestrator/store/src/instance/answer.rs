@@ -1,4 +1,4 @@
-//! An event and the turn that answered it, as folds and inboxes name them.
+//! An event and the turn that answered it, as recorded by folds and inboxes.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::turn::{CommitRecord, Ended, OpenTurn, TurnEvent};
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
     pub event_id: EventId,
-    /// Its place in the inbox; 0 if that is not known.
+    /// Its sequence number in the inbox; 0 if unknown.
     pub inbox_seq: u64,
     pub turn_id: TurnId,
 }
@@ -26,7 +26,7 @@ impl Answer {
         }
     }
 
-    /// The answers that a committed turn gives.
+    /// Returns the answers of a committed turn.
     pub(super) fn of_turn<'a>(
         turn_id: &TurnId,
         event: Option<&'a TurnEvent>,
@@ -40,7 +40,7 @@ impl Answer {
         Self::of_turn(&commit.turn_id, commit.event.as_ref(), &commit.also)
     }
 
-    /// The answers of a turn that is over, as far as the journal still tells them.
+    /// Returns the answers of an ended turn, as far as the journal has them.
     pub(super) fn of_ended(turn: &Ended) -> Vec<Self> {
         match &turn.commit {
             Some(commit) => Self::of_commit(commit),
@@ -48,8 +48,8 @@ impl Answer {
         }
     }
 
-    /// The answer that a message of a conversation speaks of whose checksums are lost: agents put the id
-    /// of the event that a turn is about on the message they begin it with.
+    /// Returns the answer named by a message, used when the checksums are lost: agents store the id of
+    /// a turn's event in the metadata of the turn's first message.
     pub(super) fn named_by(line: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Message<'a> {

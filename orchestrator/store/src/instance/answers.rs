@@ -1,10 +1,10 @@
-//! Which events a conversation holds the answers of (`MSG-8`, `MSG-13`).
+//! Answers of a conversation, matched with the inbox (`MSG-8`, `MSG-13`).
 //!
-//! Every fold names the events that its turn answered, beside the checksums of the messages it added
-//! (see [`super::sums`]). So that an event is answered is known from two files: the inbox, whose `done`
-//! says so, and the conversation itself. When the inbox lost its end, was emptied or is an older copy,
-//! what the conversation says goes: an event whose answer is in it is over, and never runs again. How
-//! its turn ended cannot be told any more; whoever asks gets `E_OUTCOME_LOST`.
+//! Every fold lists the events that its turn answered, beside the checksums of the messages it
+//! added (see [`super::base_checksums`]). So two files record that an event is answered: the inbox
+//! with `done`, and the conversation itself. When the inbox was truncated, emptied or replaced by
+//! an older copy, the conversation decides: an event with an answer in it is finished and never
+//! runs again. The outcome of its turn is lost, and requests for it get `E_OUTCOME_LOST`.
 
 use std::collections::BTreeMap;
 
@@ -17,30 +17,30 @@ use super::turn::TurnEvent;
 use super::{InstanceStore, redo};
 use crate::error::StoreError;
 
-/// Ids that a finding names at most; the others are counted.
+/// Most ids listed in a finding; the others are counted.
 const NAMED_IN_FINDING: usize = 3;
 
-/// What the inbox does not know of answers that the conversation holds.
+/// Answers in the conversation that the inbox lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Unknown {
-    /// Of events that wait, or are parked, by the inbox.
+    /// Answers to events that are waiting or parked in the inbox.
     pub waiting: Vec<Answer>,
-    /// Of events that the inbox knows nothing of, and should.
+    /// Answers to events that are missing in the inbox.
     pub forgotten: Vec<Answer>,
 }
 
 impl Unknown {
-    /// Holds what the conversation names against the inbox.
+    /// Compares the answers listed by the conversation with the inbox.
     pub(super) fn find(answers: Vec<Answer>, inbox: &Table) -> Self {
         let mut unknown = Self::default();
-        // An event that was named twice is in the inbox once.
+        // An event that is listed twice is in the inbox once.
         let by_id: BTreeMap<_, _> = answers
             .into_iter()
             .map(|answer| (answer.event_id.clone(), answer))
             .collect();
         for answer in by_id.into_values() {
             match inbox.seq_of_pending(&answer.event_id) {
-                // One with another number was accepted again after it had been forgotten.
+                // An event with another number was forgotten and then accepted again.
                 Some(seq) if answer.inbox_seq == seq || answer.inbox_seq == 0 => {
                     unknown.waiting.push(Answer {
                         inbox_seq: seq,
@@ -62,7 +62,7 @@ impl Unknown {
         self.waiting.is_empty() && self.forgotten.is_empty()
     }
 
-    /// What is to be said of the inbox.
+    /// Returns the findings about the inbox.
     pub(super) fn findings(&self, path: &std::path::Path) -> Vec<Finding> {
         let told = |answers: &[Answer], what: &str| {
             let events: Vec<String> = answers
@@ -84,7 +84,7 @@ impl Unknown {
             Finding::new(path, FindingKind::MissingRecords, problem)
         };
         let waiting = (!self.waiting.is_empty())
-            .then(|| told(&self.waiting, "the record that an event is done is missing"));
+            .then(|| told(&self.waiting, "the `done` record of an event is missing"));
         let forgotten = (!self.forgotten.is_empty())
             .then(|| told(&self.forgotten, "all records of an event are missing"));
         waiting.into_iter().chain(forgotten).collect()
@@ -92,8 +92,8 @@ impl Unknown {
 }
 
 impl InstanceStore {
-    /// Has the inbox know of every event that it is over whose answer the conversation holds. Called
-    /// when no commit is pending. Durable when it returns.
+    /// Marks events as done in the inbox if the conversation holds their answers. Called when no
+    /// commit is pending. Durable when it returns.
     pub(super) fn restore_answers(&mut self) -> Result<(), StoreError> {
         if self.base.answers_are_known_to(&self.inbox)? {
             return Ok(());
@@ -101,7 +101,8 @@ impl InstanceStore {
         self.restore_every_answer()
     }
 
-    /// The same of an inbox that was written anew, which looks whole whatever was left out.
+    /// As [`Self::restore_answers`], for a rewritten inbox, which looks complete even if records
+    /// were left out.
     pub(super) fn restore_every_answer(&mut self) -> Result<(), StoreError> {
         let unknown = Unknown::find(self.base.answers()?, self.inbox.table());
         if unknown.is_empty() {
@@ -120,8 +121,8 @@ impl InstanceStore {
         self.inbox.sync()
     }
 
-    /// Names the answers in the conversation that only the inbox knows of: an earlier version named
-    /// none, and a file of checksums that was lost takes its names along. Durable when it returns.
+    /// Adds answers to the conversation's list that only the inbox has. The list is missing if an
+    /// earlier version wrote it or the checksum file was lost. Durable when it returns.
     pub(super) fn name_answers(&mut self) -> Result<(), StoreError> {
         if self.base.count() == 0 || self.base.names_answers()? {
             return Ok(());
@@ -130,7 +131,7 @@ impl InstanceStore {
         self.base.name(&answers)
     }
 
-    /// Whether the conversation itself says that it holds a turn, and is as long as its checksums say.
+    /// True if the conversation lists the turn and its length matches its checksums.
     pub(super) fn holds_turn(&mut self, turn_id: &TurnId) -> Result<bool, StoreError> {
         if self.base.covered() != Some(self.base.len()) {
             return Ok(false);

@@ -1,8 +1,8 @@
-//! Tool calls of the open turn that need a person (`STEER-3`): asked about, decided, and handed over.
+//! Approvals of the open turn's tool calls (`STEER-3`): requested, decided, and handed over.
 //!
-//! Their records stand in the turn's journal between its message events, and end with the turn. What a
-//! person decided is never decided again, and that it was handed over is on record before it is: after a
-//! crash it is known that the call may have begun.
+//! The records are part of the turn's journal, between its message events, and end with the turn. A
+//! decision is final, and its handover is recorded in advance: after a crash it is known that the
+//! call may have begun.
 
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::ids::{ApprovalId, StepId, ToolCallId, TurnId};
@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::InstanceStore;
 use crate::error::StoreError;
 
-/// A tool call that a person is asked about.
+/// A tool call that needs approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AskedCall {
-    /// What it is approved by.
+    /// Id of the approval.
     pub approval_id: ApprovalId,
     /// The step of the call.
     pub step_id: StepId,
@@ -25,74 +25,75 @@ pub struct AskedCall {
     pub tool_call_id: ToolCallId,
     /// The tool's full name.
     pub tool_name: String,
-    /// Its arguments, whole.
+    /// Its complete arguments.
     pub input: Value,
-    /// Whether a process before the one that asked may have begun it.
+    /// True if an earlier process may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
-    /// When it was asked about.
+    /// Time of the request.
     pub at: Timestamp,
 }
 
-/// What a person decided about a call.
+/// A user's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecidedCall {
-    /// What it was approved by.
+    /// Id of the approval.
     pub approval_id: ApprovalId,
-    /// What was decided.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// Why, in the person's words.
+    /// The reason given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who decided, if a connection tells, such as `telegram:12345`.
+    /// The deciding user, if the connection reports one, such as `telegram:12345`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
 }
 
-/// Something that happens to a call that needs a person: a record of the turn's journal.
+/// Approval event of a call: a record of the turn's journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ApprovalMark {
-    /// A person is asked. A call that was asked about before is asked about anew, under another id.
+    /// Approval is requested. A repeated request for a call replaces the earlier one under a new
+    /// id.
     #[serde(rename = "approval_asked")]
     Asked {
-        /// About what.
+        /// The call.
         call: AskedCall,
     },
-    /// A person has decided.
+    /// A user decided.
     #[serde(rename = "approval_decided")]
     Decided {
-        /// About what, and what.
+        /// The decision.
         decided: DecidedCall,
     },
-    /// The approval is about to be handed over: from here on the call may have begun.
+    /// The decision is about to be handed over. From now on the call may have begun.
     #[serde(rename = "approval_handed")]
     Handed {
-        /// What it was approved by.
+        /// Id of the approval.
         approval_id: ApprovalId,
     },
 }
 
-/// What is on record of one call.
+/// Recorded state of one approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// What is asked about.
+    /// The call.
     pub call: AskedCall,
-    /// What was decided; none while it waits.
+    /// The decision; `None` while it is pending.
     pub decided: Option<DecidedCall>,
-    /// Whether an approval was handed over.
+    /// True if the decision was handed over.
     pub is_handed: bool,
 }
 
-/// The calls of one turn that need a person, in the order in which they were asked about.
+/// Approvals of one turn, in the order of their requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Approvals(Vec<Approval>);
 
 impl Approvals {
-    /// What is on record.
+    /// Returns all approvals.
     pub(super) fn all(&self) -> &[Approval] {
         &self.0
     }
@@ -102,19 +103,22 @@ impl Approvals {
         all.find(|known| known.call.approval_id == *id)
     }
 
-    /// Whether something may happen, by what is on record.
+    /// Checks that an approval event is valid in the current state.
     ///
     /// # Errors
     ///
-    /// Why not, in words.
+    /// The reason why it is not.
     pub(super) fn check(&self, mark: &ApprovalMark) -> Result<(), String> {
         let find = |id: &ApprovalId| {
             let known = self.0.iter().find(|known| known.call.approval_id == *id);
-            known.ok_or_else(|| format!("nobody was asked about `{id}`"))
+            known.ok_or_else(|| format!("approval `{id}` does not exist"))
         };
         match mark {
             ApprovalMark::Asked { call } => match find(&call.approval_id) {
-                Ok(_) => Err(format!("`{}` was asked about before", call.approval_id)),
+                Ok(_) => Err(format!(
+                    "approval `{}` was requested before",
+                    call.approval_id
+                )),
                 Err(_) => Ok(()),
             },
             ApprovalMark::Decided { decided } => match &find(&decided.approval_id)?.decided {
@@ -129,14 +133,14 @@ impl Approvals {
                 let known = find(approval_id)?;
                 let decision = known.decided.as_ref().map(|decided| decided.decision);
                 if decision != Some(ApprovalDecision::Approved) || known.is_handed {
-                    return Err(format!("`{approval_id}` is not to be handed over"));
+                    return Err(format!("approval `{approval_id}` cannot be handed over"));
                 }
                 Ok(())
             }
         }
     }
 
-    /// Takes a record into account.
+    /// Applies a record.
     ///
     /// # Errors
     ///
@@ -171,12 +175,12 @@ impl Approvals {
 }
 
 impl InstanceStore {
-    /// Stages a record of a call of the open turn that needs a person.
+    /// Stages an approval record of the open turn.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongTurn`] if the turn is not in progress, [`StoreError::WrongApproval`] if that may
-    /// not happen to the call: both change nothing; [`StoreError::File`].
+    /// [`StoreError::WrongTurn`] if the turn is not in progress, [`StoreError::WrongApproval`] if
+    /// the event is not valid: both change nothing; [`StoreError::File`].
     pub fn note_approval(
         &mut self,
         turn_id: &TurnId,
@@ -185,7 +189,7 @@ impl InstanceStore {
         self.turn.note_approval(turn_id, mark)
     }
 
-    /// The calls of the open turn that a person was asked about.
+    /// Returns the approvals of the open turn.
     #[must_use]
     pub fn approvals(&self) -> &[Approval] {
         self.turn.approvals()
@@ -246,7 +250,7 @@ mod tests {
         }
     }
 
-    /// A turn in progress, with one message.
+    /// A turn in progress with one message.
     fn in_a_turn() -> SimulatedDisk {
         let disk = fresh();
         let (files, root) = (Arc::new(disk.clone()), Path::new("/i"));
@@ -269,7 +273,7 @@ mod tests {
         store.append_event(&turn("t1"), seq, &raw).unwrap();
     }
 
-    /// How far one of a store's approvals is: not there 0, asked 1, decided 2, handed over 3.
+    /// Progress of an approval: 0 missing, 1 requested, 2 decided, 3 handed over.
     fn progress(store: &InstanceStore, id: &str) -> u32 {
         let known = store.approvals().iter();
         let mut known = known.filter(|known| known.call.approval_id.as_str() == id);
@@ -287,7 +291,7 @@ mod tests {
         assert!(wrong(note(decided("a-1", ApprovalDecision::Approved))));
         note(asked("a-1")).unwrap();
         assert!(wrong(note(asked("a-1"))));
-        assert!(wrong(note(handed("a-1"))), "nobody approved it");
+        assert!(wrong(note(handed("a-1"))), "it is not approved");
         note(decided("a-1", ApprovalDecision::Approved)).unwrap();
         assert!(wrong(note(decided("a-1", ApprovalDecision::Denied))));
         note(handed("a-1")).unwrap();
@@ -309,7 +313,7 @@ mod tests {
         let by = known[1].decided.as_ref().unwrap().by.as_deref();
         assert_eq!(by, Some("telegram:5"));
         assert_eq!(store.state().approvals, known);
-        // The same call is asked about anew if it is another one now.
+        // A changed call gets a new request.
         let anew = ApprovalMark::Asked {
             call: call("a-4", "c-a-1"),
         };

@@ -1,14 +1,14 @@
-//! The archive of a conversation: one file of JSON lines that can be imported elsewhere.
+//! Archive format of a conversation: one importable file of JSON lines.
 //!
 //! ```text
 //! {"format":"goondan.conversation/1","instanceKey":…,"agentName":…,"createdAt":…,"exportedAt":…,"goondan":…}
 //! {"message":…}                                             as in base.jsonl, byte for byte
-//! {"extension":{"name":…,"state":…}}                        by rising names
+//! {"extension":{"name":…,"state":…}}                        in ascending order of names
 //! {"end":{"messages":2,"extensions":1,"crc32":"89abcdef"}}  the checksum of every byte before this line
 //! ```
 //!
-//! The last line is compared byte for byte with what it must be, and nothing may follow it: an archive
-//! that was cut anywhere, or of which a bit was flipped, is no archive.
+//! The last line must match the expected line byte for byte, and nothing may follow it. So an
+//! archive that was truncated or has a flipped bit is invalid.
 
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey};
 use goondan_protocol::time::Timestamp;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::error::StoreError;
 
-/// What the first line says in `format`. Any change of the format gives it another number.
+/// Value of `format` in the first line. Every change of the format gets a new number.
 pub(super) const FORMAT: &str = "goondan.conversation/1";
 
 /// The first line.
@@ -44,7 +44,7 @@ pub(super) enum Record<'a> {
     End(End),
 }
 
-/// What an extension remembers.
+/// State of an extension.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExtensionState<'a> {
@@ -62,24 +62,24 @@ pub(super) struct End {
     pub crc32: String,
 }
 
-/// What stands before the last line, summed up.
+/// Running totals of the lines before the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub messages: u64,
     pub extensions: u64,
-    /// Of all bytes so far.
+    /// Checksum of all bytes so far.
     pub crc32: u32,
 }
 
 impl Sum {
-    /// Takes in more bytes.
+    /// Adds more bytes.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.crc32);
         hasher.update(bytes);
         self.crc32 = hasher.finalize();
     }
 
-    /// The last line, with its newline.
+    /// Returns the last line, with its newline.
     pub(super) fn end(self) -> Result<Vec<u8>, StoreError> {
         super::json_line(&Record::End(End {
             messages: self.messages,

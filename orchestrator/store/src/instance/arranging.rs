@@ -1,4 +1,4 @@
-//! A person decides which of the events that wait has its turn when (`STEER-2`).
+//! Reordering and pausing of waiting events by a user (`STEER-2`).
 
 use std::collections::BTreeSet;
 
@@ -9,32 +9,32 @@ use goondan_protocol::time::Timestamp;
 use super::InstanceStore;
 use crate::error::StoreError;
 
-/// What a person wants of an event that waits.
+/// A change to a waiting event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrangement {
-    /// That its turn does not begin until it is resumed.
+    /// Hold its turn until it is resumed.
     Pause,
-    /// That its turn begins when it is due.
+    /// Let its turn begin when it is due.
     Resume,
-    /// That its turn is due at another time.
+    /// Move its turn to another position.
     Move(EventPlace),
 }
 
-/// The events that wait, once one of them is arranged.
+/// The waiting events after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arranged {
-    /// In the order of their turns; that of the open turn is the first.
+    /// Events in the order of their turns; the open turn's event is the first.
     pub order: Vec<EventId>,
-    /// Those of them that wait until they are resumed.
+    /// Paused events.
     pub paused: BTreeSet<EventId>,
 }
 
 impl InstanceStore {
-    /// Arranges an event that waits; again without effect. Durable when it returns.
+    /// Changes a waiting event. Idempotent. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event, or the one it is to be before, does not wait;
+    /// [`StoreError::WrongEvent`] if the event, or its new successor, is not waiting;
     /// [`StoreError::InTurn`] if its turn has begun; [`StoreError::File`].
     pub fn arrange(
         &mut self,
@@ -70,7 +70,7 @@ impl InstanceStore {
         })
     }
 
-    /// The event that is to be behind the moved one: none comes before the one whose turn is open.
+    /// Returns the new successor of the moved event. No event moves before the open turn's.
     fn before(&self, event_id: &EventId, place: &EventPlace) -> Option<EventId> {
         let open = self.open_event();
         match place {

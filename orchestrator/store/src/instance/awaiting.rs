@@ -1,5 +1,5 @@
-//! Questions of this instance's agent to others, whose answers come as events, and events that a turn
-//! takes in on the way.
+//! Questions of this instance's agent with answers that arrive as events, and other events that a
+//! turn consumes.
 
 use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
@@ -10,8 +10,8 @@ use super::turn::{CommitRecord, TurnEvent};
 use crate::error::StoreError;
 
 impl InstanceStore {
-    /// Stages that the answer to a question is to come. Again without effect, also when the answer is
-    /// there. Returns whether it is still to come.
+    /// Stages the record of a pending answer. Idempotent, also when the answer has arrived. Returns
+    /// true if it is still pending.
     ///
     /// # Errors
     ///
@@ -20,7 +20,7 @@ impl InstanceStore {
         self.inbox.await_reply(awaited, at)
     }
 
-    /// Stages that no answer to a question is to come. Again without effect.
+    /// Stages the record that a question will get no answer. Idempotent.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl InstanceStore {
         self.inbox.forgo(question, at)
     }
 
-    /// The places of those events that wait.
+    /// Returns the inbox positions of the given events, if they are waiting.
     pub(super) fn taken_in(&self, events: &[EventId]) -> Vec<TurnEvent> {
         let place = |event_id: &EventId| {
             let inbox_seq = self.inbox.seq_of_waiting(event_id)?;
@@ -42,10 +42,10 @@ impl InstanceStore {
         events.iter().filter_map(place).collect()
     }
 
-    /// Appends that the events of a committed turn are done. Can be done again.
+    /// Marks the events of a committed turn as done. Idempotent.
     pub(super) fn mark_events(&mut self, commit: &CommitRecord) -> Result<(), StoreError> {
         let (turn, outcome) = (&commit.turn_id, &commit.outcome);
-        // The turn's own event comes last: once it is over, all of them are.
+        // The turn's own event comes last: once it is done, all are.
         for event in commit.also.iter().chain(&commit.event) {
             self.inbox.finish(event, turn, commit.at, outcome)?;
         }

@@ -1,11 +1,11 @@
-//! `messages/base.jsonl`, the confirmed messages (`MSG-1`), and the checksums beside it.
+//! `messages/base.jsonl`, the confirmed messages (`MSG-1`), and the checksum file beside it.
 //!
 //! # Invariants
 //!
-//! * Both files change only under a durable commit record that says what the base becomes, except
-//!   that lines which have no checksums yet are given some.
-//! * A line is handed out only if it is as it was written; one that is not is passed over, stays in
-//!   the file, and is reported each time (`MSG-11`).
+//! * Both files change only under a durable commit record with the new state of the base, except
+//!   that lines without checksums get some.
+//! * A line is returned only if its checksum matches. A damaged line is skipped, stays in the file,
+//!   and is reported each time (`MSG-11`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -39,22 +39,22 @@ pub(super) struct Base {
     messages: PathBuf,
     lines: Journal,
     sums: Journal,
-    /// How far the checksums go; none if their file's end cannot be read.
+    /// Extent of the checksums; `None` if the end of their file is unreadable.
     coverage: Option<Coverage>,
-    /// Answers that are to be named when the checksums are written anew.
+    /// Answers to list when the checksums are rewritten.
     unnamed: Vec<Answer>,
-    /// What the file surely holds.
+    /// Content known to be durable.
     durable: Option<Claim>,
-    /// What is known of the lines while the conversation is read page by page.
+    /// State of the lines while the conversation is read page by page.
     reader: Option<Reader>,
 }
 
-/// What is known of each line of the base.
+/// State of each line of the base.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// Every line as it stands, with the checksum it was written with; none if it is damaged.
+    /// Every line in file order with its original checksum; `None` if it is damaged.
     pub lines: Vec<LineSum>,
-    /// Where the lines begin that are not as they were written.
+    /// Offsets of damaged lines.
     bad: HashSet<u64>,
     pub findings: Vec<Finding>,
 }
@@ -62,17 +62,17 @@ pub(super) struct Survey {
 #[derive(Debug)]
 struct Reader {
     lines: Vec<LineSum>,
-    /// Findings about the checksums themselves; handed out once.
+    /// Findings about the checksums themselves; returned once.
     findings: Vec<Finding>,
-    /// The line that begins at byte `offset`.
+    /// Index of the line that begins at byte `offset`.
     next: usize,
     offset: u64,
-    /// Made when a line turned out not to be as it was written.
+    /// Set when a damaged line is found.
     survey: Option<Survey>,
 }
 
 impl Base {
-    /// Opens both files, making what is missing. Checks nothing yet.
+    /// Opens both files and creates missing ones. Checks nothing yet.
     pub(super) fn open(
         disk: &dyn Disk,
         messages: &Path,
@@ -84,7 +84,7 @@ impl Base {
         if let Some((covered, end)) = coverage
             && end < sums.len()
         {
-            // What it was to say is said again when the base is settled.
+            // Settling the base recreates the lost record.
             match sums.mend_tail(disk, end)? {
                 Some(torn) => {
                     let line = covered.records() + 1;
@@ -106,15 +106,15 @@ impl Base {
         })
     }
 
-    /// The events that were answered last, the latest last.
+    /// Returns the events answered last, newest last.
     pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
         let mut answers = base_checksums::answers(&mut self.sums)?;
         answers.extend(self.unnamed.iter().cloned());
         Ok(answers)
     }
 
-    /// Whether the inbox surely knows of every answer: it is as it was left, nothing in it waits, and it
-    /// knows of the answer named last.
+    /// True if the inbox certainly has every answer: it is unchanged, has no pending event, and
+    /// contains the last answer listed.
     pub(super) fn answers_are_known_to(&mut self, inbox: &Inbox) -> Result<bool, StoreError> {
         if !inbox.is_whole() || inbox.has_pending() {
             return Ok(false);
@@ -123,18 +123,18 @@ impl Base {
         Ok(last.is_none_or(|last| inbox.is_over(&last.event_id, last.inbox_seq)))
     }
 
-    /// Whether the checksums say that the base holds a turn.
+    /// True if the checksums list the turn as part of the base.
     pub(super) fn names_turn(&mut self, turn_id: &TurnId) -> Result<bool, StoreError> {
         let answers = self.answers()?;
         Ok(answers.iter().any(|answer| answer.turn_id == *turn_id))
     }
 
-    /// Whether the checksums name any answer.
+    /// True if the checksums list any answer.
     pub(super) fn names_answers(&mut self) -> Result<bool, StoreError> {
         Ok(!base_checksums::answers(&mut self.sums)?.is_empty())
     }
 
-    /// Names answers behind what the checksums hold. Durable when it returns.
+    /// Appends answers to the checksums. Durable when it returns.
     pub(super) fn name(&mut self, answers: &[Answer]) -> Result<(), StoreError> {
         if let Some(mut coverage) = self.coverage {
             let sum = self.sum_to(coverage)?;
@@ -152,17 +152,17 @@ impl Base {
         self.lines.len()
     }
 
-    /// How many of its bytes have checksums, if that can be read.
+    /// Returns the number of its bytes with checksums, if known.
     pub(super) fn covered(&self) -> Option<u64> {
         self.coverage.map(|coverage| coverage.bytes)
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     pub(super) fn count(&self) -> u64 {
         self.coverage.map_or(0, |coverage| coverage.lines)
     }
 
-    /// Makes durable what a killed process may have left in the page cache only.
+    /// Syncs data that a killed process may have left in the page cache only.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.lines.sync()?;
         self.sums.sync()?;
@@ -178,17 +178,17 @@ impl Base {
         Ok(())
     }
 
-    /// What the file surely holds.
+    /// Returns the content known to be durable.
     pub(super) fn claim(&self) -> Option<Claim> {
         self.durable
     }
 
-    /// Claims nothing of the file any more, which is about to be replaced.
+    /// Drops the claim about the file before it is replaced.
     pub(super) fn release(&mut self) {
         self.durable = None;
     }
 
-    /// How the file stands against what was claimed of it.
+    /// Compares the file with its claim.
     pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
         standing(&mut self.lines, Some(&mut self.sums), claim)
     }
@@ -197,7 +197,7 @@ impl Base {
         Ok(self.lines.read(offset, max)?)
     }
 
-    /// Puts up to `max` bytes from `offset` behind what `text` holds.
+    /// Appends up to `max` bytes from `offset` to `text`.
     pub(super) fn read_into(
         &mut self,
         text: &mut Vec<u8>,
@@ -227,8 +227,8 @@ impl Base {
         &mut self.lines
     }
 
-    /// Sees to it that every line has a checksum and the checksums fit the lines. Called when the
-    /// instance is opened and no commit is pending; costs nothing if all is as it was left.
+    /// Ensures that every line has a matching checksum. Called when the instance is opened and no
+    /// commit is pending; cheap if nothing changed.
     pub(super) fn settle(
         &mut self,
         disk: &dyn Disk,
@@ -249,7 +249,7 @@ impl Base {
                 findings.push(foreign(self.lines.path(), coverage, len));
             }
             if coverage.bytes > 0 {
-                // What was added may be what was there already.
+                // The added lines may duplicate existing ones.
                 return self.reconcile(disk, findings);
             }
             let (mut added, mut offset) = (Vec::new(), 0);
@@ -260,7 +260,7 @@ impl Base {
                 if !is_json(line) && !line.is_empty() {
                     sum.sum = None;
                     let line = added.len() as u64 + 1;
-                    let problem = format!("line {line}: no JSON stands there; it is passed over");
+                    let problem = format!("line {line}: not JSON; skipped");
                     let kind = FindingKind::DamagedRecord;
                     findings.push(Finding::new(&path, kind, problem).at(line, offset, to));
                 }
@@ -277,8 +277,8 @@ impl Base {
         Ok(())
     }
 
-    /// A base that does not end in a newline was not left so by this store, whose commits say how
-    /// long it is; another implementation or damage did it.
+    /// This store's commits record the length of the base, so a base without a final newline was
+    /// changed by another implementation or damaged.
     fn mend_end(&mut self, disk: &dyn Disk, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
         let len = self.lines.len();
         if len == 0 || self.lines.read(len - 1, 1)? == b"\n" {
@@ -292,9 +292,9 @@ impl Base {
         Ok(())
     }
 
-    /// The lines and their checksums do not fit: finds out which lines are still as they were
-    /// written, reports the others, keeps the old checksums, and writes new ones that mark what is
-    /// damaged. Durable when it returns.
+    /// Handles checksums that do not match the lines: finds the undamaged lines, reports the
+    /// others, keeps the old checksums, and writes new ones that mark the damage. Durable when it
+    /// returns.
     fn reconcile(
         &mut self,
         disk: &dyn Disk,
@@ -318,7 +318,7 @@ impl Base {
         Ok(())
     }
 
-    /// The checksum of what is covered.
+    /// Returns the checksum of the covered part.
     fn sum_to(&mut self, coverage: Coverage) -> Result<u32, StoreError> {
         if let Some(sum) = coverage.sum.or((coverage.bytes == 0).then_some(0)) {
             return Ok(sum);
@@ -347,28 +347,28 @@ impl Base {
         self.sums.len()
     }
 
-    /// Cuts both files to what they were when a commit was made: lengths in bytes, that of the checksums
-    /// if it is known. Durable after [`Self::sync`].
+    /// Truncates both files to their lengths at a commit, in bytes; the length of the checksums is
+    /// optional. Durable after [`Self::sync`].
     pub(super) fn cut_back(&mut self, len: u64, sums_len: Option<u64>) -> Result<(), StoreError> {
         let is_short = self.lines.len() < len;
         if self.lines.len() > len {
             self.lines.cut(len)?;
         }
         if let Some(sums_len) = sums_len.filter(|len| !is_short && self.sums.len() > *len) {
-            // A crash may have left anything behind there.
+            // A crash may have left arbitrary bytes after that.
             self.sums.cut(sums_len)?;
             self.coverage = base_checksums::coverage(&mut self.sums)?.map(|(coverage, _)| coverage);
         }
         if is_short {
-            // It lost its end, and goes on where it ends; settling it tells what is missing.
+            // The file lost its end, and appends continue there; settling it reports the loss.
             self.coverage = None;
         }
         self.reader = None;
         Ok(())
     }
 
-    /// Appends `delta`, whole lines, their checksums, and which events are answered with them. They are in
-    /// the files when it returns, and durable after [`Self::sync`].
+    /// Appends whole lines, their checksums, and the events they answer. They are in the files when
+    /// it returns, and durable after [`Self::sync`].
     pub(super) fn append_delta(
         &mut self,
         delta: &[u8],
@@ -381,7 +381,8 @@ impl Base {
             self.lines.append(delta)?;
         }
         self.reader = None;
-        // A crash may have left checksums of lines that did not reach the disk; they are the same lines.
+        // A crash may have left checksums of lines that did not reach the disk; they are the
+        // checksums of these lines.
         if let (Some(mut coverage), Some(sum)) = (coverage, sum) {
             let covered = usize::try_from(coverage.bytes - from).unwrap_or(usize::MAX);
             let added = delta.get(covered..).unwrap_or_default();
@@ -400,8 +401,8 @@ impl Base {
         Ok(self.sums.write_out()?)
     }
 
-    /// Appends what something else had added, with no checksums: settling it gives it some and says so. An
-    /// end that is cut short is kept aside.
+    /// Appends lines that another program had added, without checksums; settling adds them and
+    /// reports it. A cut last line is moved aside.
     pub(super) fn append_foreign(
         &mut self,
         disk: &dyn Disk,
@@ -431,7 +432,7 @@ impl Base {
         Ok(self.lines.write_out()?)
     }
 
-    /// Whether the base already holds `crc32`-summed `bytes` bytes behind `from`.
+    /// True if the base already holds `bytes` bytes with checksum `crc32` after `from`.
     pub(super) fn has_delta(
         &mut self,
         from: u64,
@@ -466,7 +467,7 @@ impl Base {
             .during("sync", &self.messages)?)
     }
 
-    /// Puts the prepared base in place. What is not there was put in place before. Durable when it
+    /// Renames the prepared base into place. A missing file was renamed before. Durable when it
     /// returns.
     pub(super) fn install(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         for (next, name) in [(BASE_NEXT, BASE), (SUMS_NEXT, SUMS)] {
@@ -483,13 +484,13 @@ impl Base {
         Ok(())
     }
 
-    /// Every line with what it was written as.
+    /// Compares every line with its original checksum.
     pub(super) fn survey(&mut self) -> Result<Survey, StoreError> {
         survey(&mut self.lines, Some(&mut self.sums))
     }
 
-    /// Writes the base anew without the lines that are not as they were written, if there are any;
-    /// both files are kept as they were beside it. Returns where. Durable when it returns.
+    /// Rewrites the base without damaged lines, if there are any, and keeps copies of both files.
+    /// Returns the paths of the copies. Durable when it returns.
     pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<Vec<PathBuf>, StoreError> {
         let survey = self.survey()?;
         if survey.findings.is_empty() {
@@ -515,7 +516,8 @@ impl Base {
                 lines.push(sum);
             }
         })?;
-        // Between the two the checksums do not fit, which opening the instance would settle.
+        // Between the two writes the checksums do not match; opening the instance would settle
+        // that.
         files::replace(disk, &self.messages.join(BASE), &content)?;
         let sum = Some(checksum::crc32(&content));
         let sums = base_checksums::records_of(&lines, &answers, sum, &mut Coverage::default())?;
@@ -524,7 +526,7 @@ impl Base {
         Ok(kept)
     }
 
-    /// Begins or goes on reading at byte `offset`.
+    /// Begins or continues reading at byte `offset`.
     pub(super) fn seek(&mut self, offset: u64) -> Result<Vec<Finding>, StoreError> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
@@ -551,8 +553,8 @@ impl Base {
         Ok(std::mem::take(&mut reader.findings))
     }
 
-    /// The checksum of the checksums of the lines up to byte `until`; none if no line ends there. To be
-    /// asked for after [`Self::seek`].
+    /// Returns the checksum of the checksums of the lines up to byte `until`; `None` if no line
+    /// ends there. Call it after [`Self::seek`].
     pub(super) fn revision(&self, until: u64) -> Option<u32> {
         let lines = self.reader.as_ref().map(|reader| &reader.lines);
         let (mut hasher, mut offset) = (Hasher::new(), 0);
@@ -567,8 +569,8 @@ impl Base {
         (offset == until).then(|| hasher.finalize())
     }
 
-    /// The length of the line at `offset`, with which `rest` begins, its newline included; and whether
-    /// it may be handed out. Lines must be asked for in order, after [`Self::seek`].
+    /// Returns the length of the line at `offset` at the start of `rest`, including its newline,
+    /// and true if it is undamaged. Request lines in order, after [`Self::seek`].
     pub(super) fn next_line(
         &mut self,
         offset: u64,
@@ -579,7 +581,7 @@ impl Base {
             && let Some(expected) = reader.lines.get(reader.next)
             && let Ok(len) = usize::try_from(expected.len)
             && let Some(line) = rest.get(..len)
-            // The length is known, so the line's end need not be looked for.
+            // The length is known, so the line's end is not searched for.
             && *expected == base_checksums::sum_of(line)?
         {
             reader.next += 1;
@@ -599,7 +601,8 @@ impl Base {
         Ok((len, is_good))
     }
 
-    /// Ends a page: what is wrong between `from` and `to`. Behind the last page nothing is kept.
+    /// Ends a page and returns the findings between `from` and `to`. Drops the reader after the
+    /// last page.
     pub(super) fn end_page(&mut self, from: u64, to: u64) -> Vec<Finding> {
         let is_last = to >= self.lines.len();
         let Some(reader) = &mut self.reader else {
@@ -607,7 +610,7 @@ impl Base {
         };
         let mut findings = Vec::new();
         if let Some(survey) = &reader.survey {
-            // A finding without a place concerns the whole.
+            // A finding without a position concerns the whole file.
             let is_here = |finding: &&Finding| {
                 let at = finding.bytes.map_or(0, |bytes| bytes.from);
                 at >= from && (at < to || is_last)
@@ -621,20 +624,19 @@ impl Base {
     }
 }
 
-/// What is to be said of lines behind those that are covered.
+/// Returns the finding for lines after the covered part.
 pub(super) fn foreign(path: &Path, coverage: Coverage, len: u64) -> Finding {
     let problem = format!(
-        "bytes {} to {len} were added by something else; they are part of the conversation as they stand",
+        "bytes {} to {len} were added by another program; they are part of the conversation",
         coverage.bytes
     );
     Finding::new(path, FindingKind::Unverified, problem)
         .at(coverage.lines + 1, coverage.bytes, len)
         .severity(Severity::Warning)
-        .advice("read them; `gdn verify --repair` notes that you know, and leaves them there")
+        .advice("read them; run `gdn verify --repair` to acknowledge them, which keeps them")
 }
 
-/// How a base stands against what was claimed of it. The lines themselves are read only where the
-/// checksums do not tell.
+/// Compares a base with its claim. Reads the lines only if the checksums are not sufficient.
 pub(super) fn standing(
     lines: &mut Journal,
     sums: Option<&mut Journal>,
@@ -698,22 +700,22 @@ fn each_line(
     failed.map_or(Ok(()), Err)
 }
 
-/// What is wrong with a record.
+/// Returns the problem with a record, if there is one.
 fn wrong_with(verdict: Verdict, is_json: bool) -> Option<(FindingKind, &'static str)> {
     match verdict {
         Verdict::Uncovered if is_json => None,
         Verdict::Whole => None,
         Verdict::Moved => Some((
             FindingKind::MisplacedRecord,
-            "the record is whole, but not in its place; it is read where it stands",
+            "the record is intact but out of place; it is read at its current position",
         )),
         Verdict::Repeated => Some((
             FindingKind::RepeatedRecord,
-            "the record stands there a second time; it counts once",
+            "duplicate record; it counts once",
         )),
         Verdict::Unknown => Some((
             FindingKind::UnknownRecord,
-            "no record was written there; it is passed over",
+            "no such record was written; skipped",
         )),
         Verdict::Damaged | Verdict::Uncovered => Some((
             FindingKind::DamagedRecord,
@@ -721,7 +723,7 @@ fn wrong_with(verdict: Verdict, is_json: bool) -> Option<(FindingKind, &'static 
         )),
         Verdict::KnownDamaged => Some((
             FindingKind::DamagedRecord,
-            "the record was found damaged before; it is passed over",
+            "the record was found damaged before; skipped",
         )),
     }
 }
@@ -765,8 +767,7 @@ fn judge(
         let at = offsets.get(missing.before).copied().unwrap_or(offset);
         let line = missing.before as u64 + 1;
         let (count, plural) = (missing.count, if missing.count == 1 { "" } else { "s" });
-        let problem =
-            format!("before line {line}: {count} record{plural} that stood there cannot be found");
+        let problem = format!("before line {line}: {count} record{plural} missing");
         let kind = FindingKind::MissingRecords;
         findings.push(Finding::new(path, kind, problem).at(line, at, at));
     }

@@ -1,14 +1,15 @@
-//! `messages/base.sums.jsonl`: the checksums of `base.jsonl`, kept beside it.
+//! `messages/base.sums.jsonl`: checksums of `base.jsonl`.
 //!
-//! The base is plain data that other implementations read and write, so its checksums are not in it.
-//! One record here stands for a run of its lines, one run for each fold:
+//! The base is plain data that other implementations read and write, so its checksums are in a
+//! separate file. Each record covers a run of lines; each fold appends one run:
 //!
 //! `{"from":0,"first":1,"lines":[[231,2712847316],[198,null]],"n":1,"d":0,"crc32":"89abcdef"}`
 //!
-//! `from` is the byte the run begins at, `first` the number of its first line, and each pair is a
-//! line's length and CRC-32, newline included; `null` marks a line that was found damaged. `answers`
-//! names the events that were answered with these lines (see [`super::answers`]). A run is appended with each fold, so a fold's cost does not depend on the history's length. Whatever is
-//! rewritten takes the checksums it has along, so that damage is never sealed as if it were whole.
+//! `from` is the run's byte offset, `first` the number of its first line, and each pair is a line's
+//! length and CRC-32, including its newline; `null` marks a line that was found damaged. `answers`
+//! lists the events answered with these lines (see [`super::answers`]). Appending a run keeps a
+//! fold's cost independent of the history's length. Every rewrite keeps the existing checksums, so
+//! that damage is never sealed as valid.
 
 use goondan_durable::checksum::{Place, Seal, crc32, seal, seal_of};
 use goondan_durable::journal::Journal;
@@ -23,7 +24,7 @@ use crate::limits::{INBOX_REMEMBERED_EVENTS, SUMS_RECORD_ANSWERS, SUMS_RECORD_LI
 
 /// The file's name.
 pub(super) const SUMS: &str = "base.sums.jsonl";
-/// The checksums of a prepared base.
+/// The checksum file of a prepared base.
 pub(super) const SUMS_NEXT: &str = "base.next.sums.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +34,7 @@ struct Run {
     lines: Vec<(u32, Option<u32>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     answers: Vec<Answer>,
-    /// The CRC-32 of the whole base up to the end of these lines.
+    /// CRC-32 of the whole base up to the last of the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sum: Option<u32>,
 }
@@ -44,27 +45,27 @@ impl Run {
     }
 }
 
-/// How far the checksums go.
+/// Extent of the checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Coverage {
-    /// Bytes of the base.
+    /// Covered bytes of the base.
     pub bytes: u64,
-    /// Lines of the base.
+    /// Covered lines of the base.
     pub lines: u64,
-    /// Records of this file.
+    /// Number of records of this file.
     records: u64,
-    /// The checksum of these bytes, if it was written down.
+    /// Checksum of the covered bytes, if recorded.
     pub sum: Option<u32>,
 }
 
 impl Coverage {
-    /// Records of the file of checksums.
+    /// Returns the number of records of the checksum file.
     pub(super) fn records(self) -> u64 {
         self.records
     }
 }
 
-/// The checksum of a line, its newline included.
+/// Returns the checksum of a line, including its newline.
 pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
     let len = u32::try_from(line.len()).map_err(|_| StoreError::TooLarge {
         bytes: line.len(),
@@ -76,8 +77,8 @@ pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
     })
 }
 
-/// The records that cover `lines`, which follow what `coverage` covers, and name `answers`. `sum` is the
-/// checksum of the whole base then.
+/// Returns records that cover `lines`, which follow `coverage`, and list `answers`. `sum` is the
+/// checksum of the whole base after that.
 pub(super) fn records_of(
     lines: &[LineSum],
     answers: &[Answer],
@@ -85,14 +86,14 @@ pub(super) fn records_of(
     coverage: &mut Coverage,
 ) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
-    // A crash that takes what was covered before takes all behind it: see `super::redo`.
+    // A crash that loses covered data loses everything after it: see `super::redo`.
     let durable = coverage.records;
     let mut chunks = lines.chunks(SUMS_RECORD_LINES).peekable();
     let mut answers = answers.chunks(SUMS_RECORD_ANSWERS);
     coverage.sum = sum;
     loop {
         let chunk = chunks.next().unwrap_or_default();
-        // Answers are looked for at the file's end.
+        // Answers are read from the file's end.
         let is_last = chunks.peek().is_none();
         let named = if is_last { answers.next() } else { None };
         if chunk.is_empty() && named.is_none() {
@@ -116,8 +117,8 @@ pub(super) fn records_of(
     }
 }
 
-/// The events that were answered last, the latest last: at most [`INBOX_REMEMBERED_EVENTS`], of those
-/// that the file's last [`READ_CHUNK_BYTES`] name.
+/// Returns the events answered last, newest last: at most [`INBOX_REMEMBERED_EVENTS`], from the
+/// last [`READ_CHUNK_BYTES`] of the file.
 pub(super) fn answers(sums: &mut Journal) -> Result<Vec<Answer>, StoreError> {
     let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
     let tail = sums.read(from, READ_CHUNK_BYTES)?;
@@ -135,8 +136,8 @@ pub(super) fn answers(sums: &mut Journal) -> Result<Vec<Answer>, StoreError> {
     Ok(found)
 }
 
-/// How far the file covers the base, by its last record alone, and where that record ends; none if
-/// its end is not as it was written.
+/// Returns the coverage according to the last record, and the record's end offset; `None` if the
+/// end of the file is damaged.
 pub(super) fn coverage(sums: &mut Journal) -> Result<Option<(Coverage, u64)>, StoreError> {
     let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
     let tail = sums.read(from, READ_CHUNK_BYTES)?;
@@ -161,7 +162,8 @@ pub(super) fn coverage(sums: &mut Journal) -> Result<Option<(Coverage, u64)>, St
     Ok(Some((coverage, from + end as u64 + 1)))
 }
 
-/// The checksum of the base up to byte `to`, if a record in the file's last [`READ_CHUNK_BYTES`] says it.
+/// Returns the checksum of the base up to byte `to`, if a record in the last [`READ_CHUNK_BYTES`]
+/// has it.
 pub(super) fn sum_at(sums: &mut Journal, to: u64) -> Result<Option<u32>, StoreError> {
     let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
     let tail = sums.read(from, READ_CHUNK_BYTES)?;
@@ -175,8 +177,8 @@ pub(super) fn sum_at(sums: &mut Journal, to: u64) -> Result<Option<u32>, StoreEr
     Ok(None)
 }
 
-/// The checksums of all lines. Where the file itself is damaged, the lines that are in `base` now
-/// stand in, and a finding says that nothing can be said of them.
+/// Returns the checksums of all lines. Where the checksum file is damaged, the current lines of
+/// `base` are used, and a finding reports that they cannot be verified.
 pub(super) fn load(
     sums: &mut Journal,
     base: &mut Journal,
@@ -184,7 +186,7 @@ pub(super) fn load(
     let reading = sealed::read(sums)?;
     let mut findings = reading.findings;
     for finding in &mut findings {
-        // The messages themselves are not touched by it.
+        // The messages themselves are not affected.
         finding.severity = Severity::Warning;
     }
     let (mut lines, mut position) = (Vec::new(), 0);

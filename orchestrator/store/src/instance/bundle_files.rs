@@ -1,5 +1,5 @@
-//! Looking at the files that agents made of their own configuration, and setting aside what is damaged. What they
-//! mean is another crate's; here it counts that they are as they were written (`BUNDLE-5`).
+//! Integrity check and repair of swarm-bundle files. Another crate interprets them; this one
+//! compares content with names (`BUNDLE-5`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ const CURSOR: &str = "cursor.yaml";
 const BLOBS: &str = "store/blobs";
 const REVISIONS: &str = "store/revisions";
 
-/// Largest file that is looked at, in bytes.
+/// Largest file that is checked, in bytes.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const ADVICE: &str = "restore the file from a backup to have the revision back; without it the conversation starts on \
                       the last revision that proved itself, or on the project";
 
-/// Which files a revision has; one that is only named has no digest.
+/// Files of a revision; a file that is only referenced has no digest.
 #[derive(Deserialize)]
 struct Revision {
     files: BTreeMap<String, Option<String>>,
 }
 
-/// Looks at the bundle of the instance in `dir`, if it has one.
+/// Checks the bundle of the instance in `dir`, if it has one.
 pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     let dir = dir.join(SWARM_BUNDLE);
     let cursor = dir.join(CURSOR);
@@ -41,7 +41,7 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
             Some(blob) => {
                 out.count(blob.bytes);
                 if !blob.is_whole {
-                    let problem = "its content is not the one that it is named after";
+                    let problem = "content does not match the digest in its name";
                     let finding = Finding::new(&path, FindingKind::ReplacedFile, problem);
                     out.findings.push(finding.advice(ADVICE));
                 }
@@ -63,7 +63,7 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     Ok(())
 }
 
-/// Whether everything is there that a revision names.
+/// Checks that every file of a revision exists.
 fn check_revision(
     disk: &dyn Disk,
     path: &Path,
@@ -73,14 +73,14 @@ fn check_revision(
     let mut file = disk.open_read(path).during("open", path)?;
     let text = read_all(file.as_mut(), FILE_BYTES_MAX).during("read", path)?;
     let Ok(Revision { files }) = serde_json::from_slice(&text) else {
-        let finding = Finding::new(path, FindingKind::UnreadableFile, "it is no revision");
+        let finding = Finding::new(path, FindingKind::UnreadableFile, "not a valid revision");
         out.findings.push(finding.advice(ADVICE));
         return Ok(());
     };
     for digest in files.into_values().flatten() {
         let blob = blobs.join(&digest);
         if is_digest(&digest) && disk.stat(&blob).during("look at", &blob)?.is_none() {
-            let finding = Finding::new(&blob, FindingKind::MissingFile, "a revision names it");
+            let finding = Finding::new(&blob, FindingKind::MissingFile, "required by a revision");
             let finding = finding.severity(Severity::Error).advice(ADVICE);
             if !out.findings.contains(&finding) {
                 out.findings.push(finding);
@@ -90,8 +90,8 @@ fn check_revision(
     Ok(())
 }
 
-/// Renames files whose content is not the one that they are named after, and revisions that need a file that is not
-/// there. Gives where they are now.
+/// Renames files whose content does not match their name, and revisions with a missing file.
+/// Returns the new paths.
 pub(super) fn set_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let dir = dir.join(SWARM_BUNDLE);
     let mut kept = Vec::new();
@@ -128,7 +128,7 @@ struct Blob {
     is_whole: bool,
 }
 
-/// Reads a file that is named after its content; none if it is not such a one.
+/// Reads a file named by its digest; `None` if the content does not match.
 fn read_blob(
     disk: &dyn Disk,
     path: &Path,
@@ -146,7 +146,7 @@ fn read_blob(
     }))
 }
 
-/// Whether a name is the SHA-256 of something, as hex digits.
+/// True if a name is a SHA-256 in hex.
 fn is_digest(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,8 +1,8 @@
-//! Ending an event because a person wants it so (`STEER-1`, `STEER-2`).
+//! Cancellation of an event by a user (`STEER-1`, `STEER-2`).
 //!
-//! If its turn is open, the turn is committed as it stands: what it had recorded stays in the conversation,
-//! and every tool call without a result is given one that says that it was cancelled, so that each call has
-//! exactly one result. An event that only waits is over without a turn.
+//! If its turn is open, the turn is committed with its current records: they stay in the
+//! conversation, and every tool call without a result gets a cancellation result, so that each call
+//! has exactly one. A waiting event ends without a turn.
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, MessageId, StepId, TurnId};
@@ -13,16 +13,16 @@ use serde_json::value::to_raw_value;
 use super::raw::RawEvent;
 use super::{InstanceStore, StoreError};
 
-/// What was ended.
+/// Scope of a cancellation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancelled {
     /// The open turn, which is committed.
     Turn(TurnId),
-    /// An event that waited.
+    /// A waiting event.
     Event,
 }
 
-/// A tool call of the open turn that has no result.
+/// A tool call of the open turn without a result.
 struct Unanswered {
     step_id: StepId,
     index: usize,
@@ -30,12 +30,13 @@ struct Unanswered {
 }
 
 impl InstanceStore {
-    /// Stages the end of an event. If its turn is open, it is committed after [`Self::sync`], and
-    /// [`Self::finish_turn`] is due.
+    /// Stages the end of an event. If its turn is open, the turn is committed after [`Self::sync`],
+    /// and the caller must call [`Self::finish_turn`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event neither waits nor is worked on; [`StoreError::File`].
+    /// [`StoreError::WrongEvent`] if the event is neither waiting nor in a turn;
+    /// [`StoreError::File`].
     pub fn cancel(
         &mut self,
         event_id: &EventId,
@@ -79,14 +80,14 @@ impl InstanceStore {
         Ok(Cancelled::Turn(turn_id))
     }
 
-    /// The tool calls of the open turn that have no result, in their order.
+    /// Returns the tool calls of the open turn without a result, in order.
     fn unanswered_calls(&mut self) -> Result<Vec<Unanswered>, StoreError> {
         let mut open: Vec<Unanswered> = Vec::new();
         for event in self.turn.events()? {
             let RawEvent::Append { message } = event else {
                 continue;
             };
-            // What cannot be read calls nothing: it was checked when it came.
+            // Messages were validated on arrival, so an unreadable one has no calls.
             let Ok(message) = serde_json::from_str::<Message>(message.get()) else {
                 continue;
             };
@@ -109,7 +110,7 @@ impl InstanceStore {
 }
 
 impl Unanswered {
-    /// The message that says that it was cancelled, under the id that its result would have had.
+    /// Returns the cancellation result, under the id of the expected result.
     fn answered(self, reason: &str, at: Timestamp) -> Result<Message, StoreError> {
         let id = MessageId::new(format!("{}:r{}", self.step_id, self.index));
         let id = id.map_err(|error| StoreError::InvalidEvent {
@@ -118,7 +119,7 @@ impl Unanswered {
         let result = ToolResult {
             tool_call_id: self.call.id,
             tool_name: self.call.tool_name,
-            text: format!("{reason}; whether the tool did anything before is not known"),
+            text: format!("{reason}; the tool may have had effects before that"),
             is_error: true,
             images: Vec::new(),
         };
@@ -152,7 +153,7 @@ mod tests {
         InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap()
     }
 
-    /// A turn in which a model called two tools, one of which has ended; and an event that waits behind it.
+    /// A turn with two tool calls, the first finished, and a waiting event after it.
     fn in_the_middle() -> SimulatedDisk {
         let disk = fresh();
         let (files, root) = (Arc::new(disk.clone()), Path::new("/i"));
@@ -197,7 +198,7 @@ mod tests {
         Ok(cancelled)
     }
 
-    /// The results that the conversation has, by call.
+    /// Returns the tool results of the conversation, by call.
     fn results(store: &mut InstanceStore) -> Vec<(String, bool)> {
         let page = store.page(0).unwrap();
         let messages = page.messages.iter();

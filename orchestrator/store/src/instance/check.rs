@@ -1,4 +1,4 @@
-//! Looking at every file of an instance without changing any.
+//! Read-only check of every file of an instance.
 
 use std::path::Path;
 
@@ -23,30 +23,30 @@ use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox
 use crate::error::StoreError;
 use crate::naming::{instance_dir_name, is_dir_of};
 
-/// What to do about work that a crash cut short.
+/// Advice for work that a crash interrupted.
 const OPENING_FINISHES_IT: &str = "nothing to do: it is finished when the instance is opened";
-/// What to do about lines without checksums.
+/// Advice for lines without checksums.
 const OPENING_MAKES_CHECKSUMS: &str =
     "nothing to do: checksums are made when the instance is opened";
 
-/// Largest state of an extension that is looked at, in bytes.
+/// Largest extension state that is checked, in bytes.
 const STATE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What its agent made of its own configuration, which is looked at beside this.
+/// Folder of the agent's own configuration, which is checked separately.
 pub(super) const SWARM_BUNDLE: &str = "swarm-bundle";
-/// The joint checkpoints of an instance, which are another crate's.
+/// Folder of the instance's joint checkpoints, which belong to another crate.
 const CHECKPOINTS: &str = ".checkpoints";
-/// Folders that hold no records of an instance.
+/// Folders without records of the instance.
 const FOLDERS: [&str; 5] = [MESSAGES, EXTENSIONS, WORK, SWARM_BUNDLE, CHECKPOINTS];
-/// What is set aside has one of these in its name.
+/// Name parts of files that were moved aside.
 const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 
-/// Looks at every file of the instance in `dir`, but for its bundle.
+/// Checks every file of the instance in `dir`, except its bundle.
 pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     check_metadata(disk, dir, out)?;
     out.findings.extend(Register::of(disk, dir).check()?);
     let messages = dir.join(MESSAGES);
     if disk.stat(&messages).during("look at", &messages)?.is_none() {
-        let problem = "there are no messages";
+        let problem = "the messages folder is missing";
         let finding = Finding::new(&messages, FindingKind::MissingFile, problem);
         out.findings.push(finding.severity(Severity::Info));
     } else {
@@ -111,7 +111,7 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
                 );
                 let finding = Finding::new(&path, FindingKind::WrongOwner, problem);
                 out.findings
-                    .push(finding.advice("give the folder its own name again, or take it away"));
+                    .push(finding.advice("rename the folder back, or remove it"));
             }
         }
         Err(FileError::Damaged { line, problem, .. }) => {
@@ -134,27 +134,27 @@ fn unreadable(path: &Path, error: &FileError) -> Finding {
     Finding::new(path, FindingKind::UnreadableFile, problem)
 }
 
-/// A file that does not belong there.
+/// Returns the finding for an unexpected file.
 pub(crate) fn odd(path: &Path, kind: EntryKind, name: &str) -> Finding {
     if kind == EntryKind::Other {
-        let problem = "a link or special file, which is never followed or read";
+        let problem = "a symbolic link or special file; it is never followed or read";
         return Finding::new(path, FindingKind::UnreadableFile, problem)
-            .advice("take it away: nothing here is a link");
+            .advice("remove it; no file here is a link");
     }
     let is_aside = ASIDE.iter().any(|mark| name.contains(mark));
     if name.ends_with(TEMP_SUFFIX) {
-        let problem = "a file that was being written when the machine stopped";
+        let problem = "temporary file of an interrupted write";
         Finding::new(path, FindingKind::UnfinishedWork, problem)
-            .advice("nothing to do: the next write takes its place")
+            .advice("nothing to do: the next write replaces it")
     } else if is_aside {
-        let problem = "what was cut off, damaged or parked earlier";
+        let problem = "data that was truncated, damaged or parked earlier";
         Finding::new(path, FindingKind::SetAside, problem)
     } else {
-        Finding::new(path, FindingKind::UnknownFile, "nobody here knows this")
+        Finding::new(path, FindingKind::UnknownFile, "unknown file")
     }
 }
 
-/// A file of one JSON value.
+/// Checks a file with one JSON value.
 pub(crate) fn check_json(
     disk: &dyn Disk,
     path: &Path,
@@ -164,7 +164,7 @@ pub(crate) fn check_json(
     let bytes =
         opened.and_then(|mut file| read_all(file.as_mut(), STATE_BYTES_MAX).during("read", path));
     match bytes {
-        // The file may well be whole.
+        // The file may be intact.
         Err(error) if error.is_shortage() => return Err(error.into()),
         Err(error) => out.findings.push(unreadable(path, &error)),
         Ok(bytes) => {
@@ -180,7 +180,7 @@ pub(crate) fn check_json(
     Ok(())
 }
 
-/// A log of JSON lines that is never read back.
+/// Checks a log of JSON lines that is never read back.
 pub(crate) fn check_log(
     disk: &dyn Disk,
     path: &Path,
@@ -193,7 +193,7 @@ pub(crate) fn check_log(
     let good = journal.scan(|offset, line| {
         number += 1;
         if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err() {
-            let problem = format!("line {number} is no JSON");
+            let problem = format!("line {number} is not JSON");
             let finding = Finding::new(path, FindingKind::DamagedRecord, problem)
                 .at(number, offset, offset + line.len() as u64)
                 .severity(Severity::Warning)
@@ -206,13 +206,13 @@ pub(crate) fn check_log(
     Ok(())
 }
 
-/// The ledger of a workspace.
+/// Checks the ledger of a workspace.
 pub(crate) fn check_ledger(
     disk: &dyn Disk,
     path: &Path,
     out: &mut Verified,
 ) -> Result<(), StoreError> {
-    let advice = "what it says is not counted; restore the file from a backup if that matters";
+    let advice = "the record is not counted; restore the file from a backup if it matters";
     match check_sealed(disk, path, advice, out)? {
         Some((mut journal, reading)) => {
             crate::ledger::check(&mut journal, &reading, &mut out.findings)
@@ -221,11 +221,11 @@ pub(crate) fn check_ledger(
     }
 }
 
-/// What to do about a history that lost anything.
+/// Advice for a history with losses.
 pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its work area from a backup, or \
                                          `gdn verify --repair` takes what is missing from its checkpoints";
 
-/// What happened to a task (`TASK-1`).
+/// Checks the history of a task (`TASK-1`).
 pub(crate) fn check_history(
     disk: &dyn Disk,
     path: &Path,
@@ -234,7 +234,7 @@ pub(crate) fn check_history(
     check_sealed(disk, path, HISTORY_ADVICE, out).map(drop)
 }
 
-/// A file of sealed records, and what is read of it; nothing if it cannot be read.
+/// Checks a file of sealed records and returns its content, if readable.
 fn check_sealed(
     disk: &dyn Disk,
     path: &Path,
@@ -254,7 +254,7 @@ fn check_sealed(
     Ok(Some((journal, reading)))
 }
 
-/// Opens a file for reading; none, with its finding, if that cannot be.
+/// Opens a file for reading; on failure adds a finding and returns `None`.
 fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journal>, StoreError> {
     let Some(stat) = disk.stat(path).during("look at", path)? else {
         return Ok(None);
@@ -345,7 +345,7 @@ fn check_messages(
     check_names(disk, messages, out)
 }
 
-/// Looks for files that nothing put there.
+/// Reports unexpected files.
 fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
     const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
     for entry in disk.list(messages).during("list", messages)? {
@@ -367,8 +367,8 @@ fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(
     Ok(())
 }
 
-/// Holds the answers that the conversation names against the inbox. Those of turns that are still in the
-/// journal are put into the inbox from there.
+/// Compares the answers listed by the conversation with the inbox. Recovery adds answers of turns
+/// that are still in the journal.
 fn check_answers(
     disk: &dyn Disk,
     messages: &Path,
@@ -399,7 +399,7 @@ fn check_answers(
     Ok(())
 }
 
-/// Holds the journal against what was known of the turn in it.
+/// Compares the journal with the recorded claim about its turn.
 fn check_turn(
     disk: &dyn Disk,
     messages: &Path,
@@ -446,7 +446,7 @@ fn check_base(
     };
     let mut sums = open(disk, &messages.join(SUMS), out)?;
     if sums.is_none() && lines.len() > 0 {
-        let problem = "there are no checksums for it yet, so only its form can be checked";
+        let problem = "it has no checksums yet, so only its syntax can be checked";
         let finding = Finding::new(lines.path(), FindingKind::Unverified, problem);
         out.findings.push(finding.advice(OPENING_MAKES_CHECKSUMS));
     }

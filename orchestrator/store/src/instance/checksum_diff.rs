@@ -1,12 +1,13 @@
-//! Tells what happened to the lines of a file whose checksums are known: which of them are as they
-//! were written, which are damaged, missing, repeated or out of place.
+//! Compares the lines of a file with their recorded checksums: which lines are intact, damaged,
+//! missing, repeated or misplaced.
 //!
-//! Pure: it compares two lists of (length, checksum). Where they part, it looks for the nearest place
-//! where they meet again; what lies between is what was damaged.
+//! Pure: it compares two lists of (length, checksum). Where they diverge, it searches for the
+//! nearest position where they match again; the lines in between are damaged.
 
 use std::collections::HashMap;
 
-/// A line's length with its newline, and its checksum; none if the line is known to be damaged.
+/// A line's length including its newline, and its checksum; `None` if the line is known to be
+/// damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LineSum {
     pub len: u32,
@@ -14,50 +15,51 @@ pub(super) struct LineSum {
 }
 
 impl LineSum {
-    /// Whether a line that was found is the one that was written in its place.
+    /// True if the found line matches this one.
     fn is_met_by(self, found: Self) -> bool {
         self.len == found.len && (self.sum == found.sum || self.sum.is_none())
     }
 }
 
-/// What a line that was found turned out to be.
+/// Verdict on a found line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As it was written.
+    /// Intact and in order.
     Whole,
-    /// As it was written, but not where.
+    /// Intact but misplaced.
     Moved,
-    /// A line that stands there already.
+    /// A duplicate of another line.
     Repeated,
-    /// Not as it was written.
+    /// Damaged.
     Damaged,
-    /// It was found damaged before.
+    /// Damaged, as recorded earlier.
     KnownDamaged,
-    /// Nothing was written there.
+    /// A line that was never written.
     Unknown,
-    /// It follows everything there are checksums for.
+    /// A line after the covered part.
     Uncovered,
 }
 
-/// A run of lines that were written and are not there.
+/// A run of written lines that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// The line found in its place or behind it; the number of lines if it was at the end.
+    /// Index of the found line at or after its position; the number of lines if the run was at the
+    /// end.
     pub before: usize,
-    /// How many.
+    /// Number of lines.
     pub count: usize,
 }
 
-/// What became of each line.
+/// Result of the comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// For each line that was found.
+    /// Verdict on each found line.
     pub verdicts: Vec<Verdict>,
-    /// Lines that are not there, and in whose place nothing damaged stands either.
+    /// Missing lines without a damaged line in their place.
     pub missing: Vec<Missing>,
 }
 
-/// A stretch in which the lists do not meet.
+/// A range in which the lists differ.
 struct Gap {
     found_from: usize,
     found_to: usize,
@@ -65,7 +67,7 @@ struct Gap {
     written_to: usize,
 }
 
-/// Compares what was written with what was found.
+/// Compares the written with the found lines.
 pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
     let mut places: HashMap<LineSum, Vec<usize>> = HashMap::new();
     for (at, line) in written.iter().enumerate() {
@@ -110,8 +112,7 @@ pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
     Alignment { verdicts, missing }
 }
 
-/// How many found and how many written lines to pass over so that the lists meet again, as few as
-/// possible.
+/// Returns the smallest numbers of found and written lines to skip until the lists match again.
 fn nearest_meeting(
     places: &HashMap<LineSum, Vec<usize>>,
     found: &[LineSum],
@@ -136,7 +137,7 @@ fn nearest_meeting(
     best
 }
 
-/// Tells within the gaps what moved, what is there twice and what is damaged.
+/// Classifies the lines in the gaps as moved, repeated or damaged.
 fn settle(
     gaps: &[Gap],
     places: &HashMap<LineSum, Vec<usize>>,
@@ -229,7 +230,7 @@ mod tests {
         check("abc", "abxc", &[Whole, Whole, Unknown, Whole], &[]);
         check("abc", "abcx", &[Whole, Whole, Whole, Uncovered], &[]);
         check("abc", "abcb", &[Whole, Whole, Whole, Repeated], &[]);
-        // Two lines that lost the break between them, and one that was broken in two.
+        // Two lines that lost the newline between them, and one line split in two.
         check("abcd", "axd", &[Whole, Damaged, Whole], &[]);
         check("abc", "axyc", &[Whole, Damaged, Damaged, Whole], &[]);
         check("a?c", "axc", &[Whole, KnownDamaged, Whole], &[]);

@@ -1,4 +1,4 @@
-//! What a manifest says of an instance (`MSG-11`).
+//! Content of an instance's manifest (`MSG-11`).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use goondan_durable::manifest::{Claim, State};
 use goondan_protocol::ids::{EventId, TurnId};
 use serde::{Deserialize, Serialize};
 
-/// How much of an open turn was on record when its journal was last made durable.
+/// Durable extent of an open turn at the last sync of its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TurnClaim {
@@ -14,17 +14,17 @@ pub(super) struct TurnClaim {
     pub turn_id: TurnId,
     /// The event it answers.
     pub event_id: EventId,
-    /// Its message events.
+    /// Number of its message events.
     pub events: u64,
 }
 
-/// What is known of an instance's files.
+/// Claims about an instance's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KnownFiles {
-    /// Of each, by its name.
+    /// Claims by file name.
     pub files: BTreeMap<String, Claim>,
-    /// Of the turn that is open.
+    /// Claim about the open turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnClaim>,
 }

@@ -1,9 +1,9 @@
-//! Writing a conversation's archive, part by part.
+//! Export of a conversation's archive in parts.
 //!
-//! The whole state of an export travels with the client ([`ExportPosition`]), so an export costs the
-//! daemon nothing between two parts, and none is left behind by a client that goes away. What is
-//! exported is the conversation as it was confirmed when the export began: turns that end meanwhile
-//! only append behind it, and if it is rewritten meanwhile the next part is refused.
+//! The client holds the whole state of an export ([`ExportPosition`]), so an export uses no daemon
+//! resources between two parts, and a disconnected client leaves nothing behind. The export covers
+//! the conversation as confirmed when it began. Turns that end later only append to it; a rewrite
+//! makes the next part fail.
 
 use std::ops::ControlFlow;
 
@@ -22,10 +22,10 @@ use crate::error::StoreError;
 use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BYTES};
 use crate::naming::extension_of;
 
-// States are read anew for each part, so none may come in pieces.
+// States are read again for each part, so a state must fit one part.
 const _: () = assert!(MAX_EXTENSION_STATE_BYTES + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);
 
-/// The lines behind a position, and the position behind them; none at the end of the archive.
+/// The lines after a position and the next position; `None` at the end of the archive.
 struct Lines {
     bytes: Vec<u8>,
     sum: Sum,
@@ -56,11 +56,11 @@ impl Lines {
 }
 
 impl InstanceStore {
-    /// The part of the archive at `position`; the first if there is none.
+    /// Returns the part of the archive at `position`, or the first part.
     ///
     /// # Errors
     ///
-    /// [`FileError::Damaged`] if a record is damaged, unless those are to be left out;
+    /// [`FileError::Damaged`] if a record is damaged, unless damaged records are skipped;
     /// [`StoreError::HistoryChanged`] if the conversation was rewritten since the export began;
     /// [`StoreError::TooMany`]; [`FileError::Io`].
     pub fn export(
@@ -78,7 +78,7 @@ impl InstanceStore {
         let rest = text.get(skip..).ok_or(StoreError::HistoryChanged)?;
         let piece = rest.floor_char_boundary(EXPORT_PART_BYTES);
         let next = match position {
-            // A line that is longer than a part comes in pieces.
+            // A line longer than a part is split.
             Some(position) if piece < rest.len() => Some(ExportPosition {
                 skip: skip + piece,
                 ..position
@@ -96,7 +96,7 @@ impl InstanceStore {
     }
 
     fn export_head(&mut self, skip_damaged: bool, at: Timestamp) -> Result<Lines, StoreError> {
-        // What cannot be read is found when it is read; what is gone would not be missed.
+        // Reading reports unreadable records; missing ones must be reported here.
         let is_gone = |finding: &&Finding| {
             let is_gone = matches!(
                 finding.kind,
@@ -180,7 +180,7 @@ impl InstanceStore {
         Ok(lines)
     }
 
-    /// Adds about a page of messages, and returns where the next begins.
+    /// Adds about a page of messages and returns the offset of the next.
     fn export_messages(
         &mut self,
         from: &ExportPosition,
@@ -208,7 +208,7 @@ impl InstanceStore {
                 match message_of(line) {
                     Ok(message) => lines.push(&Record::Message(message))?,
                     Err(problem) => {
-                        let problem = format!("the record at byte {end}: {problem}");
+                        let problem = format!("record at byte {end}: {problem}");
                         let kind = FindingKind::UnknownRecord;
                         findings.push(Finding::new(self.base.path(), kind, problem));
                     }
@@ -222,8 +222,7 @@ impl InstanceStore {
         Ok(end)
     }
 
-    /// Adds the states of the extensions behind `after`, about a page of them. Breaks if there are
-    /// more.
+    /// Adds about a page of extension states after `after`. Breaks if there are more.
     fn export_extensions(
         &mut self,
         after: &mut Option<String>,
@@ -242,7 +241,7 @@ impl InstanceStore {
             match extension_of(&file_name) {
                 Some(name) => found.push((name, path)),
                 None if after.is_none() => {
-                    let problem = "its name does not say which extension it is of";
+                    let problem = "file name is not an extension's";
                     let kind = FindingKind::UnknownFile;
                     let finding = Finding::new(&path, kind, problem);
                     findings.push(finding.severity(Severity::Warning));
@@ -269,7 +268,7 @@ impl InstanceStore {
                     lines.push(&Record::Extension(ExtensionState { name, state }))?;
                 }
                 Err(error) => {
-                    let problem = format!("it cannot be read: {error}");
+                    let problem = format!("failed to read the state: {error}");
                     let kind = FindingKind::UnreadableFile;
                     findings.push(Finding::new(&path, kind, problem));
                 }
@@ -280,18 +279,18 @@ impl InstanceStore {
     }
 }
 
-/// A message as it is written, if it is one that can be imported.
+/// Returns the raw message, if it can be imported.
 fn message_of(line: &[u8]) -> Result<&RawValue, String> {
     if line.len() > MAX_MESSAGE_BYTES {
-        return Err(format!("it has more than {MAX_MESSAGE_BYTES} bytes"));
+        return Err(format!("message has more than {MAX_MESSAGE_BYTES} bytes"));
     }
-    let is_no_message = |error: serde_json::Error| format!("it is no message: {error}");
+    let is_no_message = |error: serde_json::Error| format!("invalid message: {error}");
     let raw: &RawValue = serde_json::from_slice(line).map_err(is_no_message)?;
     serde_json::from_str::<Message>(raw.get()).map_err(is_no_message)?;
     Ok(raw)
 }
 
-/// A state as it is written, unless line breaks in it would not fit an archive.
+/// Returns the raw state without line breaks, which an archive line cannot contain.
 fn one_line(bytes: &[u8]) -> serde_json::Result<Box<RawValue>> {
     let state: Box<RawValue> = serde_json::from_slice(bytes)?;
     if state.get().contains(['\n', '\r']) {
@@ -301,7 +300,7 @@ fn one_line(bytes: &[u8]) -> serde_json::Result<Box<RawValue>> {
     Ok(state)
 }
 
-/// How many records are damaged; an error if none may be.
+/// Returns the number of damaged records, or an error if none is allowed.
 fn admit(findings: Vec<Finding>, skip_damaged: bool) -> Result<u64, StoreError> {
     let mut damaged = 0;
     for finding in findings {

@@ -1,4 +1,4 @@
-//! `extensions/<name>.json`: what extensions remember (`EXT-1` … `EXT-4`).
+//! `extensions/<name>.json`: extension states (`EXT-1` … `EXT-4`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::{EXTENSIONS, InstanceStore};
 use crate::error::StoreError;
 use crate::naming::extension_file_name;
 
-/// Refuses states that could not be written.
+/// Rejects states that exceed the size limit.
 pub(super) fn check_states(states: &ExtensionStates) -> Result<(), StoreError> {
     for state in states.values() {
         bytes_of(state)?;
@@ -37,11 +37,11 @@ impl InstanceStore {
         self.dir.join(EXTENSIONS).join(extension_file_name(name))
     }
 
-    /// The state an extension last set; none if it never did.
+    /// Returns the state an extension last set, if any.
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`]; [`FileError::Damaged`] if the file holds no JSON.
+    /// [`FileError::Io`]; [`FileError::Damaged`] if the file is not JSON.
     pub fn extension_state(&self, name: &ExtensionName) -> Result<Option<Value>, FileError> {
         let path = self.extension_path(name);
         if self.disk.stat(&path).during("look at", &path)?.is_none() {
@@ -58,7 +58,7 @@ impl InstanceStore {
             })
     }
 
-    /// Sets an extension's state, unless it is what it was (`EXT-3`). Durable when it returns.
+    /// Sets an extension's state, unless it is unchanged (`EXT-3`). Durable when it returns.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl InstanceStore {
         Ok(files::replace(self.disk.as_ref(), &path, &bytes)?)
     }
 
-    /// The states of the named extensions that have one. A file that holds no JSON is put aside and
-    /// reported, and its extension begins without a state.
+    /// Returns the existing states of the named extensions. A file that is not JSON is moved aside
+    /// and reported, and its extension starts without a state.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl InstanceStore {
                     let disk = self.disk.as_ref();
                     let (aside, _) = files::aside_name(disk, &path, "damaged", None)?;
                     files::install(disk, &path, &aside)?;
-                    let problem = format!("the state of extension `{name}` is no JSON: {problem}");
+                    let problem = format!("the state of extension `{name}` is not JSON: {problem}");
                     let finding = Finding::new(&path, FindingKind::DamagedRecord, problem);
                     findings.push(finding.kept(&aside));
                 }
@@ -104,8 +104,8 @@ impl InstanceStore {
         Ok((states, findings))
     }
 
-    /// Every extension's state, by file name without its ending. A file that cannot be read shows as
-    /// the error it gives.
+    /// Returns every extension's state, by file name without its suffix. An unreadable file's state
+    /// is the error text.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl InstanceStore {
             let mut file = self.disk.open_read(&path).during("open", &path)?;
             let bytes = read_all(file.as_mut(), MAX_EXTENSION_STATE_BYTES).during("read", &path)?;
             let state = serde_json::from_slice(&bytes)
-                .unwrap_or_else(|error| Value::String(format!("cannot be read: {error}")));
+                .unwrap_or_else(|error| Value::String(format!("failed to read: {error}")));
             states.insert(name.to_owned(), state);
         }
         Ok(states)

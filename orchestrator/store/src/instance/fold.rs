@@ -1,16 +1,16 @@
 //! The fold: `Base + SUM(Events)` becomes the new base (`MSG-4`, `MSG-6`, `MSG-7`).
 //!
-//! Two ways, both harmless to repeat:
+//! Two methods, both idempotent:
 //!
-//! * **delta**, when every event is an `append`: the messages are appended to the base, and their
-//!   checksums to theirs. The cost does not depend on the history's length. Before it is done again, both
-//!   are cut to the lengths that the commit record names (see [`super::redo`]).
-//! * **rewrite**, otherwise: the new base and its checksums are written and synced beside the old ones
-//!   *before* the commit record; after it, only renames are left. Were they built after the commit, a
-//!   crash between rename and clearing would apply the events to a base that has them already.
+//! * **delta**, when every event is an `append`: messages and checksums are appended to their
+//!   files. The cost does not depend on the history's length. A redo first truncates both files to
+//!   the lengths in the commit record (see [`super::redo`]).
+//! * **rewrite**, otherwise: the new base and its checksums are written and synced beside the old
+//!   ones *before* the commit record, so that only renames are left after it. If they were built
+//!   after the commit, a crash between rename and clearing would apply the events twice.
 //!
-//! Messages are copied as the bytes they are, so fields nobody here knows survive; and so is what was
-//! found damaged, which stays marked as damaged.
+//! Messages are copied byte for byte, so unknown fields survive. Damaged lines are copied too and
+//! stay marked as damaged.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -29,7 +29,7 @@ use super::raw::RawEvent;
 use super::turn::FoldMode;
 use crate::error::StoreError;
 
-/// The messages of `events`, which must all be appends, as lines.
+/// Returns the messages of `events`, which must all be appends, as lines.
 pub(super) fn delta_of(events: &[RawEvent]) -> Vec<u8> {
     let mut delta = Vec::new();
     for event in events {
@@ -41,7 +41,7 @@ pub(super) fn delta_of(events: &[RawEvent]) -> Vec<u8> {
     delta
 }
 
-/// One message of the base: its id, its line with its newline, and the checksum it was written with.
+/// A message of the base: its id, its line with newline, and its original checksum.
 struct Held {
     id: String,
     line: Box<[u8]>,
@@ -55,8 +55,8 @@ struct IdOnly<'a> {
 }
 
 impl Held {
-    /// A line of the base. One that is damaged has no id, so no event can name it; it stays where it
-    /// is for people to mend.
+    /// Wraps a line of the base. A damaged line gets no id, so that no event can target it; it
+    /// stays in place for manual repair.
     fn of_base(line: &[u8], sum: LineSum) -> Self {
         let id = sum
             .sum
@@ -104,8 +104,9 @@ pub(super) fn prepare(
     Ok((mode, missing))
 }
 
-/// The rule of [`goondan_protocol::conversation::Conversation::apply`], over raw lines. A target that
-/// is missing changes nothing, and is returned.
+/// Applies an event to raw lines by the rule of
+/// [`goondan_protocol::conversation::Conversation::apply`]. A missing target changes nothing and is
+/// returned.
 fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarget>, StoreError> {
     let position = |messages: &[Held], target: &str| messages.iter().position(|m| m.id == target);
     match event {
@@ -136,7 +137,7 @@ fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarg
     Ok(None)
 }
 
-/// Removes a prepared base that no commit stands for.
+/// Removes a prepared base without a commit.
 pub(super) fn discard_prepared(disk: &dyn Disk, messages: &Path) -> Result<(), StoreError> {
     for name in [BASE_NEXT, SUMS_NEXT] {
         let next = messages.join(name);
@@ -147,7 +148,7 @@ pub(super) fn discard_prepared(disk: &dyn Disk, messages: &Path) -> Result<(), S
     Ok(())
 }
 
-/// The raw events as an agent that resumes the turn gets them.
+/// Returns the raw events for an agent that resumes the turn.
 pub(super) fn raw_events(
     events: &[RawEvent],
 ) -> Result<Vec<Box<serde_json::value::RawValue>>, StoreError> {

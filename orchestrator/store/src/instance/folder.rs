@@ -1,4 +1,4 @@
-//! An instance's folder as a whole: whether it has work, how it is removed, what crashes leave over.
+//! The folder of an instance: pending work, removal, and remains of crashes.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use super::rewinding::REWIND;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
 use crate::error::StoreError;
 
-/// Where the tools of an instance work, below its directory.
+/// Returns the working directory of an instance's tools.
 #[must_use]
 pub fn work_dir(instance_dir: &Path) -> PathBuf {
     instance_dir.join(WORK)
 }
 
-/// Makes the folder of an instance that has nothing yet, in the place of any that a crash left there.
-/// Durable but for the folder's own name when it returns.
+/// Creates the folder of an empty instance, replacing remains of a crash. Durable when it returns,
+/// except for the folder's own name.
 pub(super) fn stage(
     disk: &dyn Disk,
     staging: &Path,
@@ -46,8 +46,9 @@ pub(super) fn stage(
     Ok(disk.sync_dir(staging).during("sync", staging)?)
 }
 
-/// Removes an instance and all it holds (`INST-5`): first its name, durably, then its content. What
-/// a crash leaves over is swept when the workspace is opened ([`sweep`]). Returns whether it existed.
+/// Removes an instance and all its data (`INST-5`): first its name, durably, then its content.
+/// Opening the workspace removes the remains of a crash ([`sweep`]). Returns true if the instance
+/// existed.
 ///
 /// # Errors
 ///
@@ -63,15 +64,14 @@ pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, Sto
     if stat.kind == EntryKind::Directory {
         disk.remove_tree(&trash).during("remove", &trash)?;
     } else {
-        // A link or file that somebody put there: the thing itself goes, never what it points to.
+        // A foreign link or file: remove the entry itself, never its target.
         disk.remove_file(&trash).during("remove", &trash)?;
     }
     Ok(true)
 }
 
-/// Whether an instance has something to do: an event that waits, a journal that is not
-/// empty, or a rewind that has begun.
-/// Changes nothing, and reads no more than it must.
+/// True if an instance has pending work: a waiting event, a non-empty journal, or a rewind in
+/// progress. Changes nothing, and reads no more than necessary.
 ///
 /// # Errors
 ///
@@ -94,8 +94,8 @@ pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
     inbox::has_waiting(disk, &dir.join(MESSAGES).join(INBOX))
 }
 
-/// Removes what crashes left over in `instances`: half-made and half-removed instances. Their names
-/// begin with a dot, which no instance's does.
+/// Removes partly created and partly removed instances from `instances`. Their names begin with a
+/// dot, unlike those of instances.
 ///
 /// # Errors
 ///

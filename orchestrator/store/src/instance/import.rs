@@ -1,7 +1,7 @@
-//! Making a conversation from an archive, whole or not at all.
+//! Atomic import of a conversation from an archive.
 //!
-//! The archive is read once, a line at a time, and written beside the instances as it is checked. Only
-//! when its last line says that all of it was there, and nothing else, the instance gets its name.
+//! The archive is read once, line by line, and checked while it is written to a staging folder. The
+//! instance gets its name only after the last line confirms that the archive is complete.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,13 @@ use crate::limits::{
 };
 use crate::naming::{extension_file_name, instance_dir_name};
 
-/// Makes instance `key` of `agent` in `instances` from an archive. Durable when it returns.
+/// Creates instance `key` of `agent` in `instances` from an archive. Durable when it returns.
 ///
 /// # Errors
 ///
-/// [`StoreError::KeyTaken`] if there is such an instance; [`StoreError::BadArchive`];
-/// [`StoreError::File`]. Whatever the error, there is no new instance, unless the very last sync failed.
+/// [`StoreError::KeyTaken`] if the instance exists; [`StoreError::BadArchive`];
+/// [`StoreError::File`]. After an error the instance does not exist, unless only the very last sync
+/// failed.
 pub fn import(
     disk: &dyn Disk,
     instances: &Path,
@@ -67,14 +68,14 @@ pub fn import(
             extensions: sum.extensions,
         }),
         Err(error) => {
-            // What cannot be removed now is removed when the workspace is opened.
+            // Opening the workspace retries a failed removal.
             disk.remove_tree(&staging).ok();
             Err(error)
         }
     }
 }
 
-/// Copies what follows the first line into a staged instance. Durable when it returns.
+/// Copies the lines after the first into a staged instance. Durable when it returns.
 fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, StoreError> {
     let messages = staging.join(MESSAGES);
     let mut base = NewBase::open(disk, &messages)?;
@@ -88,11 +89,11 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
         match record {
             Record::Message(message) => {
                 if last_extension.is_some() {
-                    return Err(lines.bad("a message behind the state of an extension"));
+                    return Err(lines.bad("message after an extension state"));
                 }
                 let id = lines.check_message(message)?;
                 if !ids.insert(short_hash(&id)) {
-                    return Err(lines.bad(format!("message `{id}` is there twice")));
+                    return Err(lines.bad(format!("duplicate message `{id}`")));
                 }
                 lines.sum.messages += 1;
                 lines.at_most("messages", lines.sum.messages, ARCHIVE_MESSAGES_MAX)?;
@@ -100,13 +101,13 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
             }
             Record::Extension(ExtensionState { name, state }) => {
                 if last_extension.as_ref() >= Some(&name) {
-                    return Err(lines.bad("the extensions are not in the order of their names"));
+                    return Err(lines.bad("extensions are not sorted by name"));
                 }
                 lines.sum.extensions += 1;
                 lines.at_most("extensions", lines.sum.extensions, ARCHIVE_EXTENSIONS_MAX)?;
                 if state.get().len() >= MAX_EXTENSION_STATE_BYTES {
                     return Err(lines.bad(format!(
-                        "a state of more than {MAX_EXTENSION_STATE_BYTES} bytes"
+                        "state of more than {MAX_EXTENSION_STATE_BYTES} bytes"
                     )));
                 }
                 let path = staging.join(EXTENSIONS).join(extension_file_name(&name));
@@ -116,12 +117,11 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
             }
             Record::End(_) => {
                 if line != before.end()? {
-                    let problem =
-                        "it does not fit what stands before it: a part is missing or damaged";
+                    let problem = "totals do not match: a part is missing or damaged";
                     return Err(lines.bad(problem));
                 }
                 if !lines.is_over()? {
-                    return Err(lines.bad("something follows the end"));
+                    return Err(lines.bad("unexpected data after the end"));
                 }
                 base.finish()?;
                 for names in [&messages, &staging.join(EXTENSIONS)] {
@@ -141,7 +141,7 @@ fn short_hash(id: &MessageId) -> [u8; 16] {
     short
 }
 
-/// The messages of a new instance with their checksums, written as they come.
+/// Streaming writer of a new instance's messages and checksums.
 struct NewBase {
     lines: Journal,
     sums: Journal,
@@ -199,11 +199,11 @@ struct Lines {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     offset: u64,
-    /// What was read and not handed out yet.
+    /// Bytes that were read but not returned yet.
     ahead: Vec<u8>,
-    /// The line handed out last, from 1.
+    /// Number of the line returned last, from 1.
     number: u64,
-    /// Of the lines handed out.
+    /// Totals of the returned lines.
     sum: Sum,
 }
 
@@ -243,7 +243,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Reads on; whether anything came.
+    /// Reads more bytes; false at the end of the file.
     fn read_ahead(&mut self) -> Result<bool, StoreError> {
         let mut chunk = vec![0; READ_CHUNK_BYTES];
         let read =
@@ -258,7 +258,7 @@ impl Lines {
         Ok(self.ahead.is_empty() && !self.read_ahead()?)
     }
 
-    /// The next line, with its newline.
+    /// Returns the next line, with its newline.
     fn next(&mut self) -> Result<Vec<u8>, StoreError> {
         self.number += 1;
         let mut searched = 0;
@@ -275,7 +275,7 @@ impl Lines {
                 return Err(self.bad(format!("longer than {ARCHIVE_LINE_BYTES_MAX} bytes")));
             }
             if !self.read_ahead()? {
-                return Err(self.bad("the archive ends before its end: it was cut"));
+                return Err(self.bad("archive is truncated"));
             }
         }
     }
@@ -283,12 +283,9 @@ impl Lines {
     fn head(&mut self) -> Result<Head, StoreError> {
         let line = self.next()?;
         let head: Head = serde_json::from_slice(&line)
-            .map_err(|error| self.bad(format!("this is no archive of a conversation: {error}")))?;
+            .map_err(|error| self.bad(format!("not a conversation archive: {error}")))?;
         if head.format != FORMAT {
-            let problem = format!(
-                "the format is `{}`; this version reads `{FORMAT}`",
-                head.format
-            );
+            let problem = format!("expected format `{FORMAT}`, found `{}`", head.format);
             return Err(self.bad(problem));
         }
         Ok(head)
@@ -296,10 +293,10 @@ impl Lines {
 
     fn check_message(&self, raw: &RawValue) -> Result<MessageId, StoreError> {
         if raw.get().len() > MAX_MESSAGE_BYTES {
-            return Err(self.bad(format!("a message of more than {MAX_MESSAGE_BYTES} bytes")));
+            return Err(self.bad(format!("message of more than {MAX_MESSAGE_BYTES} bytes")));
         }
         let message: Message = serde_json::from_str(raw.get())
-            .map_err(|error| self.bad(format!("this is no message: {error}")))?;
+            .map_err(|error| self.bad(format!("invalid message: {error}")))?;
         Ok(message.id)
     }
 }

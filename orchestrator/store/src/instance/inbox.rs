@@ -1,19 +1,19 @@
-//! `messages/inbox.jsonl`: the events an instance accepted, and what became of them (`MSG-13`).
+//! `messages/inbox.jsonl`: the accepted events of an instance and their outcomes (`MSG-13`).
 //!
-//! `accepted` holds an event, `done` says how its turn ended. An event is durable here before its
-//! sender is told so; a turn is done here before its journal is cleared. The ids of the latest
-//! finished events are remembered with their outcomes, so that the same event id twice is one turn,
-//! and the repeated request gets the stored answer.
+//! `accepted` holds an event, `done` its turn's outcome. An event is durable here before it is
+//! acknowledged; a turn is done here before its journal is cleared. The ids of the latest finished
+//! events are kept with their outcomes, so that a repeated event id starts no second turn and the
+//! repeated request gets the stored answer.
 //!
-//! An event that crashed its turns too often is `parked`: it waits no longer and holds nobody up.
-//! `attempted` counts the crashes, `retried` lets it wait again from the start, `dropped` ends it.
+//! An event with too many crashed turns is `parked`, so that it blocks no other event. `attempted`
+//! counts the crashes, `retried` requeues a parked event from the start, `dropped` ends it.
 //!
-//! A person has an event wait with `paused` until `resumed`, and gives it another place with `moved`: before
-//! another event, or the last.
+//! A user holds an event back with `paused` until `resumed`, and reorders it with `moved`: before
+//! another event, or to the end.
 //!
-//! `awaiting` is a question that this instance's agent asked another, and the event that is to bring
-//! the answer, but for what it says. It is written before the question goes out, and is over when that
-//! event is accepted; `forgone` ends it when the question was refused.
+//! `awaiting` records a question of this instance's agent to another agent, and the event that will
+//! carry the answer, without its text. It is written before the question is sent, and ends when the
+//! answer event is accepted; `forgone` ends it if the question was refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,43 +41,43 @@ pub(super) use records::Table;
 
 use records::{Known, Pending, Record};
 
-/// The code of a dropped event's outcome.
+/// Error code in a dropped event's outcome.
 const DROPPED: &str = "E_EVENT_DROPPED";
 
-/// What the inbox knows of an event id.
+/// State of an event id in the inbox.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventState {
-    /// It was never accepted, or is forgotten.
+    /// Never accepted, or forgotten.
     Unknown,
-    /// It waits for its turn or is in it.
+    /// Waiting for its turn, or in it.
     Waiting,
-    /// It was taken out of the way, because its turns crashed.
+    /// Parked because its turns crashed.
     Parked(Box<ParkedEvent>),
-    /// Its turn is over.
+    /// Its turn ended.
     Done(TurnOutcome),
 }
 
-/// An event that was taken out of the way until a person decides about it.
+/// An event that is parked until a user decides about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParkedEvent {
     /// The event.
     pub event: AgentEvent,
-    /// How many of its turns crashed.
+    /// Number of its crashed turns.
     pub attempts: u32,
-    /// Why it was parked.
+    /// Reason for parking it.
     pub reason: String,
-    /// When it was parked.
+    /// Time of parking.
     pub at: Timestamp,
 }
 
-/// A question to another instance whose answer is to come as an event.
+/// A question to another instance with an answer that will arrive as an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Awaited {
-    /// The question: an event of the other instance.
+    /// The question's event id in the other instance.
     pub question: EventId,
     /// The other instance.
     pub target: InstanceKey,
-    /// The event that will bring the answer, without what it says.
+    /// The event that will carry the answer, without its text.
     pub reply: AgentEvent,
 }
 
@@ -87,12 +87,12 @@ pub(super) struct Inbox {
     log: SealedLog,
     table: Table,
     is_whole: bool,
-    /// Length from which the next compaction is worth its cost.
+    /// File length that triggers the next compaction.
     compact_at: u64,
 }
 
 impl Inbox {
-    /// Opens and reads the file; makes it if it is missing.
+    /// Opens or creates the file and reads it.
     pub(super) fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -130,7 +130,7 @@ impl Inbox {
         })
     }
 
-    /// Events that wait, in the order of their turns.
+    /// Returns waiting events in the order of their turns.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &AgentEvent> {
         let pending = self.table.in_order();
         pending
@@ -142,12 +142,12 @@ impl Inbox {
         self.waiting().count()
     }
 
-    /// Events that are parked, oldest first.
+    /// Returns parked events, oldest first.
     pub(super) fn parked(&self) -> impl Iterator<Item = ParkedEvent> {
         self.table.pending.values().filter_map(Pending::to_parked)
     }
 
-    /// Crashes of the turns of events that wait, where there were any.
+    /// Returns the number of crashed turns of waiting events, if not zero.
     pub(super) fn attempts(&self) -> BTreeMap<EventId, u32> {
         let pending = self.table.pending.values();
         pending
@@ -156,18 +156,18 @@ impl Inbox {
             .collect()
     }
 
-    /// By which connections the events of the file came.
+    /// Returns the connections of the events in the file.
     pub(super) fn sources(&self) -> &BTreeSet<ConnectionName> {
         &self.table.sources
     }
 
-    /// Questions whose answers are to come.
+    /// Returns questions with pending answers.
     pub(super) fn awaiting(&self) -> impl Iterator<Item = &Awaited> {
         self.table.awaiting.values()
     }
 
-    /// Appends that an answer is to come. Does nothing if that is known, or if the answer is there.
-    /// Returns whether it is still to come. Not durable before [`Self::sync`].
+    /// Records a pending answer, unless it is recorded or has arrived. Returns true if it is still
+    /// pending. Durable only after [`Self::sync`].
     pub(super) fn await_reply(
         &mut self,
         awaited: &Awaited,
@@ -190,7 +190,7 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Appends that no answer is to come. Does nothing if none is. Not durable before
+    /// Records that a question will get no answer, if one is pending. Durable only after
     /// [`Self::sync`].
     pub(super) fn forgo(&mut self, question: &EventId, at: Timestamp) -> Result<(), StoreError> {
         if self.awaiting().all(|awaited| awaited.question != *question) {
@@ -207,29 +207,29 @@ impl Inbox {
         }
     }
 
-    /// The number of the last event that was accepted.
+    /// Returns the number of the last accepted event.
     pub(super) fn last_seq(&self) -> u64 {
         self.table.last_seq
     }
 
-    /// The sequence number of a waiting event.
+    /// Returns the sequence number of a waiting event.
     pub(super) fn seq_of_waiting(&self, event_id: &EventId) -> Option<u64> {
         let (seq, entry) = self.pending_of(event_id)?;
         entry.parked.is_none().then_some(seq)
     }
 
-    /// The sequence number of a parked event.
+    /// Returns the sequence number of a parked event.
     pub(super) fn seq_of_parked(&self, event_id: &EventId) -> Option<u64> {
         let (seq, entry) = self.pending_of(event_id)?;
         entry.parked.is_some().then_some(seq)
     }
 
-    /// Whether any event is not over.
+    /// True if any event is not finished.
     pub(super) fn has_pending(&self) -> bool {
         !self.table.pending.is_empty()
     }
 
-    /// Whether everything in the file could be read when it was opened.
+    /// True if every record was readable when the file was opened.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -238,12 +238,12 @@ impl Inbox {
         self.log.path()
     }
 
-    /// What its records come to.
+    /// Returns the table built from its records.
     pub(super) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The events whose turns are over, by their numbers.
+    /// Returns the finished events, by sequence number.
     pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
         let known = self.table.known.values();
         let spans: Vec<Span> = known
@@ -273,19 +273,19 @@ impl Inbox {
         Ok(answers.split_off(surplus))
     }
 
-    /// The event whose turn is next, with its sequence number.
+    /// Returns the event with the next turn, and its sequence number.
     pub(super) fn next_waiting(&self) -> Option<(u64, &EventId)> {
         let mut pending = self.table.in_order();
         let is_next = |entry: &Pending| entry.parked.is_none() && entry.paused.is_none();
         pending.find_map(|(seq, entry)| is_next(entry).then_some((seq, &entry.event.id)))
     }
 
-    /// Whether it is certain that an event is over.
+    /// True if the event is known to be finished.
     pub(super) fn is_over(&self, event_id: &EventId, seq: u64) -> bool {
         matches!(self.table.known.get(event_id), Some(Known::Over { seq: over, .. }) if *over == seq)
     }
 
-    /// What is known of an event id.
+    /// Returns the state of an event id.
     pub(super) fn state_of(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
         match self.table.known.get(event_id) {
             None => Ok(EventState::Unknown),
@@ -336,7 +336,7 @@ impl Inbox {
         Ok(taken.map_err(|problem| FileError::Unwritable { problem })?)
     }
 
-    /// Appends an event. Not durable before [`Self::sync`].
+    /// Appends an event. Durable only after [`Self::sync`].
     pub(super) fn accept(&mut self, event: AgentEvent) -> Result<(), StoreError> {
         let seq = self.table.last_seq + 1;
         let event_id = event.id.clone();
@@ -349,8 +349,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Appends that an event is over that a turn answered. Does nothing if that is known, or forgotten for
-    /// its age. Not durable before [`Self::sync`].
+    /// Records that a turn finished an event, unless that is known or the event was dropped for its
+    /// age. Durable only after [`Self::sync`].
     pub(super) fn finish(
         &mut self,
         event: &TurnEvent,
@@ -372,8 +372,8 @@ impl Inbox {
         })
     }
 
-    /// Appends how many turns of an event crashed. Does nothing if as many are known. Returns how
-    /// many are. Not durable before [`Self::sync`].
+    /// Records the number of an event's crashed turns, if it exceeds the known one. Returns the
+    /// known number. Durable only after [`Self::sync`].
     pub(super) fn note_attempts(
         &mut self,
         event_id: &EventId,
@@ -394,7 +394,7 @@ impl Inbox {
         Ok(attempts)
     }
 
-    /// Appends that an event is parked. Does nothing if it is. Not durable before [`Self::sync`].
+    /// Parks an event, unless it is parked. Durable only after [`Self::sync`].
     pub(super) fn park(
         &mut self,
         event_id: &EventId,
@@ -414,8 +414,7 @@ impl Inbox {
         })
     }
 
-    /// Appends that a parked event waits again. Does nothing if it waits. Not durable before
-    /// [`Self::sync`].
+    /// Requeues a parked event, unless it is waiting. Durable only after [`Self::sync`].
     pub(super) fn retry(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
         let (seq, entry) = self.pending_of(event_id).ok_or_else(|| wrong(event_id))?;
         if entry.parked.is_none() {
@@ -425,8 +424,8 @@ impl Inbox {
         self.append(&Record::Retried { seq, event_id, at })
     }
 
-    /// Appends that a parked event is over without an answer. Does nothing if it is over. Not durable
-    /// before [`Self::sync`].
+    /// Ends a parked event without an answer, unless it is finished. Durable only after
+    /// [`Self::sync`].
     pub(super) fn drop_parked(
         &mut self,
         event_id: &EventId,
@@ -446,28 +445,28 @@ impl Inbox {
         Ok(self.log.sync()?)
     }
 
-    /// Whether [`Self::rewrite`] is worth its cost.
+    /// True if compaction with [`Self::rewrite`] is due.
     pub(super) fn is_long(&self) -> bool {
         self.log.len() >= self.compact_at
     }
 
-    /// Whether it holds anything that cannot be read.
+    /// True if it holds unreadable records.
     pub(super) fn is_damaged(&self) -> bool {
         self.log.is_damaged()
     }
 
-    /// What the file surely holds.
+    /// Returns the content known to be durable.
     pub(super) fn claim(&self) -> Option<Claim> {
         self.log.claim()
     }
 
-    /// How the file stands against what was claimed of it.
+    /// Compares the file with its claim.
     pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
         Ok(self.log.standing(claim)?)
     }
 
-    /// Writes the file anew without finished events but the latest, and without what cannot be read; then
-    /// it is kept as it was beside itself. Durable when it returns.
+    /// Rewrites the file without unreadable records and without finished events except the latest.
+    /// Keeps a copy of a damaged file. Durable when it returns.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self.table.known.values();
         let mut over: Vec<(u64, Span)> = known
@@ -481,7 +480,7 @@ impl Inbox {
         let mut records = Vec::new();
         for (_, span) in over.split_off(surplus) {
             let bytes = self.log.record(span)?;
-            // What is damaged is kept in the copy that replacing makes.
+            // Damaged records survive in the copy that `replace` keeps.
             records.extend(sealed::unsealed(&bytes));
         }
         for (seq, entry) in &self.table.pending {
@@ -497,7 +496,7 @@ impl Inbox {
         }
         self.log.replace(disk, &records)?;
         *self = Self::open(disk, self.log.path(), &mut Vec::new())?;
-        // What follows is to say that what is there was durable before.
+        // The records that follow declare the earlier ones durable.
         self.sync()?;
         self.compact_at = INBOX_COMPACT_BYTES.max(self.log.len() * 2);
         Ok(())
@@ -515,7 +514,7 @@ fn wrong(event_id: &EventId) -> StoreError {
     StoreError::WrongEvent { event_id }
 }
 
-/// Looks at the records of an inbox file; returns what they come to. Changes nothing.
+/// Checks the records of an inbox file and returns their table. Changes nothing.
 pub(super) fn check(
     journal: &mut Journal,
     reading: &sealed::Reading,
@@ -534,13 +533,13 @@ pub(super) fn check(
     }
     for span in &reading.broken {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
-        // Its damage is a finding already.
+        // Its damage is already a finding.
         table.take_broken_end(*span, &journal.read(span.offset, len)?);
     }
     Ok(table)
 }
 
-/// Whether any event waits in the inbox at `path`, or any answer is to come. Only reads.
+/// True if the inbox at `path` has a waiting event or a pending answer. Read-only.
 pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreError> {
     let mut journal = Journal::open_read(disk, path)?;
     let reading = sealed::read(&mut journal)?;
@@ -550,7 +549,7 @@ pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreErr
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
         is_odd |= table.take(span, &journal.read(span.offset, len)?).is_err();
     }
-    // What is not as it should be is for recovery to look at.
+    // Recovery must check a file with unexpected records.
     let is_waiting = table.pending.values().any(|entry| entry.parked.is_none());
     Ok(is_odd || is_waiting || !table.awaiting.is_empty())
 }

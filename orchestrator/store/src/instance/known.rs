@@ -1,4 +1,4 @@
-//! What was last known of an instance's files, and what is missing of them (`MSG-11`).
+//! Comparison of an instance's files with its manifest, and recording of losses (`MSG-11`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,19 +12,19 @@ use super::claims::{KnownFiles, TurnClaim};
 use super::{INBOX, InstanceStore};
 use crate::error::StoreError;
 
-/// The manifest's name in the instance's directory, outside of the folder it speaks of.
+/// Name of the manifest in the instance's directory, outside the folder it covers.
 pub(crate) const MANIFEST: &str = "manifest.jsonl";
 
-/// What is to be said of a journal that holds less of a turn than it did.
+/// Returns the finding for a journal that lost records of a turn.
 pub(super) fn shortened_turn(path: &Path, claim: &TurnClaim, events: u64) -> Finding {
     let problem = format!(
-        "turn `{}` had {} message events on record, and {events} can be read: it goes on from these",
+        "turn `{}` had {} message events; {events} are readable, and it continues from there",
         claim.turn_id, claim.events
     );
     Finding::new(path, FindingKind::MissingRecords, problem)
 }
 
-/// Whether a finding of `findings` says already that records of a file are not there or not whole.
+/// True if `findings` already reports missing or damaged records of a file.
 pub(super) fn is_told(findings: &[Finding], path: &Path) -> bool {
     findings.iter().any(|finding| {
         let is_damage = matches!(
@@ -40,8 +40,7 @@ pub(super) fn is_told(findings: &[Finding], path: &Path) -> bool {
 }
 
 impl InstanceStore {
-    /// Holds inbox and journal, as they were found, against what was last known of them. To be called
-    /// before anything is done again.
+    /// Compares inbox and journal with the manifest. Call it before any recovery changes them.
     pub(super) fn find_shortened(&mut self) -> Result<(), StoreError> {
         if let Some(claim) = self.manifest.claim(INBOX) {
             let standing = self.inbox.standing(claim)?;
@@ -64,14 +63,14 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Whether a turn that is not in the journal left it as it should.
+    /// True if a turn that is not in the journal ended properly.
     fn is_past(&mut self, claim: &TurnClaim) -> Result<bool, StoreError> {
         let known = self.inbox.table();
         let is_past = known.is_parked(&claim.event_id) || known.is_over(&claim.event_id);
         Ok(is_past || self.base.names_turn(&claim.turn_id)?)
     }
 
-    /// Holds the base against what was last known of it. To be called when no commit is pending.
+    /// Compares the base with the manifest. Call it when no commit is pending.
     pub(super) fn stands_of_base(&mut self) -> Result<Option<Finding>, StoreError> {
         let Some(claim) = self.manifest.claim(BASE) else {
             return Ok(None);
@@ -80,7 +79,7 @@ impl InstanceStore {
         Ok(standing.finding(self.base.path(), claim))
     }
 
-    /// Remembers what was found to be lost, and notes what is durable now.
+    /// Records losses, then updates the manifest with the durable state.
     pub(super) fn remember_findings(&mut self) -> Result<(), StoreError> {
         self.manifest.remember(&self.findings)?;
         self.base.sync()?;
@@ -88,7 +87,7 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Notes what is durable now.
+    /// Updates the manifest with the durable state.
     pub(super) fn note_files(&mut self) {
         let mut files = BTreeMap::new();
         let inbox = self.inbox.claim().or_else(|| self.manifest.claim(INBOX));
@@ -99,8 +98,8 @@ impl InstanceStore {
         self.manifest.note(KnownFiles { files, turn });
     }
 
-    /// Takes back what is claimed of the open turn, which is about to leave its journal without having
-    /// become part of the conversation. Durable when it returns.
+    /// Drops the claim about the open turn before the turn leaves its journal without a fold.
+    /// Durable when it returns.
     pub(super) fn release_turn(&mut self) -> Result<(), StoreError> {
         let mut known = self.manifest.state().clone();
         if known.turn.take().is_none() {
@@ -109,7 +108,7 @@ impl InstanceStore {
         Ok(self.manifest.note_durably(self.disk.as_ref(), known)?)
     }
 
-    /// What was found to be lost when it was opened now or before, and nobody acknowledged.
+    /// Returns losses found now or earlier that are not acknowledged.
     #[must_use]
     pub fn unacknowledged(&self) -> &[Finding] {
         self.manifest.unacknowledged()

@@ -1,4 +1,4 @@
-//! `messages/llm.jsonl`: every message that passed between the agent and a model (`LLM-1`).
+//! `messages/llm.jsonl`: every message exchanged between the agent and a model (`LLM-1`).
 //!
 //! Append-only and never an input of state, so it is not synced line by line.
 
@@ -13,10 +13,10 @@ use crate::error::StoreError;
 /// The file's name.
 pub(super) const LLM: &str = "llm.jsonl";
 
-/// One message that went to a model or came from it.
+/// A message sent to or received from a model.
 #[derive(Debug)]
 pub struct LlmMessage {
-    /// When it was sent or came.
+    /// Time it was sent or received.
     pub at: Timestamp,
     /// The turn.
     pub turn_id: TurnId,
@@ -41,12 +41,13 @@ struct Record<'a> {
 }
 
 impl InstanceStore {
-    /// Appends one message to the log of model messages (`LLM-1`). Not synced: it is never an input of
-    /// state.
+    /// Appends one message to the log of model messages (`LLM-1`). Not synced, because it is never
+    /// an input of state.
     ///
     /// # Errors
     ///
-    /// [`StoreError::InvalidEvent`] if the message cannot be written on one line; [`StoreError::File`].
+    /// [`StoreError::InvalidEvent`] if the message cannot be written on one line;
+    /// [`StoreError::File`].
     pub fn log_llm(&mut self, message: &LlmMessage) -> Result<(), StoreError> {
         let raw = super::raw::one_line(&message.message)
             .map_err(|problem| StoreError::InvalidEvent { problem })?;

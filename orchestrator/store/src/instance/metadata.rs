@@ -1,4 +1,4 @@
-//! `metadata.json`: what an instance is, for people and scripts (`INST-2`).
+//! `metadata.json`: description of an instance for users and scripts (`INST-2`).
 
 use std::path::Path;
 
@@ -15,18 +15,18 @@ use crate::error::StoreError;
 /// Largest `metadata.json`, in bytes.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
-/// Whether an instance is in a turn.
+/// Activity of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceStatus {
-    /// It waits for an event.
+    /// No turn is open.
     Idle,
-    /// It is in a turn.
+    /// A turn is open.
     Processing,
 }
 
 impl InstanceStatus {
-    /// The status as it is written.
+    /// Returns the serialized name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,23 +40,23 @@ impl InstanceStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Whether it is in a turn.
+    /// Current activity.
     pub status: InstanceStatus,
-    /// The agent it belongs to (`INST-3`).
+    /// The owning agent (`INST-3`).
     pub agent_name: AgentName,
-    /// Its key, in full.
+    /// Its complete key.
     pub instance_key: InstanceKey,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// How many of its events are parked.
+    /// Number of parked events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: u64,
-    /// When it was rewound, the oldest first: the latest ones.
+    /// Latest rewinds, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewinds: Vec<RewindRecord>,
-    /// Fields of other versions and implementations, kept as they are.
+    /// Fields of other versions and implementations, preserved unchanged.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -91,7 +91,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`] if it is missing, [`FileError::Damaged`] if it is not what it should be.
+    /// [`FileError::Io`] if it is missing, [`FileError::Damaged`] if it is invalid.
     pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Self, FileError> {
         let path = dir.join(Self::FILE);
         let mut file = disk.open_read(&path).during("open", &path)?;

@@ -1,4 +1,4 @@
-//! Reading `runtime-events.jsonl` page by page, for people (`MSG-12`). No state is ever made from it.
+//! Paged reading of `runtime-events.jsonl` for display (`MSG-12`). Never an input of state.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use super::{MESSAGES, OBSERVED};
 use crate::error::StoreError;
 use crate::naming::instance_dir_name;
 
-/// A page of what happened in an instance's turns.
+/// A page of an instance's runtime events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ObservedPage {
-    /// What happened, oldest first.
+    /// The events, oldest first.
     pub events: Vec<RuntimeEvent>,
-    /// Lines that cannot be read, and were passed over.
+    /// Number of unreadable lines, which are skipped.
     pub unreadable: u64,
-    /// Where the next page begins; none on the last page.
+    /// Offset of the next page; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// Reads the page that begins at byte `offset`: whole lines, not much more than
-/// [`HISTORY_PAGE_BYTES`] of them. A last line that is still being written is not there yet. May be
-/// done while a writer thread appends.
+/// Reads the page that begins at byte `offset`: whole lines, little more than
+/// [`HISTORY_PAGE_BYTES`]. Excludes a last line that is still being written. Safe while a writer
+/// thread appends.
 ///
 /// # Errors
 ///
@@ -47,11 +47,11 @@ pub fn observed(
         return Ok(ObservedPage::default());
     }
     let reading = Reading::open(disk, &messages, OBSERVED)?;
-    // From the start means from what is kept of it.
+    // Offset 0 means the oldest event still kept.
     let offset = if offset == 0 { reading.first() } else { offset };
     match reading.part_at(offset)? {
         Some(placed) => page_of(placed, offset),
-        // Other implementations need not write any.
+        // The log is missing if another implementation wrote the instance.
         None => Ok(ObservedPage::default()),
     }
 }
@@ -98,7 +98,7 @@ fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
     Ok(page)
 }
 
-/// Where the line ends that `offset` is in, behind its newline; none if it has no end.
+/// Returns the offset after the line at `offset`; `None` if the line has no newline.
 fn end_of_line(part: &mut Part, mut offset: u64) -> Result<Option<u64>, StoreError> {
     loop {
         let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
@@ -175,7 +175,7 @@ mod tests {
         let text = [&line(1), "\0\n", "\n", &huge, "\n", &line(2), "{\"ty"].concat();
         let (turns, unreadable, _) = read_all(&disk_with(text.as_bytes()));
         assert_eq!(turns, ["t1", "t2"]);
-        assert_eq!(unreadable, 2, "the line that is being written is no damage");
+        assert_eq!(unreadable, 2, "a line that is being written is not damage");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reading a conversation page by page.
+//! Paged reading of a conversation.
 
 use std::ops::Range;
 
@@ -18,31 +18,32 @@ use goondan_durable::limits::READ_CHUNK_BYTES;
 pub struct Page {
     /// Confirmed messages, raw.
     pub messages: Records,
-    /// Where each of them begins, in bytes of the base.
+    /// Offset of each message in the base.
     pub places: Vec<u64>,
-    /// Events of the open turn, raw; behind the last message only.
+    /// Raw events of the open turn; only after the last message.
     pub events: Vec<Box<RawValue>>,
-    /// What the extensions that were asked for remember.
+    /// States of the requested extensions.
     pub states: ExtensionStates,
-    /// Where the next page begins; none on the last page.
+    /// Offset of the next page; `None` on the last page.
     pub next: Option<u64>,
-    /// Where the page before it ends, of one that was asked for by its end; none if it begins with the first message.
+    /// End of the previous page, for backward reads; `None` if the page begins with the first
+    /// message.
     pub previous: Option<u64>,
-    /// What is not as it was written and was passed over (`MSG-11`).
+    /// Findings about damaged records that were skipped (`MSG-11`).
     pub damage: Vec<Finding>,
 }
 
 impl InstanceStore {
-    /// Reads the page of the conversation that begins at `offset`: whole records, at least one, and not
-    /// much more than [`HISTORY_PAGE_BYTES`] each of messages and of events.
+    /// Reads the page of the conversation that begins at `offset`: whole records, at least one, and
+    /// little more than [`HISTORY_PAGE_BYTES`] each of messages and of events.
     ///
-    /// Offsets are bytes of the base; from its end on each stands for one event of the open turn, since
-    /// the base does not change while a turn is open.
+    /// Offsets are bytes of the base. Beyond its end, each offset is one event of the open turn,
+    /// because the base does not change while a turn is open.
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::File`];
-    /// [`StoreError::File`] if the open turn's journal cannot be read.
+    /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::File`], also
+    /// if the open turn's journal is unreadable.
     pub fn page(&mut self, offset: u64) -> Result<Page, StoreError> {
         if let Some(first) = offset
             .checked_sub(self.base.len())
@@ -54,9 +55,9 @@ impl InstanceStore {
         self.page_of_messages(offset, HISTORY_PAGE_BYTES)
     }
 
-    /// Reads the page that ends at `before`, or at the end of the conversation: at most `limit` confirmed
-    /// messages, at least one of them, and no more than [`HISTORY_PAGE_BYTES`] unless that one is longer.
-    /// Offsets and events are as with [`Self::page`].
+    /// Reads the page that ends at `before`, or at the end of the conversation: between one and
+    /// `limit` confirmed messages, and at most [`HISTORY_PAGE_BYTES`] unless the only message is
+    /// longer. Offsets and events are as in [`Self::page`].
     ///
     /// # Errors
     ///
@@ -76,8 +77,8 @@ impl InstanceStore {
         Ok(page)
     }
 
-    /// Where the latest `count` lines begin that end at `end`, a line's end: fewer if they have more than
-    /// `bytes_max` bytes, but one in any case, whatever `count` is, if there is one.
+    /// Returns the offset of the last `count` lines before `end`, which is the end of a line.
+    /// Returns fewer lines if they exceed `bytes_max` bytes, but at least one if there is one.
     fn start_of_lines(&mut self, end: u64, count: u64, bytes_max: u64) -> Result<u64, StoreError> {
         let (mut start, mut lines, mut from) = (end, 0, end.saturating_sub(1));
         while from > 0 {
@@ -108,13 +109,13 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// The messages from the start of a line on, in at most so many bytes, or the one that is longer.
+    /// Reads messages from a line's start on: at most `bytes_max` bytes, or one longer message.
     fn page_of_messages(&mut self, offset: u64, bytes_max: usize) -> Result<Page, StoreError> {
         let mut damage = self.base.seek(offset)?;
         let mut text = vec![b'\n'];
         self.base.read_into(&mut text, offset, bytes_max)?;
         match text.iter().rposition(|byte| *byte == b'\n') {
-            // One line alone is longer than a page.
+            // A single line is longer than a page.
             Some(0) => {
                 text.truncate(1);
                 text.extend(self.base.line_at(offset)?);
@@ -151,12 +152,12 @@ impl InstanceStore {
         Ok(page)
     }
 
-    /// Reads one message whole, as the open turn leaves it. `offset` is where it begins in the base; none if it is
-    /// of the open turn.
+    /// Reads one message as changed by the open turn. `offset` is its offset in the base; `None` if
+    /// the open turn added it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if it is not there; [`StoreError::File`].
+    /// [`StoreError::HistoryChanged`] if it does not exist there; [`StoreError::File`].
     pub fn message(&mut self, id: &MessageId, offset: Option<u64>) -> Result<Message, StoreError> {
         let mut found: Option<Message> = None;
         if let Some(offset) = offset {
@@ -193,7 +194,7 @@ impl InstanceStore {
             .ok_or(StoreError::HistoryChanged)
     }
 
-    /// The events of the open turn from the one with this index on.
+    /// Reads the events of the open turn from this index on.
     fn page_of_events(&mut self, first: u64) -> Result<Page, StoreError> {
         let (events, next) = self.turn.events_from(first, HISTORY_PAGE_BYTES as u64)?;
         Ok(Page {
@@ -205,29 +206,28 @@ impl InstanceStore {
 
     fn no_record(&self, offset: u64, line: &[u8]) -> Finding {
         let to = offset + line.len() as u64;
-        let problem = format!("the record at byte {offset} is no JSON object");
+        let problem = format!("record at byte {offset} is not a JSON object");
         let mut finding = Finding::new(self.base.path(), FindingKind::DamagedRecord, problem);
         finding.bytes = Some(goondan_durable::ByteRange { from: offset, to });
         finding
     }
 
-    /// How many confirmed messages there are.
+    /// Returns the number of confirmed messages.
     #[must_use]
     pub fn count_messages(&self) -> u64 {
         self.base.count()
     }
 
-    /// Bytes of the confirmed messages.
+    /// Returns the size of the confirmed messages in bytes.
     #[must_use]
     pub fn base_bytes(&self) -> u64 {
         self.base.len()
     }
 }
 
-/// Where the record of a line is; none if the line cannot be one.
+/// Returns the range of the record in a line; `None` if the line cannot be a record.
 ///
-/// A line whose checksum fits was JSON when it was given that checksum, so the whole of it is not
-/// looked at again.
+/// A line with a matching checksum was JSON when it got the checksum, so it is not parsed again.
 fn place_of_record(line: &[u8]) -> Option<Range<usize>> {
     let end = line.trim_ascii_end();
     let record = end.trim_ascii_start();

@@ -1,9 +1,9 @@
-//! Taking an event out of the way whose turns crash whoever works on them.
+//! Parking of an event whose turns repeatedly crash.
 //!
-//! The core counts the crashes ([`InstanceStore::note_attempts`]), and after some of them parks the
-//! event. What its turn had recorded is put aside with it, whole, so that whatever brought the agent
-//! down is no longer part of the conversation. A person then retries the event, which begins its turn
-//! from the start, or drops it. Each of these can be asked for again without effect.
+//! The core counts the crashes ([`InstanceStore::note_attempts`]) and parks the event at a limit.
+//! The turn's records are moved aside with it, so that the cause of the crash leaves the
+//! conversation. A user then retries the event, with a new turn, or drops it. All operations are
+//! idempotent.
 
 use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::ids::EventId;
@@ -13,12 +13,12 @@ use super::{InstanceStore, ParkedEvent};
 use crate::error::StoreError;
 
 impl InstanceStore {
-    /// Stages how many turns of a waiting event crashed; a number not above the known one changes
-    /// nothing. Returns the number known then. It is forgotten when the event is over or retried.
+    /// Stages the number of a waiting event's crashed turns, if it exceeds the known one. Returns
+    /// the known number. The number is reset when the event ends or is retried.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::File`].
+    /// [`StoreError::WrongEvent`] if the event is unknown or finished; [`StoreError::File`].
     pub fn note_attempts(
         &mut self,
         event_id: &EventId,
@@ -28,12 +28,12 @@ impl InstanceStore {
         self.inbox.note_attempts(event_id, attempts, at)
     }
 
-    /// Takes a waiting event out of the way. If it is the open turn's, the turn is over without having
-    /// changed the conversation, and its journal is kept beside the old. Durable when it returns.
+    /// Parks a waiting event. If its turn is open, the turn ends without changing the conversation,
+    /// and its journal is kept in a separate file. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or over, or its turn is committed;
+    /// [`StoreError::WrongEvent`] if the event is unknown or finished, or its turn is committed;
     /// [`StoreError::File`].
     pub fn park(
         &mut self,
@@ -53,11 +53,11 @@ impl InstanceStore {
         self.touch_parked(at)
     }
 
-    /// Lets a parked event wait again, in its old place. Durable when it returns.
+    /// Requeues a parked event at its old position. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or over; [`StoreError::File`].
+    /// [`StoreError::WrongEvent`] if the event is unknown or finished; [`StoreError::File`].
     pub fn retry(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
         self.inbox.retry(event_id, at)?;
         self.inbox.sync()?;
@@ -68,14 +68,14 @@ impl InstanceStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::WrongEvent`] if the event is not known or waits; [`StoreError::File`].
+    /// [`StoreError::WrongEvent`] if the event is unknown or waiting; [`StoreError::File`].
     pub fn drop_parked(&mut self, event_id: &EventId, at: Timestamp) -> Result<(), StoreError> {
         self.inbox.drop_parked(event_id, at)?;
         self.inbox.sync()?;
         self.touch_parked(at)
     }
 
-    /// Events that are parked, oldest first.
+    /// Returns the parked events, oldest first.
     #[must_use]
     pub fn parked(&self) -> Vec<ParkedEvent> {
         self.inbox.parked().collect()
@@ -86,18 +86,18 @@ impl InstanceStore {
         Some(&event.event_id)
     }
 
-    /// Puts the open turn's journal aside. Durable when it returns.
+    /// Moves the open turn's journal aside. Durable when it returns.
     pub(super) fn set_turn_aside(&mut self) -> Result<(), StoreError> {
         self.clear_journal()?;
         self.release_turn()?;
         let kept = self.turn.set_aside(self.disk.as_ref(), "parked")?;
-        let problem = "the journal of a turn that was parked is kept aside".to_owned();
+        let problem = "the journal of a parked turn was moved aside".to_owned();
         let finding = Finding::new(self.turn.path(), FindingKind::SetAside, problem);
         self.findings.push(finding.kept(&kept));
         Ok(())
     }
 
-    /// People find parked events by the metadata, so it is written at once.
+    /// Writes the metadata immediately, because users find parked events there.
     fn touch_parked(&mut self, at: Timestamp) -> Result<(), StoreError> {
         self.metadata.parked_events = self.inbox.parked().count() as u64;
         self.touch(at);

@@ -1,4 +1,4 @@
-//! Message events with their messages unread, as agents send them and the journal holds them.
+//! Message events with unparsed messages, as sent by agents and stored in the journal.
 
 use goondan_protocol::ids::{MessageId, TurnId};
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::error::StoreError;
 
-/// Any line of the file; which fields are there depends on the type.
+/// Any line of the file; the set of fields depends on the type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Line<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A message event with its message unread.
+/// A message event with an unparsed message.
 #[derive(Debug, Clone)]
 pub(super) enum RawEvent {
     Append {
@@ -102,12 +102,12 @@ impl RawEvent {
         }
     }
 
-    /// The event as JSON, without the journal's own fields.
+    /// Returns the event as JSON, without the journal's own fields.
     pub(super) fn to_raw(&self) -> serde_json::Result<Box<RawValue>> {
         serde_json::value::to_raw_value(&self.line(None, None))
     }
 
-    /// Reads an event that an agent sent, and checks that its message is one.
+    /// Parses an event sent by an agent and validates its message.
     pub(super) fn from_agent(raw: &RawValue) -> Result<Self, StoreError> {
         let invalid = |problem: String| StoreError::InvalidEvent { problem };
         if raw.get().len() > MAX_MESSAGE_BYTES {
@@ -127,7 +127,7 @@ impl RawEvent {
     }
 }
 
-/// A record must fit a line, so line breaks between its tokens go.
+/// Removes line breaks between tokens, because a record must fit one line.
 pub(super) fn one_line(raw: &RawValue) -> Result<Box<RawValue>, String> {
     if !raw.get().contains(['\n', '\r']) {
         return Ok(raw.to_owned());

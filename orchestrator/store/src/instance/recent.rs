@@ -1,4 +1,4 @@
-//! Reading the end of a conversation without owning it (`BUNDLE-7`). No state is ever made from it.
+//! Reading the end of a conversation without owning it (`BUNDLE-7`). Never an input of state.
 
 use std::path::Path;
 
@@ -13,16 +13,17 @@ use crate::error::StoreError;
 /// The latest confirmed messages of a conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recent {
-    /// The messages, the oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<Message>,
-    /// Lines that cannot be read, and were passed over.
+    /// Number of unreadable lines, which are skipped.
     pub unreadable: u64,
-    /// Whether there were more before them.
+    /// True if there were earlier messages.
     pub is_partial: bool,
 }
 
-/// Reads the confirmed messages of the instance in `dir` of which the base has its last `bytes_max` bytes, whole
-/// lines. May be done while a writer thread appends: a line that is still being written is not there yet.
+/// Reads the confirmed messages in the last `bytes_max` bytes of the base of the instance in `dir`,
+/// whole lines only. Safe while a writer thread appends: a line that is still being written is
+/// excluded.
 ///
 /// # Errors
 ///
@@ -39,7 +40,7 @@ pub fn recent(disk: &dyn Disk, dir: &Path, bytes_max: usize) -> Result<Recent, S
     let read = read_full(file.as_mut(), &mut text, from).during("read", &path)?;
     text.truncate(read);
     let is_partial = from > 0;
-    // Of a line that begins before, the rest is nothing.
+    // The first line is cut, so its rest is skipped.
     let first = match text.iter().position(|byte| *byte == b'\n') {
         Some(at) if is_partial => at + 1,
         None if is_partial => text.len(),

@@ -1,7 +1,7 @@
-//! Opening an instance after a crash: finishing what a commit record promises, and finding out whose
-//! turn is open (`MSG-8`, `MSG-11`).
+//! Recovery of an instance after a crash: rolls committed turns forward and finds the event of the
+//! open turn (`MSG-8`, `MSG-11`).
 //!
-//! Everything here can itself be cut short and done again.
+//! Every step is idempotent and can itself be interrupted.
 
 use goondan_durable::journal::Journal;
 use goondan_durable::{Finding, FindingKind, Severity};
@@ -15,9 +15,9 @@ use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold, known};
 use crate::error::StoreError;
 
 impl InstanceStore {
-    /// Finishes what a crash cut short, from the files alone.
+    /// Recovers the instance from its files.
     pub(super) fn recover(&mut self) -> Result<(), StoreError> {
-        // What was read may never have been synced; it must not vanish under what follows.
+        // Data read here may never have been synced, and later steps depend on it.
         self.inbox.sync()?;
         self.turn.sync()?;
         self.base.sync()?;
@@ -52,7 +52,7 @@ impl InstanceStore {
         self.remember_findings()
     }
 
-    /// An open turn that the conversation holds already is from an older copy of the journal.
+    /// Ends an open turn that the conversation already holds, because the journal is an older copy.
     fn end_answered_turn(&mut self) -> Result<(), StoreError> {
         let Some(open) = &self.turn.open else {
             return Ok(());
@@ -70,8 +70,8 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// A turn of ours whose beginning is damaged answers the event that is next: events are handed out in
-    /// their order.
+    /// Assigns the next event to a turn with a damaged beginning, because events are handed out in
+    /// order.
     fn find_lost_event(&mut self) {
         let path = self.turn.path().to_owned();
         if let Some(open) = &mut self.turn.open
@@ -80,7 +80,7 @@ impl InstanceStore {
             && let Some((inbox_seq, event_id)) = self.inbox.next_waiting()
         {
             let problem = format!(
-                "the beginning of turn `{}` cannot be read; it is taken to answer event `{event_id}`",
+                "the beginning of turn `{}` is unreadable; assuming that it answers event `{event_id}`",
                 open.turn_id
             );
             let event_id = event_id.clone();
@@ -93,8 +93,8 @@ impl InstanceStore {
         }
     }
 
-    /// A turn whose event does not wait was left by another implementation, or its event is lost.
-    /// Nobody can resume it: what it recorded becomes part of the base (`MSG-8`).
+    /// Folds a turn without a waiting event: another implementation left it, or its event is lost.
+    /// It cannot be resumed, so its records become part of the base (`MSG-8`).
     fn adopt_turn(&mut self) -> Result<(), StoreError> {
         let Some(open) = self.turn.open.clone() else {
             return Ok(());
@@ -106,17 +106,17 @@ impl InstanceStore {
         let (code, message) = if event.is_none() {
             (
                 "E_FOREIGN_TURN",
-                "a turn of another implementation was folded as it stood",
+                "folded an open turn of another implementation",
             )
         } else {
             (
                 "E_EVENT_LOST",
-                "the turn's event cannot be read any more; it was folded as it stood",
+                "the turn's event is unreadable; the turn was folded with its current records",
             )
         };
         if let Some(event) = event {
             let problem = format!(
-                "event `{}` is lost; what its turn had recorded became part of the conversation",
+                "event `{}` is lost; its turn's records are part of the conversation",
                 event.event_id
             );
             let kind = FindingKind::MissingRecords;
@@ -142,8 +142,8 @@ impl InstanceStore {
         self.finish_turn()
     }
 
-    /// Records that events of an adopted turn name messages that do not exist (`MSG-4`): no agent of ours has
-    /// warned of them.
+    /// Reports events of an adopted turn that target missing messages (`MSG-4`), because none of
+    /// our agents warned about them.
     fn warn_of_missing(
         &mut self,
         turn_id: &TurnId,
@@ -174,7 +174,8 @@ impl InstanceStore {
     }
 }
 
-/// Logs that are no input of state are not synced line by line, so a torn end is ordinary and is cut.
+/// Truncates a torn last line. It is normal in logs that are not synced line by line and never an
+/// input of state.
 fn cut_torn_end(journal: &mut Journal) -> Result<(), StoreError> {
     let len = journal.len();
     if len > 0 && journal.read(len - 1, 1)? != b"\n" {

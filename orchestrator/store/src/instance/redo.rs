@@ -1,10 +1,11 @@
-//! Doing the folds again that a crash may have cut short, from the journal alone (`MSG-8`).
+//! Redo of folds that a crash may have interrupted, from the journal alone (`MSG-8`).
 //!
-//! Which of them reached the base need not be known: the base is cut to what it was before the first of
-//! them, and all are appended again. Only a rewrite tells by its name whether it is in place.
+//! Redo does not need to know which folds reached the base: it truncates the base to its state
+//! before the first one and appends all of them again. Only a rewrite's file names show if it is in
+//! place.
 //!
-//! A journal that is damaged takes nothing from the base: where it cannot say what a turn added, what
-//! the base holds in that place stays, and so does what the base holds behind all of it.
+//! A damaged journal removes nothing from the base: where the journal cannot provide a turn's
+//! messages, the base keeps its current content, and so does everything after it.
 
 use std::collections::HashSet;
 
@@ -17,38 +18,38 @@ use super::turn::{Ended, FoldMode};
 use super::{EVENTS, InstanceStore, MESSAGES, fold};
 use crate::error::StoreError;
 
-/// The code of the outcome of a turn that was committed, and whose outcome cannot be read any more.
+/// Error code of a committed turn with an unreadable outcome.
 const OUTCOME_LOST: &str = "E_OUTCOME_LOST";
 
-/// How a turn ended of which nothing more is known than that it was committed.
+/// Outcome of a turn that is only known to be committed.
 pub(super) fn outcome_lost() -> TurnOutcome {
     TurnOutcome::Failed {
         code: OUTCOME_LOST.to_owned(),
-        message: "the turn was committed, and how it ended cannot be read any more".to_owned(),
+        message: "the turn was committed, but its outcome is unreadable".to_owned(),
     }
 }
 
-/// What is to become of the base.
+/// Planned content of the base.
 #[derive(Default)]
 struct Plan {
-    /// What to cut the base and its checksums to, in bytes; none if no commit says where its turn begins.
+    /// Truncation lengths of the base and its checksums, in bytes; `None` if no commit has them.
     from: Option<(u64, Option<u64>)>,
-    /// The lines that follow there.
+    /// Lines to append after truncation.
     lines: Vec<u8>,
-    /// Where they end, if they are as they were.
+    /// Offset where these lines should end.
     end: u64,
-    /// The messages of turns whose commits cannot be read, that are not among the lines yet.
+    /// Messages of turns with unreadable commits that are not among the lines yet.
     loose: Vec<u8>,
 }
 
 impl InstanceStore {
-    /// Makes the turns that are over in the journal part of the base, marks their events as done, and
-    /// takes them out of the journal. Durable when it returns.
+    /// Folds the ended turns of the journal into the base, marks their events as done, and removes
+    /// the turns from the journal. Durable when it returns.
     pub(super) fn redo(&mut self) -> Result<(), StoreError> {
         let mut ended = self.turn.take_ended();
         let event = self.turn.open.as_ref().and_then(|open| open.event.as_ref());
         if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
-            // It was committed, or its event would not be over. After a rewrite nothing is left to do.
+            // The turn was committed, because its event is done. A rewrite is complete by then.
             let is_rewritten = !self.turn.has_only_appends;
             let last = self.turn.end_open().filter(|_| !is_rewritten);
             if let Some(turn) = last
@@ -69,8 +70,8 @@ impl InstanceStore {
         self.clear_journal()
     }
 
-    /// Puts the base in place that was prepared for a turn. Its event is over only once that is done; a
-    /// base that is prepared then is another turn's.
+    /// Installs the base prepared for a turn, unless its event is done. An event is done only after
+    /// its base is installed, so a prepared base that exists then belongs to another turn.
     fn reinstall(&mut self, turn: &Ended) -> Result<(), StoreError> {
         let event = turn.event.as_ref();
         let is_over =
@@ -125,7 +126,7 @@ impl InstanceStore {
             None if plan.loose.is_empty() => return Ok(()),
             None => self.base.read(0, usize::MAX)?,
         };
-        // Where the plan began anywhere, they are named with its lines.
+        // If the plan has a start, the answers are listed with its lines.
         let named = if plan.from.is_some() {
             &[][..]
         } else {
@@ -135,8 +136,8 @@ impl InstanceStore {
         self.base.append_delta(&loose, named)
     }
 
-    /// Whether the base holds, as it was written, all that the plan comes to, and turns behind it that the
-    /// journal does not know of: an older copy of the journal, from which nothing is to be done again.
+    /// True if the base holds the whole plan intact, followed by turns that the journal lacks. The
+    /// journal is then an older copy, and no redo is needed.
     fn is_ahead_of(&mut self, from: u64, plan: &Plan) -> Result<bool, StoreError> {
         let len = self.base.len();
         if len <= plan.end || !plan.loose.is_empty() || self.base.covered() != Some(len) {
@@ -146,7 +147,7 @@ impl InstanceStore {
         Ok(held == plan.lines && from + plan.lines.len() as u64 == plan.end)
     }
 
-    /// Fills the plan up to byte `base_bytes`, where the next turn begins.
+    /// Extends the plan to byte `base_bytes`, where the next turn begins.
     fn place(
         &mut self,
         plan: &mut Plan,
@@ -173,8 +174,8 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// The messages of a turn as lines. The journal may have been damaged since the commit; what the base
-    /// holds already is then taken as it is.
+    /// Returns the messages of a turn as lines. If the journal was damaged after the commit, uses
+    /// the base's current content.
     fn delta_again(&mut self, turn: &Ended) -> Result<Vec<u8>, StoreError> {
         let delta = fold::delta_of(&self.turn.events_of(turn)?);
         let Some(FoldMode::Delta {
@@ -194,18 +195,18 @@ impl InstanceStore {
             return self.base.read(*base_bytes, len);
         }
         let problem = format!(
-            "a committed turn added {bytes} bytes of messages; only {} of them can be read",
+            "a committed turn added {bytes} bytes of messages; only {} are readable",
             delta.len()
         );
         self.note_missing(problem, Severity::Error);
         Ok(delta)
     }
 
-    /// Does again what follows a fold.
+    /// Redoes the steps after a fold.
     fn conclude_again(&mut self, turn: &Ended) -> Result<(), StoreError> {
         let event = turn.event.as_ref();
         if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
-            // What extensions remember may be of a later turn by now, whose commit cannot be read.
+            // Extension states may already belong to a later turn with an unreadable commit.
             return turn
                 .commit
                 .as_ref()
@@ -215,7 +216,7 @@ impl InstanceStore {
             return self.conclude(commit);
         }
         let problem = format!(
-            "the commit of turn `{}` cannot be read; what follows it says that it was committed",
+            "the commit of turn `{}` is unreadable; later records show that it was committed",
             turn.turn_id
         );
         self.note_missing(problem, Severity::Warning);
@@ -233,11 +234,11 @@ impl InstanceStore {
         self.findings.push(finding.severity(severity));
     }
 
-    /// Notes if the base that a commit put in place is not the one that was prepared.
+    /// Reports an installed base that differs from the prepared one.
     pub(super) fn check_installed(&mut self, bytes: Option<u64>) {
         if let Some(bytes) = bytes.filter(|bytes| *bytes != self.base.len()) {
             let problem = format!(
-                "it has {} bytes, but the new base that was committed had {bytes}",
+                "the base has {} bytes, but the committed one had {bytes}",
                 self.base.len()
             );
             let finding = Finding::new(self.base.path(), FindingKind::MissingRecords, problem);
@@ -246,7 +247,7 @@ impl InstanceStore {
     }
 }
 
-/// Those of `lines` that are not among the lines of `held`.
+/// Returns the lines of `lines` that are not in `held`.
 fn lines_not_in(held: &[u8], lines: &[u8]) -> Vec<u8> {
     let held: HashSet<&[u8]> = held.split_inclusive(|byte| *byte == b'\n').collect();
     let lines = lines.split_inclusive(|byte| *byte == b'\n');

@@ -1,5 +1,5 @@
-//! Setting damage aside, so that an instance is whole again without what was lost. Nothing is ever
-//! deleted: every file is kept as it was beside itself.
+//! Repair of an instance: moves damage aside and rewrites the rest. Nothing is deleted; a copy of
+//! every damaged file is kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::naming::{instance_key_of, is_dir_of};
 /// Largest damaged file that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 40;
 
-/// Opens the instance in `dir`, which finishes what a crash cut short, and writes every file anew that
-/// holds something unreadable. Returns where the files are kept as they were. Nobody else may have the
-/// instance open. Can be done again.
+/// Opens the instance in `dir`, which recovers it, and rewrites every file with unreadable records.
+/// Returns the paths of the kept copies. No other process or thread may have the instance open.
+/// Idempotent.
 ///
 /// # Errors
 ///
-/// [`FileError::Io`]; [`FileError::Damaged`] if `metadata.json` is lost and nothing tells whose
-/// instance it was.
+/// [`FileError::Io`]; [`FileError::Damaged`] if `metadata.json` is lost and no log identifies the
+/// instance.
 pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<PathBuf>, StoreError> {
     let mut kept = Vec::new();
     match Metadata::read(disk.as_ref(), dir) {
@@ -53,14 +53,14 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
     if store.inbox.is_damaged() {
         store.rewrite_inbox()?;
     }
-    // Ends that could be told from damaged records left the file with these.
+    // The rewritten inbox has lost the `done` marks that were inferred from damaged records.
     store.restore_every_answer()?;
     store.turn.mend(disk.as_ref())?;
     if let Some(open) = store.turn.open.clone()
         && open.attempt == 0
         && let Some(event) = open.event
     {
-        // Its beginning is lost; what was concluded from the inbox is written down instead.
+        // The turn's begin record is lost; write one from the inferred event.
         store.turn.begin(open.turn_id, event, None, at)?;
         store.turn.sync()?;
     }
@@ -89,7 +89,7 @@ fn names(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(entries.map(|entry| dir.join(entry.name)).collect())
 }
 
-/// Whose instance it is, as its logs tell it.
+/// Identity of an instance according to its logs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Owner {
@@ -128,7 +128,7 @@ fn remake_metadata(
     Ok(kept)
 }
 
-/// Renames states of extensions that are no JSON. Their extensions begin without a state.
+/// Renames extension states that are not JSON. Their extensions start without a state.
 fn set_states_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut kept = Vec::new();
     for entry in disk.list(dir).during("list", dir)? {

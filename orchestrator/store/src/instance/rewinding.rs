@@ -1,14 +1,14 @@
-//! The conversation's part of a joint checkpoint, and of going back to one (`CKPT-6`).
+//! The conversation's part of joint checkpoints and rewinds (`CKPT-6`).
 //!
-//! The files of the work directory are not the store's. So a rewind has three steps, each of which can be done
-//! again: a durable note says that it has begun and to where ([`InstanceStore::begin_rewind`]); whoever owns
-//! the files takes those back; then the conversation follows ([`InstanceStore::finish_rewind`]), and the note
-//! goes. While the note is there no turn begins, and whoever opens the instance goes on from there: both are as
-//! they were, or both are as at the checkpoint. A rewind whose files cannot be taken back is given up before the
-//! conversation has changed ([`InstanceStore::abandon_rewind`]).
+//! The store does not own the files of the work directory. So a rewind has three idempotent steps.
+//! A durable note records its begin and target ([`InstanceStore::begin_rewind`]). Then the owner of
+//! the files rewinds them. Then the conversation follows ([`InstanceStore::finish_rewind`]), and
+//! the note is removed. While the note exists no turn begins, and opening the instance resumes the
+//! rewind, so both parts end up unchanged or at the checkpoint. A rewind with files that cannot be
+//! restored is abandoned before the conversation changes ([`InstanceStore::abandon_rewind`]).
 //!
-//! The new base names every answer that the old one named, and the inbox is left alone: an event that was
-//! answered is never answered again, and one that waits goes on waiting.
+//! The new base lists every answer that the old one listed, and the inbox does not change: an
+//! answered event is never answered again, and a waiting event keeps waiting.
 
 use std::path::{Path, PathBuf};
 
@@ -26,46 +26,46 @@ use super::{EXTENSIONS, InstanceStore, MESSAGES};
 use crate::error::StoreError;
 use crate::limits::{REWIND_NOTE_BYTES_MAX, REWINDS_REMEMBERED};
 
-/// The note's name in the instance's directory.
+/// File name of the note in the instance's directory.
 pub(super) const REWIND: &str = "rewind.json";
 
-/// What is to be known of a rewind that has begun.
+/// Note of a rewind in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RewindNote {
     /// When it began.
     pub at: Timestamp,
-    /// The checkpoint it goes back to.
+    /// The target checkpoint.
     pub checkpoint_id: String,
-    /// The checkpoint of what there was before.
+    /// The checkpoint of the state before.
     pub pre_rewind: String,
-    /// Messages that there were before.
+    /// Number of messages before.
     pub messages_before: u64,
-    /// Whether the new base is written beside the old one, whole: what follows are renames.
+    /// True if the complete new base is written beside the old one, so that only renames are left.
     #[serde(default)]
     pub is_prepared: bool,
 }
 
-/// What of a conversation a joint checkpoint pins.
+/// State of a conversation that a joint checkpoint pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pins {
     /// Its key.
     pub instance_key: InstanceKey,
     /// Its agent.
     pub agent: AgentName,
-    /// Confirmed messages.
+    /// Number of confirmed messages.
     pub messages: u64,
-    /// Bytes of them.
+    /// Their size in bytes.
     pub base_bytes: u64,
     /// The number of the last event that was accepted.
     pub inbox_seq: u64,
-    /// Extensions with a state.
+    /// Number of extensions with a state.
     pub extensions: u64,
 }
 
 impl Pins {
-    /// What a checkpoint pins, with what others know of the conversation; the checkpoint has the digest of the
-    /// messages.
+    /// Returns the pinned state, completed with the spending and configuration known to the caller.
+    /// The checkpoint adds the digest of the messages.
     #[must_use]
     pub fn with(self, spent: Charge, config_digest: Option<String>) -> PinnedConversation {
         PinnedConversation {
@@ -82,7 +82,7 @@ impl Pins {
     }
 }
 
-/// Reads the note of the instance in `dir`, if there is one.
+/// Reads the rewind note of the instance in `dir`, if it exists.
 pub(super) fn read_note(disk: &dyn Disk, dir: &Path) -> Result<Option<RewindNote>, StoreError> {
     let path = dir.join(REWIND);
     if disk.stat(&path).during("look at", &path)?.is_none() {
@@ -92,13 +92,13 @@ pub(super) fn read_note(disk: &dyn Disk, dir: &Path) -> Result<Option<RewindNote
     let text = read_all(file.as_mut(), REWIND_NOTE_BYTES_MAX).during("read", &path)?;
     let note = serde_json::from_slice(&text).map_err(|error| FileError::Damaged {
         line: u64::try_from(error.line()).unwrap_or(0),
-        problem: format!("the note of a rewind that has begun cannot be read: {error}"),
+        problem: format!("failed to read the note of a rewind in progress: {error}"),
         path,
     })?;
     Ok(Some(note))
 }
 
-/// The states of extensions in a folder, by the names of their files. None is not there.
+/// Lists the extension state files in a folder. Empty if the folder does not exist.
 fn states_in(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     if disk.stat(dir).during("look at", dir)?.is_none() {
         return Ok(Vec::new());
@@ -116,18 +116,19 @@ fn read_state(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, StoreError> {
 }
 
 impl InstanceStore {
-    /// The rewind that has begun and is not finished.
+    /// Returns the rewind in progress, if any.
     #[must_use]
     pub fn rewind(&self) -> Option<&RewindNote> {
         self.rewind.as_ref()
     }
 
-    /// Brings everything into the base, and says what of it a checkpoint pins. Durable when it returns.
+    /// Folds everything into the base, and returns the state that a checkpoint pins. Durable when
+    /// it returns.
     ///
     /// # Errors
     ///
-    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if a rewind has begun: then half of it may
-    /// be as it was; [`StoreError::File`].
+    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if a rewind is in
+    /// progress, because the state may be half rewound; [`StoreError::File`].
     pub fn pin(&mut self) -> Result<Pins, StoreError> {
         self.rewinds_not()?;
         self.rest()?;
@@ -142,7 +143,7 @@ impl InstanceStore {
         })
     }
 
-    /// No rewind has begun.
+    /// Fails if a rewind is in progress.
     pub(super) fn rewinds_not(&self) -> Result<(), StoreError> {
         match &self.rewind {
             Some(begun) => Err(StoreError::Rewinding {
@@ -152,7 +153,7 @@ impl InstanceStore {
         }
     }
 
-    /// No turn is open and the base holds all there is.
+    /// Fails if a turn is open; otherwise folds everything into the base.
     fn rest(&mut self) -> Result<(), StoreError> {
         if let Some(open) = &self.turn.open {
             return Err(StoreError::InTurn {
@@ -164,12 +165,12 @@ impl InstanceStore {
         self.clear_journal()
     }
 
-    /// Notes that a rewind has begun: no turn begins from here on. Durable when it returns.
+    /// Records the begin of a rewind. No turn begins after that. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if another has begun;
-    /// [`StoreError::File`].
+    /// [`StoreError::InTurn`] if a turn is open; [`StoreError::Rewinding`] if another is in
+    /// progress; [`StoreError::File`].
     pub fn begin_rewind(&mut self, note: RewindNote) -> Result<(), StoreError> {
         self.rewinds_not()?;
         self.rest()?;
@@ -196,12 +197,12 @@ impl InstanceStore {
         Ok(())
     }
 
-    /// Gives a rewind up whose files are as they were. Durable when it returns; again without effect.
+    /// Abandons a rewind whose files are unchanged. Durable when it returns. Idempotent.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Rewinding`] if the conversation may have changed: then there is only one way;
-    /// [`StoreError::File`].
+    /// [`StoreError::Rewinding`] if the conversation may have changed, because the rewind must then
+    /// finish; [`StoreError::File`].
     pub fn abandon_rewind(&mut self) -> Result<(), StoreError> {
         match &self.rewind {
             Some(note) if note.is_prepared => self.rewinds_not(),
@@ -210,12 +211,12 @@ impl InstanceStore {
         }
     }
 
-    /// Puts messages and states of extensions in place that stand in `unpacked` as they were, and removes the
-    /// note. The files have been taken back. Durable when it returns; without a note it changes nothing.
+    /// Replaces the messages and extension states with those in `unpacked`, and removes the note.
+    /// The files must be rewound already. Durable when it returns. Does nothing without a note.
     ///
     /// # Errors
     ///
-    /// [`StoreError::File`]; it is to be done again then.
+    /// [`StoreError::File`]; call it again then.
     pub fn finish_rewind(&mut self, unpacked: &Path) -> Result<Option<RewindRecord>, StoreError> {
         let Some(note) = self.rewind.clone() else {
             return Ok(None);
@@ -229,7 +230,7 @@ impl InstanceStore {
         let lines = pinned.survey()?.lines;
         let content = pinned.read(0, usize::MAX)?;
         let disk = self.disk.clone();
-        // The answers that the base names are named by the new one, too.
+        // The new base lists the answers of the old one too.
         self.base.prepare(disk.as_ref(), &content, &lines, &[])?;
         self.manifest.release(disk.as_ref(), BASE)?;
         self.base.release();
@@ -253,7 +254,7 @@ impl InstanceStore {
         Ok(Some(record))
     }
 
-    /// Puts the base in place that a rewind had prepared when it was cut short. Can be done again.
+    /// Installs a base that an interrupted rewind had prepared. Idempotent.
     pub(super) fn redo_rewind(&mut self) -> Result<bool, StoreError> {
         let is_prepared = self.rewind.as_ref().is_some_and(|note| note.is_prepared);
         if is_prepared {
@@ -281,7 +282,7 @@ impl InstanceStore {
         Ok(disk.sync_dir(&to).during("sync", &to)?)
     }
 
-    /// The conversation remembers that it was rewound. Durable when it returns; again without effect.
+    /// Adds the rewind to the conversation's metadata. Durable when it returns. Idempotent.
     fn remember_rewind(&mut self, record: RewindRecord) -> Result<(), StoreError> {
         let rewinds = &mut self.metadata.rewinds;
         if rewinds.last().is_none_or(|last| last.at != record.at) {

@@ -1,13 +1,14 @@
-//! A log of what was observed, in segments: bounded, compressed, and never an input of state.
+//! A segmented log of runtime events: bounded, compressed, and never an input of state.
 //!
-//! Lines are appended to the current file (`runtime-events.jsonl`). When it is full it is renamed and
-//! compressed: `runtime-events.000001048576.2026-11-22.jsonl.gz`. The number is the place of the
-//! segment's first byte in the log as a whole, so places stay true whatever is dropped, and the number of
-//! the oldest segment says how many bytes were. The date is the day it was full. `zcat` reads it.
+//! Lines are appended to the current file (`runtime-events.jsonl`). A full file is renamed and
+//! compressed: `runtime-events.000001048576.2026-11-22.jsonl.gz`. The number is the offset of the
+//! segment's first byte in the whole log. Offsets stay valid when segments are dropped, and the
+//! oldest segment's number is the number of dropped bytes. The date is the day the segment was
+//! sealed. `zcat` reads it.
 //!
-//! A segment is synced before it is renamed, and renamed before it is compressed; its plain file is
-//! removed only once the compressed one is durable. What a crash leaves half done is done again by
-//! [`SegmentedLog::open`].
+//! A segment is synced before it is renamed, and renamed before it is compressed. Its plain file is
+//! removed only after the compressed file is durable. [`SegmentedLog::open`] finishes these steps
+//! after a crash.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -25,22 +26,22 @@ use goondan_protocol::time::{Day, Timestamp};
 use crate::error::StoreError;
 use crate::limits::{OBSERVATION_SEGMENT_BYTES, OBSERVATION_SEGMENT_READ_BYTES};
 
-/// Ending of the current file and of a segment that is not compressed yet.
+/// Suffix of the current file and of an uncompressed segment.
 const PLAIN: &str = ".jsonl";
-/// Ending of a compressed segment.
+/// Suffix of a compressed segment.
 const COMPRESSED: &str = ".jsonl.gz";
-/// Digits of a segment's place.
+/// Digits of a segment's offset.
 const PLACE_DIGITS: usize = 15;
-/// Bytes at the end of a compressed file that say how long its content is.
+/// Bytes at the end of a compressed file with the length of its content.
 const LENGTH_BYTES: u64 = 4;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// How often a reader looks again while a writer changes what there is.
+/// Maximum number of listings by a reader while a writer changes the segments.
 const LOOKS_MAX: usize = 8;
 
-/// A part of the log that is written to no more.
+/// A sealed part of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Segment {
-    /// The place of its first byte.
+    /// Offset of its first byte in the log.
     start: u64,
     day: Day,
     is_compressed: bool,
@@ -79,7 +80,7 @@ impl Segment {
         }
     }
 
-    /// The place behind its last byte.
+    /// Returns the offset after its last byte.
     fn end(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<u64, StoreError> {
         let path = self.path(dir, log);
         let mut file = disk.open_read(&path).during("open", &path)?;
@@ -113,7 +114,7 @@ impl Segment {
             .read_to_end(&mut content)
             .map_err(|error| damaged(error.to_string()))?;
         if content.len() > max {
-            return Err(damaged(format!("it holds more than {max} bytes")));
+            return Err(damaged(format!("the segment has more than {max} bytes")));
         }
         Ok(content)
     }
@@ -123,12 +124,12 @@ fn stem(log: &str) -> &str {
     log.strip_suffix(PLAIN).unwrap_or(log)
 }
 
-/// Whether a file of `messages/` of this name is a segment of the log `log`.
+/// True if the file name in `messages/` is a segment of `log`.
 pub(super) fn is_segment(log: &str, name: &str) -> bool {
     Segment::from_name(log, name).is_some()
 }
 
-/// The segments of a log, oldest first. Of one that is both plain and compressed, the compressed.
+/// Lists the segments of a log, oldest first. Prefers the compressed file if both exist.
 fn list(disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<Segment>, StoreError> {
     let entries = disk.list(dir).during("list", dir)?;
     let files = entries.iter().filter(|entry| entry.kind == EntryKind::File);
@@ -140,7 +141,7 @@ fn list(disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<Segment>, StoreErr
     Ok(segments)
 }
 
-/// A log that is appended to.
+/// A log open for appending.
 #[derive(Debug)]
 pub(super) struct SegmentedLog {
     disk: Arc<dyn Disk>,
@@ -148,13 +149,13 @@ pub(super) struct SegmentedLog {
     name: &'static str,
     segment_bytes: u64,
     segments: Vec<Segment>,
-    /// The place of the current file's first byte.
+    /// Log offset of the current file's first byte.
     start: u64,
     current: Journal,
 }
 
 impl SegmentedLog {
-    /// Opens the log `name` in `dir`, makes it if it is missing, and finishes what a crash cut short.
+    /// Opens or creates the log `name` in `dir`, and recovers it from a crash.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ impl SegmentedLog {
         Ok(log)
     }
 
-    /// The current file.
+    /// Returns the current file.
     pub(super) fn current(&mut self) -> &mut Journal {
         &mut self.current
     }
@@ -209,8 +210,8 @@ impl SegmentedLog {
         Ok(self.current.append(lines)?)
     }
 
-    /// Puts what was appended into the current file, where others may read it; one that is full becomes
-    /// a segment, and the oldest segments that are beyond `bounds` are dropped.
+    /// Flushes appended lines to the current file, where readers can see them. Seals a full file,
+    /// and drops the oldest segments beyond `bounds`.
     pub(super) fn write_out(
         &mut self,
         bounds: ObservationBounds,
@@ -224,7 +225,7 @@ impl SegmentedLog {
         self.drop_oldest(bounds, at)
     }
 
-    /// Makes a segment of the current file, and begins a new one.
+    /// Seals the current file as a segment, and begins a new one.
     fn seal(&mut self, day: Day) -> Result<(), StoreError> {
         self.current.sync()?;
         let segment = Segment {
@@ -234,7 +235,7 @@ impl SegmentedLog {
         };
         let plain = segment.path(&self.dir, self.name);
         let path = self.dir.join(self.name);
-        // Each name is durable before the next changes: no line can get lost between them.
+        // Each rename is durable before the next, so that no line is lost between them.
         files::install(self.disk.as_ref(), &path, &plain)?;
         self.start += self.current.len();
         self.current = Journal::open(self.disk.as_ref(), &path)?;
@@ -244,7 +245,7 @@ impl SegmentedLog {
         Ok(())
     }
 
-    /// Compresses a segment; one that was compressed before only loses its plain file.
+    /// Compresses a segment, or only removes its plain file if it is compressed already.
     fn compress(&self, segment: &Segment) -> Result<(), StoreError> {
         let disk = self.disk.as_ref();
         let plain = segment.path(&self.dir, self.name);
@@ -256,7 +257,7 @@ impl SegmentedLog {
             let compressed = encoder.finish().during("compress", &plain)?;
             files::replace(disk, &path, &compressed)?;
         } else {
-            // Its name may have been made by a process that died before it was durable.
+            // The name may come from a process that died before it was durable.
             disk.sync_dir(&self.dir).during("sync", &self.dir)?;
         }
         Ok(disk.remove_file(&plain).during("remove", &plain)?)
@@ -291,7 +292,7 @@ impl SegmentedLog {
     }
 }
 
-/// A log as it is read, while it may be written to.
+/// Reader of a log that may be written concurrently.
 #[derive(Debug)]
 pub(super) struct Reading<'d> {
     disk: &'d dyn Disk,
@@ -304,7 +305,7 @@ pub(super) struct Reading<'d> {
 /// A part of a log: a segment, or the current file.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// A segment's content; none if it is damaged.
+    /// A segment's content; `None` if it is damaged.
     Whole(Option<Vec<u8>>),
     /// The current file.
     Current(Journal),
@@ -333,14 +334,14 @@ impl Part {
     }
 }
 
-/// Where a part stands in its log.
+/// A part with its position in the log.
 #[derive(Debug)]
 pub(super) struct Placed {
     /// The part.
     pub(super) part: Part,
-    /// The place of its first byte.
+    /// Log offset of its first byte.
     pub(super) start: u64,
-    /// The place of the next part; none if it is the last.
+    /// Log offset of the next part; `None` for the last.
     pub(super) next: Option<u64>,
 }
 
@@ -349,7 +350,7 @@ impl<'d> Reading<'d> {
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`]; [`StoreError::HistoryChanged`] if it changes all the time.
+    /// [`FileError::Io`]; [`StoreError::HistoryChanged`] if it keeps changing.
     pub(super) fn open(
         disk: &'d dyn Disk,
         dir: &Path,
@@ -361,13 +362,13 @@ impl<'d> Reading<'d> {
             let current = match disk.stat(&path).during("look at", &path)? {
                 Some(_) => match Journal::open_read(disk, &path) {
                     Ok(journal) => Some(journal),
-                    // It has just become a segment.
+                    // The file was just sealed.
                     Err(error) if error.is_permanent() => continue,
                     Err(error) => return Err(error.into()),
                 },
                 None => None,
             };
-            // What was opened follows these segments only if none was made meanwhile.
+            // The opened file follows these segments only if no segment was sealed in the meantime.
             if list(disk, dir, log)? == segments {
                 return Ok(Self {
                     disk,
@@ -381,16 +382,17 @@ impl<'d> Reading<'d> {
         Err(StoreError::HistoryChanged)
     }
 
-    /// The place of the oldest byte that is kept; so many were dropped.
+    /// Returns the offset of the oldest kept byte, which is the number of dropped bytes.
     pub(super) fn first(&self) -> u64 {
         self.segments.first().map_or(0, |segment| segment.start)
     }
 
-    /// The part that holds the place `at`, or that begins there.
+    /// Returns the part that contains or begins at log offset `at`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if there is no such place any more; [`FileError::Io`].
+    /// [`StoreError::HistoryChanged`] if the offset was dropped or is beyond the end;
+    /// [`FileError::Io`].
     pub(super) fn part_at(mut self, at: u64) -> Result<Option<Placed>, StoreError> {
         if at < self.first() {
             return Err(StoreError::HistoryChanged);
@@ -428,8 +430,8 @@ impl<'d> Reading<'d> {
         }))
     }
 
-    /// The last `max_bytes` of the log, and whether there is or was more before them. A damaged segment
-    /// is passed over.
+    /// Returns the last `max_bytes` of the log, and true if there is or was more before them. Skips
+    /// damaged segments.
     ///
     /// # Errors
     ///
@@ -466,8 +468,8 @@ impl<'d> Reading<'d> {
     }
 }
 
-/// Checks the segments of a log, each line of them, and that none is missing between two others. Those
-/// before the oldest were dropped by policy.
+/// Checks every line of a log's segments, and that no segment is missing between two others.
+/// Segments before the oldest were dropped by policy.
 pub(super) fn check(
     disk: &dyn Disk,
     dir: &Path,
@@ -502,7 +504,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Tells which lines of a segment are no JSON. One finding for all of them: a segment may hold many.
+/// Returns one finding for all lines of a segment that are not JSON, because a segment may hold
+/// many.
 fn unreadable_lines(path: &Path, content: &[u8]) -> Option<Finding> {
     let lines = content.split_inclusive(|byte| *byte == b'\n');
     let is_bad = |line: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err();
@@ -510,20 +513,20 @@ fn unreadable_lines(path: &Path, content: &[u8]) -> Option<Finding> {
     let (_, first) = bad.next()?;
     let more = bad.count();
     let problem = match more {
-        0 => format!("line {first} of its content is no JSON"),
-        _ => format!("line {first} of its content and {more} more are no JSON"),
+        0 => format!("line {first} of its content is not JSON"),
+        _ => format!("line {first} of its content and {more} more are not JSON"),
     };
     let mut finding = Finding::new(path, FindingKind::DamagedRecord, problem);
     finding.line = Some(first);
     Some(finding)
 }
 
-/// The first thing that `find` makes of a line of a log: of the current file, then of the segments, the
-/// newest first. What is missing or damaged is passed over.
+/// Returns the first result of `find` on the lines of a log: the current file first, then the
+/// segments, newest first. Skips missing or damaged segments.
 ///
 /// # Errors
 ///
-/// [`FileError::Io`] if a file that is there cannot be read.
+/// [`FileError::Io`] if an existing file is unreadable.
 pub(super) fn find_in_lines<T>(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! Tests of one instance: what it keeps through crashes at every call, and the formats it reads.
+//! Tests of one instance: crashes at every call, and supported formats.
 
 use goondan_durable::disk::{Crash, SimulatedDisk};
 use goondan_protocol::event::EventSource;
@@ -114,7 +114,7 @@ fn remove(turn: &'static str, seq: u64, target: &str) -> Step {
     )
 }
 
-/// A life with every kind of change: delta folds, rewrites, a truncation, an attempt begun twice.
+/// A run with every kind of change: delta folds, rewrites, a truncation, an attempt begun twice.
 fn life() -> Vec<Step> {
     vec![
         Step::Create,
@@ -146,7 +146,7 @@ fn life() -> Vec<Step> {
     ]
 }
 
-/// What can be seen of an instance.
+/// Observable state of an instance.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Seen {
     exists: bool,
@@ -226,7 +226,7 @@ fn look(disk: &SimulatedDisk) -> Result<Seen, StoreError> {
     })
 }
 
-/// The crashes that each interruption is tried with.
+/// Crashes tried at each interruption.
 fn crashes(seeds: u64) -> Vec<Crash> {
     let subsets = (0..seeds).map(Crash::Subset);
     [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly]
@@ -397,7 +397,7 @@ fn a_message_longer_than_a_page_is_a_page() {
     assert!(got == lines, "not the messages that were written");
 }
 
-/// However long the lines are and wherever a page ends, its messages are those that stand before.
+/// For all line lengths and page ends, a page has the messages just before its end.
 #[test]
 fn pages_from_the_end_on_hold_the_same_messages() {
     let disk = fresh();
@@ -420,7 +420,10 @@ fn pages_from_the_end_on_hold_the_same_messages() {
         let (mut before, mut got, mut pages) = (None, Vec::new(), 0);
         loop {
             let found = store.page_before(before, limit).unwrap();
-            assert_eq!(found.next, before, "what follows begins where it ends");
+            assert_eq!(
+                found.next, before,
+                "the next page begins where this one ends"
+            );
             let count = found.messages.iter().count() as u64;
             assert!(count >= 1 && count <= limit.max(1), "{count} of {limit}");
             let bytes: usize = found.messages.iter().map(<[u8]>::len).sum();
@@ -448,7 +451,7 @@ fn pages_from_the_end_on_hold_the_same_messages() {
     }
 }
 
-/// By its id and place, and as the open turn leaves it: never another one.
+/// Found by id and offset, as changed by the open turn; never another message.
 #[test]
 fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
     let disk = fresh();
@@ -476,7 +479,7 @@ fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
     ];
     for step in steps {
         let Step::Append(id, seq, event) = step else {
-            unreachable!("all of them are")
+            unreachable!("no other results")
         };
         let raw = RawValue::from_string(serde_json::to_string(&event).unwrap());
         store.append_event(&turn(id), seq, &raw.unwrap()).unwrap();
@@ -487,12 +490,12 @@ fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
         Err(other) => panic!("{other}"),
     };
     let is = |id: &str| Some(id.to_owned());
-    // Confirmed, replaced by the open turn, and of the open turn.
+    // Confirmed, replaced by the open turn, and added by the open turn.
     assert_eq!(found("a", Some(a)), is("a"));
     assert_eq!(found("g", Some(b)), is("g"));
     assert_eq!(found("d", None), is("d"));
     assert_eq!(found("f", None), is("f"));
-    // Removed, replaced, at another place, at none, and unknown.
+    // Removed, replaced, at another offset, without an offset, and unknown.
     for (id, offset) in [
         ("c", Some(c)),
         ("b", Some(b)),
@@ -554,7 +557,7 @@ fn a_long_history_comes_in_pages_that_fit() {
     assert_eq!(pages, 4);
     assert!(matches!(store.page(5), Err(StoreError::HistoryChanged)));
 
-    // So do the events of a turn that is open.
+    // Events of an open turn are paged too.
     store.accept(event("e1")).unwrap();
     let first = "e1".parse().unwrap();
     store.begin_turn(turn("t1"), &first, at(2)).unwrap();
@@ -619,7 +622,7 @@ fn the_inbox_forgets_old_answers_but_never_what_waits() {
     assert!(size < 10 * 1024 * 1024, "{size}");
 }
 
-/// A compacted inbox tells zeros in the place of what was durable from a crash.
+/// In a compacted inbox, zeros in place of a durable record are damage, not a torn end.
 #[test]
 fn msg_11_zeros_in_a_compacted_inbox_take_nothing_behind_them() {
     let disk = fresh();

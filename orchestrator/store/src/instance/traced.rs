@@ -1,8 +1,8 @@
-//! Finding one trace in the runtime events of many instances, for people (`MSG-12`).
+//! Finding one trace in the runtime events of many instances, for display (`MSG-12`).
 //!
-//! There is no index: the files are looked through, the latest instances first and each from its end,
-//! within bounds, for every page anew. A line that does not name what is looked for is passed over unparsed,
-//! and no more events than a page has are kept.
+//! There is no index: every page scans the files again, newest instances first and each from its
+//! end, within limits. Lines without the requested id are skipped unparsed, and at most one page of
+//! events is kept in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -22,35 +22,36 @@ use crate::error::StoreError;
 use crate::limits::{TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
 use crate::naming::instance_dir_name;
 
-/// Which part of which trace is wanted.
+/// Selection of a part of a trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted<'a> {
-    /// The trace, by its own id or by that of a turn or an event; none: that of the turn that began last.
+    /// The trace, by its own id or by the id of a turn or an event; `None` selects the trace of the
+    /// newest turn.
     pub of: Option<&'a str>,
-    /// The last event that was told; none: from the first on.
+    /// The last event of the previous page; `None` starts at the first event.
     pub after: Option<&'a TraceCursor>,
-    /// Most events, at most and if it is not said [`MAX_TRACE_PAGE`].
+    /// Maximum number of events; default and maximum: [`MAX_TRACE_PAGE`].
     pub limit: Option<usize>,
 }
 
-/// A page of a trace, as far as it was found.
+/// A page of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traced {
     /// The trace.
     pub trace_id: TraceId,
-    /// What happened in it, oldest first.
+    /// Its events, oldest first.
     pub events: Vec<RuntimeEvent>,
-    /// Whether there was more to look through.
+    /// True if the limits ended the scan early.
     pub is_partial: bool,
     /// The last event of this page, if more follow.
     pub next: Option<TraceCursor>,
 }
 
-/// Instances among which the latest turn is looked for.
+/// Instances searched for the newest turn.
 const LATEST_INSTANCES: usize = 20;
 
-/// Finds a page of the trace that is wanted. `latest` are the instances, the one changed last first. None if
-/// there is no such trace. May be done while writer threads append.
+/// Finds a page of the selected trace. `latest` lists the instances, most recently changed first.
+/// `None` if the trace does not exist. Safe while writer threads append.
 ///
 /// # Errors
 ///
@@ -91,7 +92,7 @@ pub fn traced(
         })?;
     }
     let (events, next) = page.end();
-    // Behind the last page there is nothing, and the trace is known all the same.
+    // A page after the last is empty, although the trace exists.
     let is_known = !events.is_empty() || wanted.after.is_some();
     Ok(is_known.then_some(Traced {
         trace_id,
@@ -101,11 +102,11 @@ pub fn traced(
     }))
 }
 
-/// The earliest events behind a place, and one more.
+/// The earliest events after a cursor, up to one more than a page.
 struct Gathered<'a> {
     after: Option<&'a TraceCursor>,
     limit: usize,
-    /// With the length of their records in bytes.
+    /// Events with the size of their records in bytes.
     events: BTreeMap<TraceCursor, (RuntimeEvent, usize)>,
 }
 
@@ -129,7 +130,8 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// The events of the page, one at least if there is any, and its last one's place if more follow.
+    /// Returns the events of the page, at least one if there are any, and the cursor of the last
+    /// one if more follow.
     fn end(self) -> (Vec<RuntimeEvent>, Option<TraceCursor>) {
         let (mut page, mut last, mut bytes) = (Vec::new(), None, 0);
         for (place, (event, length)) in self.events {
@@ -145,7 +147,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// The trace of the turn or event of this id.
+/// Returns the trace of the turn or event with this id.
 fn trace_of(
     disk: &dyn Disk,
     instances: &Path,
@@ -193,8 +195,8 @@ fn latest_trace(
     Ok(latest.map(|event| event.trace_id))
 }
 
-/// Shows the events of an instance whose lines hold `text`, in their order, with the lengths of these. True if its record is longer
-/// than what was looked through.
+/// Visits the events of an instance with lines that contain `text`, in order, with the lengths of
+/// their lines. Returns true if the log is longer than the scanned part.
 fn look(
     disk: &dyn Disk,
     instances: &Path,
@@ -203,12 +205,12 @@ fn look(
     mut show: impl FnMut(RuntimeEvent, usize),
 ) -> Result<bool, StoreError> {
     let messages = instances.join(instance_dir_name(key)).join(MESSAGES);
-    // It may have been deleted meanwhile.
+    // The instance may have been deleted in the meantime.
     if disk.stat(&messages).during("look at", &messages)?.is_none() {
         return Ok(false);
     }
     let (bytes, is_partial) = Reading::open(disk, &messages, OBSERVED)?.tail(TRACE_FILE_BYTES)?;
-    // The first line of a tail may have lost its head; it is no event then.
+    // The first line of a tail may be cut, and then is not a valid event.
     for line in bytes.split(|byte| *byte == b'\n') {
         let is_named = std::str::from_utf8(line).is_ok_and(|line| line.contains(text));
         if is_named && let Ok(event) = serde_json::from_slice(line) {
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn obs_1_pages_of_a_trace_miss_and_repeat_nothing_while_it_grows() {
-        // Of the same time: in one conversation, and in two.
+        // Events with equal times: in one conversation, and in two.
         let first = [line(1, "t1", 5), line(1, "t2", 5), line(2, "x", 5)].concat();
         let second = [line(1, "t3", 5), line(1, "t4", 4), line(1, "t5", 9)].concat();
         let grown = [second.clone(), line(1, "t6", 9)].concat();
@@ -309,7 +311,7 @@ mod tests {
             let mut seen = Vec::new();
             loop {
                 let is_first = after.is_none();
-                // The conversation that changed last comes first, and it is not always the same.
+                // The conversation changed last comes first, and it varies.
                 let text = if is_first { &second } else { &grown };
                 let (disk, mut keys) = disk_with(&[("a", first.clone()), ("b", text.clone())]);
                 if is_first {

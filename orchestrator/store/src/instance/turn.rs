@@ -1,14 +1,14 @@
 //! `messages/events.jsonl`: the journal of the turn in progress (`MSG-1`, `MSG-3`, `MSG-5`).
 //!
-//! The lines of a turn are, in order: `turn_begin` (once for each attempt), its message events, between them
-//! records of calls that need a person (see [`super::approvals`]), and `turn_commit`. Once the commit record is durable the turn is committed; all that follows from it
-//! can be done again from this file alone (see [`super::fold`]). So a turn that is part of the base
-//! stays here until the base is durable, too, and other turns may follow it meanwhile: several turns
-//! then share the syncs of the base.
+//! The lines of a turn are, in order: `turn_begin` (once for each attempt), its message events
+//! interleaved with approval records (see [`super::approvals`]), and `turn_commit`. Once the commit
+//! record is durable, the turn is committed, and everything after it can be redone from this file
+//! alone (see [`super::fold`]). A folded turn stays here until the base is durable too, and other
+//! turns may follow it, so that several turns share the syncs of the base.
 //!
-//! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read as
-//! a turn without an input event. Ours are sealed (see [`goondan_durable::checksum`]): each says itself whether
-//! it is whole and where it belongs.
+//! Records of other implementations have no `turnId`, no `seq` and no `turn_begin`; they are read
+//! as a turn without an input event. Our records are sealed (see [`goondan_durable::checksum`]):
+//! each shows that it is whole and in its place.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -39,21 +39,21 @@ use reading::{Read, passed_over};
 pub struct OpenTurn {
     /// The turn.
     pub turn_id: TurnId,
-    /// The event it answers; none for a turn another implementation left behind.
+    /// The event it answers; `None` for a turn of another implementation.
     pub event: Option<TurnEvent>,
-    /// How many processes have worked on it.
+    /// Number of attempts so far.
     pub attempt: u32,
     /// The number of its last recorded message event.
     pub last_seq: u64,
 }
 
 impl OpenTurn {
-    /// The id that stands for a turn of another implementation, which has none.
+    /// Placeholder id for a turn of another implementation, which has none.
     pub(super) fn foreign_id() -> TurnId {
         TurnId::from(uuid::Uuid::nil())
     }
 
-    /// Whether another implementation left it behind.
+    /// True if another implementation wrote it.
     pub(super) fn is_foreign(&self) -> bool {
         self.turn_id == Self::foreign_id()
     }
@@ -65,11 +65,11 @@ impl OpenTurn {
 pub struct TurnEvent {
     /// The event.
     pub event_id: EventId,
-    /// Its place in the inbox.
+    /// Its sequence number in the inbox.
     pub inbox_seq: u64,
 }
 
-/// How a committed turn becomes part of the base.
+/// Method of folding a committed turn into the base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "mode",
@@ -77,8 +77,8 @@ pub struct TurnEvent {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum FoldMode {
-    /// Cut the base to `base_bytes` and its checksums to `sums_bytes`, and append the turn's messages: so
-    /// many bytes, with this checksum.
+    /// Truncate the base to `base_bytes` and its checksums to `sums_bytes`, then append the turn's
+    /// messages, with the given length and checksum.
     Delta {
         base_bytes: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub(super) enum FoldMode {
         bytes: Option<u64>,
         crc32: Option<u32>,
     },
-    /// Put the prepared new base in place, if it is still there.
+    /// Rename the prepared base into place, if it still exists.
     Rewrite {
         bytes: Option<u64>,
         crc32: Option<u32>,
@@ -100,20 +100,20 @@ pub(super) struct CommitRecord {
     pub turn_id: TurnId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<TurnEvent>,
-    /// Other events that the turn took in on the way.
+    /// Other events that the turn consumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<TurnEvent>,
     pub last_seq: u64,
     pub at: Timestamp,
     pub outcome: TurnOutcome,
     pub fold: FoldMode,
-    /// What extensions remember from now on, of those that changed it.
+    /// New states of the extensions that changed theirs.
     #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
     pub states: ExtensionStates,
 }
 
 impl CommitRecord {
-    /// Whether an event is over with this turn.
+    /// True if the event ends with this turn.
     pub(super) fn ends(&self, event_id: &EventId) -> bool {
         let events = self.also.iter().chain(&self.event);
         events.into_iter().any(|event| event.event_id == *event_id)
@@ -138,7 +138,7 @@ enum Mark<'a> {
     TurnCommit(&'a CommitRecord),
 }
 
-/// A record of a call that needs a person, and of which turn it is.
+/// An approval record with its turn.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Noted<'a> {
@@ -151,25 +151,25 @@ struct Noted<'a> {
 #[derive(Debug)]
 pub(super) struct TurnLog {
     log: SealedLog,
-    /// Turns that were over when the file was opened.
+    /// Turns that had ended when the file was opened.
     ended: Vec<Ended>,
-    /// How many turns the file holds that are part of the base.
+    /// Number of folded turns in the file.
     folded: usize,
-    /// Where the message events of the open turn lie, in order.
+    /// Positions of the open turn's message events, in order.
     events: Vec<Span>,
     pub(super) open: Option<OpenTurn>,
     /// Set once the commit record of the open turn is written.
     pub(super) commit: Option<CommitRecord>,
     pub(super) has_only_appends: bool,
-    /// The calls of the open turn that a person was asked about.
+    /// Approvals of the open turn.
     approvals: Approvals,
-    /// How much of the open turn is surely on disk.
+    /// Durable extent of the open turn.
     durable: Option<TurnClaim>,
 }
 
 impl TurnLog {
-    /// Opens the file, making it if it is missing. What does not continue the turn is reported and
-    /// passed over; what was recorded behind it still counts.
+    /// Opens or creates the file. Records that do not continue the turn are reported and skipped;
+    /// later records still count.
     pub(super) fn open(
         disk: &dyn Disk,
         path: &Path,
@@ -205,31 +205,31 @@ impl TurnLog {
         })
     }
 
-    /// The turns that were over when the file was opened; they are taken to be part of the base now.
+    /// Takes the turns that had ended when the file was opened. They count as folded from now on.
     pub(super) fn take_ended(&mut self) -> Vec<Ended> {
         let ended = std::mem::take(&mut self.ended);
         self.folded += ended.len();
         ended
     }
 
-    /// How many turns the file holds that are part of the base.
+    /// Returns the number of folded turns in the file.
     pub(super) fn folded(&self) -> usize {
         self.folded
     }
 
-    /// Whether those have become so many that the base should be made durable.
+    /// True if enough turns are folded to sync the base.
     pub(super) fn is_long(&self) -> bool {
         self.folded >= JOURNAL_FOLDED_TURNS
             || (self.folded > 0 && self.log.len() >= JOURNAL_FOLDED_BYTES)
     }
 
-    /// Notes that the committed turn is part of the base.
+    /// Counts the committed turn as folded.
     pub(super) fn retire(&mut self) {
         self.folded += 1;
         self.forget_turn();
     }
 
-    /// The open turn as one that is over, though its commit cannot be read.
+    /// Ends the open turn without a readable commit.
     pub(super) fn end_open(&mut self) -> Option<Ended> {
         let open = self.open.take()?;
         let events = std::mem::take(&mut self.events);
@@ -252,7 +252,7 @@ impl TurnLog {
         self.has_only_appends = true;
     }
 
-    /// Begins a turn, or another attempt at the open one. Not durable before [`Self::sync`].
+    /// Begins a turn, or another attempt at the open one. Durable only after [`Self::sync`].
     pub(super) fn begin(
         &mut self,
         turn_id: TurnId,
@@ -291,7 +291,7 @@ impl TurnLog {
         }
     }
 
-    /// Appends a message event of the open turn. Not durable before [`Self::sync`].
+    /// Appends a message event of the open turn. Durable only after [`Self::sync`].
     pub(super) fn append(
         &mut self,
         turn_id: &TurnId,
@@ -310,7 +310,7 @@ impl TurnLog {
         Ok(())
     }
 
-    /// Appends a record of a call of the open turn that needs a person. Not durable before [`Self::sync`].
+    /// Appends an approval record of the open turn. Durable only after [`Self::sync`].
     pub(super) fn note_approval(
         &mut self,
         turn_id: &TurnId,
@@ -326,7 +326,7 @@ impl TurnLog {
         self.approvals.take(mark).map_err(wrong)
     }
 
-    /// The calls of the open turn that a person was asked about; none once it is committed.
+    /// Returns the approvals of the open turn; empty once it is committed.
     pub(super) fn approvals(&self) -> &[Approval] {
         match self.commit {
             Some(_) => &[],
@@ -351,20 +351,20 @@ impl TurnLog {
         }
     }
 
-    /// Appends the commit record. Durable, and with it the turn, after [`Self::sync`].
+    /// Appends the commit record. The turn is durable after [`Self::sync`].
     pub(super) fn commit(&mut self, record: CommitRecord) -> Result<(), StoreError> {
         self.log.append(&Mark::TurnCommit(&record))?;
         self.commit = Some(record);
         Ok(())
     }
 
-    /// The message events of the open turn, in order.
+    /// Returns the message events of the open turn, in order.
     pub(super) fn events(&mut self) -> Result<Vec<RawEvent>, StoreError> {
         self.events_from(0, u64::MAX).map(|(events, _)| events)
     }
 
-    /// The message events of the open turn from the one with index `first` on, at least one if there is
-    /// one, and not much more than `bytes_max` of them; and the index of the next, if there is one.
+    /// Returns the message events of the open turn from index `first` on, at least one if it exists
+    /// and little more than `bytes_max`, and the next index, if there are more.
     pub(super) fn events_from(
         &mut self,
         first: u64,
@@ -384,16 +384,16 @@ impl TurnLog {
         Ok((events, None))
     }
 
-    /// The message events of a turn that is over, in order.
+    /// Returns the message events of an ended turn, in order.
     pub(super) fn events_of(&mut self, ended: &Ended) -> Result<Vec<RawEvent>, StoreError> {
         let spans = ended.events.iter();
         let events: Result<_, _> = spans.map(|span| event_at(&mut self.log, *span)).collect();
         Ok(events?)
     }
 
-    /// Takes the turns out of the file that are part of the base; all that they came to must be durable.
-    /// An open turn stays. Durable when it returns: what came back after a crash could not be told from
-    /// what follows it.
+    /// Removes folded turns from the file; their results must be durable. An open turn stays.
+    /// Durable when it returns, because turns that reappear after a crash could not be
+    /// distinguished from later ones.
     pub(super) fn shed(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         match &self.open {
             None => {
@@ -403,7 +403,7 @@ impl TurnLog {
             Some(open) => {
                 let turn_id = open.turn_id.clone();
                 let events: HashSet<u64> = self.events.iter().map(|span| span.offset).collect();
-                // An event of another implementation does not say whose it is.
+                // An event of another implementation does not name its turn.
                 let is_of_turn = |span: Span, record: &[u8]| {
                     let line: Result<Line<'_>, _> = serde_json::from_slice(record);
                     events.contains(&span.offset)
@@ -417,7 +417,7 @@ impl TurnLog {
         Ok(())
     }
 
-    /// Reads the file anew, which is durable; whose event the open turn answers is known already.
+    /// Reads the durable file again; the open turn's event is already known.
     fn reopen(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let path = self.log.path().to_owned();
         let event = self.open.take().and_then(|open| open.event);
@@ -425,12 +425,12 @@ impl TurnLog {
         if let Some(open) = &mut self.open {
             open.event = open.event.take().or(event);
         }
-        // What follows is to say that what is there was durable before.
+        // The records that follow declare the earlier ones durable.
         self.sync()
     }
 
-    /// Puts the whole file aside under a name that ends in `label`, and begins an empty one. Durable
-    /// when it returns.
+    /// Renames the whole file to a name that ends in `label`, and begins an empty one. Durable when
+    /// it returns.
     pub(super) fn set_aside(
         &mut self,
         disk: &dyn Disk,
@@ -460,13 +460,13 @@ impl TurnLog {
         Ok(())
     }
 
-    /// How much of the open turn is surely on disk.
+    /// Returns the durable extent of the open turn.
     pub(super) fn claim(&self) -> Option<TurnClaim> {
         self.durable.clone()
     }
 
-    /// How many message events of a turn the file holds; none if it does not hold the turn. One that is
-    /// over is whole.
+    /// Returns the number of a turn's message events in the file; `None` if the turn is not in it.
+    /// An ended turn is complete.
     pub(super) fn events_of_turn(&self, turn_id: &TurnId) -> Option<u64> {
         if self.ended.iter().any(|ended| ended.turn_id == *turn_id) {
             return Some(u64::MAX);
@@ -483,8 +483,8 @@ impl TurnLog {
         self.log.path()
     }
 
-    /// Writes the file anew if anything in it cannot be read; it is kept as it was beside itself.
-    /// Returns whether it did. Durable when it returns.
+    /// Rewrites the file if any record is unreadable, and keeps a copy. Returns true if it did.
+    /// Durable when it returns.
     pub(super) fn mend(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
         let is_damaged = self.log.mend(disk)?.is_some();
         if is_damaged {

@@ -1,7 +1,7 @@
-//! A copy of each workspace's record, outside of its folder: what was last written, and what before that.
+//! A copy of each workspace's record outside its folder: the current and the previous record.
 //!
-//! The copy is written first. A crash between the two leaves the record that the copy names as the one
-//! before; anything else was not written here.
+//! The copy is written first. A crash between the two writes leaves the record that the copy lists
+//! as previous. Any other record was not written by this store.
 
 use std::path::PathBuf;
 
@@ -14,21 +14,21 @@ use super::{WORKSPACE_BYTES_MAX, WorkspaceRecord, read};
 use crate::error::StoreError;
 use crate::root::Layout;
 
-/// The directory of the copies, in the system's folder.
+/// Directory of the copies in the system's folder.
 const COPIES: &str = "workspaces";
 
 /// `system/workspaces/<workspaceId>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordCopy {
-    /// What was last written.
+    /// The record written last.
     pub(crate) record: WorkspaceRecord,
-    /// What it took the place of.
+    /// The record it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<WorkspaceRecord>,
 }
 
 impl RecordCopy {
-    /// Reads a workspace's copy; none if there is none, or none that can be read.
+    /// Reads a workspace's copy; `None` if it is missing or unreadable.
     pub(crate) fn read(
         disk: &dyn Disk,
         layout: &Layout,
@@ -44,18 +44,18 @@ impl RecordCopy {
         Ok(copy.filter(|copy| copy.record.workspace_id == *id))
     }
 
-    /// Whether a record is one that was written.
+    /// True if the record is the current or the previous one.
     pub(crate) fn knows(&self, record: &WorkspaceRecord) -> bool {
         self.record == *record || self.before.as_ref() == Some(record)
     }
 }
 
-/// Where a workspace's copy is.
+/// Returns the path of a workspace's copy.
 pub(crate) fn path_of(layout: &Layout, id: &WorkspaceId) -> PathBuf {
     layout.system().join(COPIES).join(format!("{id}.json"))
 }
 
-/// Writes the copy of a record that is about to be written. Durable when it returns.
+/// Writes the copy of a record before the record itself. Durable when it returns.
 pub(super) fn write(
     disk: &dyn Disk,
     layout: &Layout,
@@ -77,7 +77,7 @@ pub(super) fn write(
     Ok(files::replace(disk, &path, &pretty(&copy)?)?)
 }
 
-/// JSON for people, with a newline.
+/// Returns indented JSON with a trailing newline.
 pub(super) fn pretty(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| StoreError::InvalidEvent {
         problem: error.to_string(),

@@ -1,4 +1,4 @@
-//! How a thread drives a worker, and which of several does what.
+//! Interface between threads and workers, and the assignment of jobs to workers.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Instant;

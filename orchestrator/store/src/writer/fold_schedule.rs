@@ -1,4 +1,4 @@
-//! What follows a batch: folding what it committed, and making folds durable when there is time.
+//! Post-commit work: folding committed turns, and syncing the folds in idle time.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use crate::limits::{
     METADATA_INTERVAL_MS,
 };
 
-/// A fold that is tried again.
+/// A failed fold with its next retry.
 #[derive(Clone, Copy)]
 pub(super) struct Unfolded {
     pub(super) due: Instant,
     delay: Duration,
-    /// Whether the instance stays open once it is folded.
+    /// True if the instance stays open after the fold.
     pub(super) is_kept: bool,
 }
 
 impl Unfolded {
-    /// To be tried after `delay`.
+    /// Schedules a retry after `delay`.
     fn after(delay: Duration, is_kept: bool) -> Self {
         let due = Instant::now() + delay;
         Self {
@@ -32,7 +32,7 @@ impl Unfolded {
         }
     }
 
-    /// To be tried after twice the delay it had.
+    /// Schedules the next retry after twice the previous delay.
     fn later(self) -> Self {
         let longest = Duration::from_millis(FOLD_RETRY_MAX_MS);
         Self::after(longest.min(self.delay * 2), self.is_kept)
@@ -40,9 +40,9 @@ impl Unfolded {
 }
 
 impl Worker {
-    /// Folds the turns that the last batch committed; their bases are made durable a little later. One
-    /// that cannot be folded stays committed, with its events; it is folded by [`Self::retry_folds`], or
-    /// before that when its instance is needed (`MSG-10`).
+    /// Folds the turns that the last batch committed; their bases are synced a little later. A turn
+    /// that fails to fold stays committed, with its events. [`Self::retry_folds`] folds it, or the
+    /// next use of its instance (`MSG-10`).
     pub fn settle(&mut self) {
         for instance in std::mem::take(&mut self.unsettled) {
             self.fold(&instance, InstanceStore::fold_turn);
@@ -67,7 +67,7 @@ impl Worker {
         self.rest_surplus(self.open_instances_max);
     }
 
-    /// Makes the bases of quiet conversations durable and clears their journals.
+    /// Syncs the bases of quiet conversations and clears their journals.
     pub(super) fn clear_quiet(&mut self, all: bool) {
         let now = Instant::now();
         let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
@@ -78,8 +78,7 @@ impl Worker {
         }
     }
 
-    /// Has an open instance fold its committed turn, if it has one; if that fails, it is tried again
-    /// later.
+    /// Folds the committed turn of an open instance, if it has one. Schedules a retry on failure.
     pub(super) fn fold(
         &mut self,
         instance: &InstanceRef,
@@ -97,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// Tries the folds again that are due; `all` tries those too that are not due yet (`MSG-10`).
+    /// Retries failed folds that are due; with `all`, also those that are not due yet (`MSG-10`).
     pub fn retry_folds(&mut self, all: bool) {
         let now = Instant::now();
         let waiting = self.unfolded.iter();
@@ -106,7 +105,7 @@ impl Worker {
             .map(|(instance, unfolded)| (instance.clone(), *unfolded))
             .collect();
         for (instance, unfolded) in due {
-            // Opening an instance folds what is committed.
+            // Opening an instance folds its committed turn.
             match self.held(&instance) {
                 Ok(_) if unfolded.is_kept => {}
                 Ok(_) => drop(self.open.remove(&instance)),
@@ -122,7 +121,7 @@ impl Worker {
             instance_key = %instance.instance_key,
             error = error as &dyn std::error::Error,
             retry_in_ms = u64::try_from(unfolded.delay.as_millis()).unwrap_or(u64::MAX),
-            "a committed turn could not become part of its conversation's base; its events are kept, and it is tried again"
+            "failed to fold a committed turn into its conversation's base; its events are kept and the fold is retried"
         );
         self.unfolded.insert(instance, unfolded);
     }

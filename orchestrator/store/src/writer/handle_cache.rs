@@ -1,4 +1,4 @@
-//! Closing the files of conversations that nobody has needed for a while, though a process works with them.
+//! Closes the files of idle conversations, including those with a running process.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use goondan_protocol::ids::InstanceRef;
 use super::Worker;
 
 impl Worker {
-    /// Closes the instances that were used longest ago, until no more than `max` are open; one with an
-    /// open turn stays. Whatever is done to a closed one opens it again.
+    /// Closes the least recently used instances until at most `max` are open. Instances with an
+    /// open turn stay open. The next operation on a closed instance reopens it.
     pub(super) fn rest_surplus(&mut self, max: usize) {
         let surplus = self.open.len().saturating_sub(max);
         if surplus == 0 {
@@ -24,8 +24,8 @@ impl Worker {
         }
     }
 
-    /// Closes the instances that nobody has needed for [`INSTANCE_REST_DELAY_MS`]; `all` closes all that
-    /// are at rest. One with an open turn stays until it is used again and quiet after that.
+    /// Closes the instances that were idle for [`INSTANCE_REST_DELAY_MS`]; with `all`, every idle
+    /// instance. An instance with an open turn stays open until it is used and idle again.
     ///
     /// [`INSTANCE_REST_DELAY_MS`]: crate::limits::INSTANCE_REST_DELAY_MS
     pub(super) fn rest_quiet(&mut self, all: bool) {
@@ -48,7 +48,7 @@ impl Worker {
         let Some(mut held) = self.open.remove(instance) else {
             return;
         };
-        // What was promised is durable; this is for people to read, and the next change tries again.
+        // All promised data is durable. Metadata is informational, and the next change retries.
         if let Err(error) = held.store.flush_metadata() {
             super::report_stale_metadata(instance, &error);
         }

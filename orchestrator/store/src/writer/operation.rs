@@ -1,8 +1,8 @@
-//! What the writer threads can be asked to do, and what comes of it.
+//! Operations of the writer threads and their results.
 //!
-//! `operations!` has one line for each operation: whose it is, what is durable when it is reported, and
-//! what it answers. How it is done is its `impl Perform for Worker`. An answer that is not its own cannot
-//! be given.
+//! Each line of `operations!` declares one operation: its subject, the data that is durable when it
+//! is reported, and its output type. The implementation is `impl Perform for Worker`. The types
+//! rule out a result of another operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,58 +29,58 @@ use crate::instance::{
 };
 use crate::ledger::Entry;
 
-/// Something to be done, and the mark it is reported under.
+/// An operation and the token it is reported under.
 #[derive(Debug)]
 pub struct Job {
     /// Returned with the report.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub struct Completion {
-    /// The job's mark.
+    /// The job's token.
     pub token: u64,
-    /// What came of it.
+    /// The result.
     pub report: Report,
 }
 
-/// An operation of the store, and what comes of it.
+/// An operation of the store and its output type.
 pub trait Operation: Into<Op> {
-    /// What it answers.
+    /// Output on success.
     type Output;
 
-    /// Its own answer; none if the report is another operation's.
+    /// Extracts this operation's output; `None` if the report is another operation's.
     fn output(report: Report) -> Option<Result<Self::Output, StoreError>>;
 }
 
-/// How the store does an operation.
+/// Implementation of an operation.
 pub(super) trait Perform<O: Operation> {
-    /// Does it, short of syncing what it wrote.
+    /// Executes the operation without syncing its writes.
     fn perform(&mut self, operation: O) -> Result<O::Output, StoreError>;
 }
 
-/// What must be durable before an operation is reported. The greater covers the lesser.
+/// Data that must be durable before an operation is reported, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Promise {
-    /// Nothing of it.
+    /// No data.
     Nothing,
-    /// What is in the inbox. That the journal of the last turn was cleared is none of it: a journal
-    /// that is there again after a crash is cleared again.
+    /// The inbox. Clearing the last turn's journal is not included, because a journal that
+    /// reappears after a crash is cleared again.
     Inbox,
-    /// All that is staged for the instance.
+    /// All staged data of the instance.
     Everything,
 }
 
-/// What an operation is about. Operations about the same are done in the order they were handed over in.
+/// Subject of an operation. Operations on one subject run in submission order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Subject<'a> {
     Instance(&'a InstanceRef),
     /// Files of a workspace that belong to no instance.
     Workspace(&'a WorkspaceId),
-    /// What belongs to no workspace.
+    /// Data that belongs to no workspace.
     Root,
 }
 
@@ -105,7 +105,7 @@ macro_rules! operations {
             $($name($name),)*
         }
 
-        /// What came of an operation, under its name.
+        /// Result of an operation, by its name.
         #[derive(Debug)]
         #[expect(missing_docs, reason = "each is documented with its operation")]
         pub enum Report {
@@ -113,14 +113,14 @@ macro_rules! operations {
         }
 
         impl Op {
-            /// What its report promises to be durable.
+            /// Returns the durability that the report promises.
             pub(super) fn promise(&self) -> Promise {
                 match self {
                     $(Self::$name(_) => Promise::$promise,)*
                 }
             }
 
-            /// What it is about.
+            /// Returns the subject.
             pub(super) fn subject(&self) -> Subject<'_> {
                 match self {
                     $(Self::$name(_operation) => subject!($subject, _operation),)*
@@ -133,7 +133,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Its report when it is not even tried.
+            /// Returns a report of an operation that failed before it started.
             pub(super) fn refuse(&self, error: StoreError) -> Report {
                 match self {
                     $(Self::$name(_) => Report::$name(Err(error)),)*
@@ -142,7 +142,7 @@ macro_rules! operations {
         }
 
         impl Report {
-            /// Why nothing came of the operation, if nothing did.
+            /// Returns the operation's error, if it failed.
             #[must_use]
             pub fn error(&self) -> Option<&StoreError> {
                 match self {
@@ -150,18 +150,18 @@ macro_rules! operations {
                 }
             }
 
-            /// The same, taken out of the report.
+            /// Converts the report into a result without its output.
             ///
             /// # Errors
             ///
-            /// Why nothing came of the operation.
+            /// The operation's error.
             pub fn into_done(self) -> Result<(), StoreError> {
                 match self {
                     $(Self::$name(result) => result.map(drop),)*
                 }
             }
 
-            /// What was done turned out not to be durable.
+            /// Replaces the result with an error, because the data is not durable.
             pub(super) fn fail(&mut self, error: StoreError) {
                 match self {
                     $(Self::$name(result) => *result = Err(error),)*
@@ -190,8 +190,8 @@ macro_rules! operations {
     };
 }
 
-// A turn's beginning promises nothing: it is durable with the first event of the turn, and one that is lost
-// had not begun.
+// Beginning a turn promises nothing: the begin record becomes durable with the turn's first event,
+// and a turn lost before that never began.
 operations! {
     Accept of instance promises Inbox -> Accepted;
     ReadSources of instance promises Everything -> BTreeSet<ConnectionName>;
@@ -230,37 +230,37 @@ operations! {
     RecordUsage of workspace promises Everything -> ();
 }
 
-/// Accepts an event; makes the instance if it is missing.
+/// Accepts an event, and creates the instance if it is missing.
 #[derive(Debug)]
 pub struct Accept {
     /// The instance.
     pub instance: InstanceRef,
-    /// The agent it belongs to, or is to.
+    /// The agent that owns or will own it.
     pub agent: AgentName,
     /// The event.
     pub event: Box<AgentEvent>,
-    /// The id that it had before ids were those of their connection: an event known by that one is
-    /// the same.
+    /// The id that it had before ids were namespaced by connection. An event known under either id
+    /// is a duplicate.
     pub former_id: Option<EventId>,
 }
 
-/// The event is durable, or was known before.
+/// The event is durable, newly accepted or known from before.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What was known of it.
+    /// State of the event before.
     pub before: EventState,
-    /// Whether the instance was made for it.
+    /// True if the instance was created for it.
     pub created: bool,
 }
 
-/// Says by which connections the events came that an instance remembers.
+/// Returns the connections of all events that an instance remembers.
 #[derive(Debug)]
 pub struct ReadSources {
     /// The instance.
     pub instance: InstanceRef,
 }
 
-/// Opens an instance and says what it has to do.
+/// Opens an instance and returns its pending work.
 #[derive(Debug)]
 pub struct Open {
     /// The instance.
@@ -272,13 +272,13 @@ pub struct Open {
 pub struct BeginTurn {
     /// The instance.
     pub instance: InstanceRef,
-    /// The turn's id, if it is a new one.
+    /// Id for a new turn.
     pub turn_id: TurnId,
     /// The event it answers.
     pub event_id: EventId,
     /// The digest of the configuration it runs under.
     pub config_digest: Option<String>,
-    /// How much of what is observed is kept.
+    /// Limits of the runtime events kept.
     pub observation: ObservationBounds,
     /// The time.
     pub at: Timestamp,
@@ -306,18 +306,18 @@ pub struct Appended {
     pub seq: u64,
 }
 
-/// Records something of a tool call of the open turn that needs a person.
+/// Records an approval event of a tool call of the open turn.
 #[derive(Debug)]
 pub struct NoteApproval {
     /// The instance.
     pub instance: InstanceRef,
     /// The turn.
     pub turn_id: TurnId,
-    /// What happened.
+    /// The approval event.
     pub mark: ApprovalMark,
 }
 
-/// Commits the turn; its events become part of the base afterwards.
+/// Commits the turn. Its events are folded into the base later.
 #[derive(Debug)]
 pub struct CompleteTurn {
     /// The instance.
@@ -326,36 +326,36 @@ pub struct CompleteTurn {
     pub turn_id: TurnId,
     /// The number of its last event.
     pub last_seq: u64,
-    /// Other waiting events that it took in on the way: they are over with it.
+    /// Other waiting events that the turn consumed; they end with it.
     pub also: Vec<EventId>,
-    /// What extensions remember from then on, of those that changed it.
+    /// New states of the extensions that changed theirs.
     pub states: ExtensionStates,
-    /// How it ended.
+    /// Outcome of the turn.
     pub outcome: TurnOutcome,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Ends an event because a person wants it so: commits its turn as it stands if it is open, else ends the event
-/// that waits.
+/// Cancels an event at a user's request. If its turn is open, commits the turn with its current
+/// records; otherwise ends the waiting event.
 #[derive(Debug)]
 pub struct CancelEvent {
     /// The instance.
     pub instance: InstanceRef,
     /// The event.
     pub event_id: EventId,
-    /// How its turn ended.
+    /// Outcome of its turn.
     pub outcome: TurnOutcome,
-    /// Why, for the model and for people.
+    /// Reason shown to the model and to users.
     pub reason: String,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Records that the answer to a question is to come as an event; again without effect.
+/// Records that the answer to a question will arrive as an event. Idempotent.
 #[derive(Debug)]
 pub struct AwaitReply {
-    /// The instance whose agent asked.
+    /// The instance of the asking agent.
     pub instance: InstanceRef,
     /// The question.
     pub awaited: Box<Awaited>,
@@ -363,17 +363,17 @@ pub struct AwaitReply {
     pub at: Timestamp,
 }
 
-/// The question is on record.
+/// The question is recorded.
 #[derive(Debug)]
 pub struct ReplyAwaited {
-    /// Whether the answer is still to come; otherwise it is there.
+    /// True if the answer is still pending; false if it has arrived.
     pub is_open: bool,
 }
 
-/// Records that no answer is to come; again without effect.
+/// Records that a question will get no answer. Idempotent.
 #[derive(Debug)]
 pub struct ForgoReply {
-    /// The instance whose agent asked.
+    /// The instance of the asking agent.
     pub instance: InstanceRef,
     /// The question.
     pub question: EventId,
@@ -390,7 +390,7 @@ pub struct Observe {
     pub line: Vec<u8>,
 }
 
-/// Records a message that went to a model or came from it (`LLM-1`).
+/// Records a message sent to or received from a model (`LLM-1`).
 #[derive(Debug)]
 pub struct LogLlm {
     /// The instance.
@@ -399,34 +399,34 @@ pub struct LogLlm {
     pub message: Box<LlmMessage>,
 }
 
-/// Records how many turns of an event crashed; a number not above the known one changes nothing. Answers how
-/// many are known to have crashed: only now may the event be handed out again.
+/// Records the number of an event's crashed turns, if it exceeds the known one. Returns the known
+/// number. The event can be handed out again only after that.
 #[derive(Debug)]
 pub struct NoteAttempt {
     /// The instance.
     pub instance: InstanceRef,
     /// The event.
     pub event_id: EventId,
-    /// How many turns crashed, this one included.
+    /// Number of crashed turns, including this one.
     pub attempts: u32,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Takes an event out of the way, with what its turn recorded; again without effect.
+/// Parks an event with its turn's records. Idempotent.
 #[derive(Debug)]
 pub struct ParkEvent {
     /// The instance.
     pub instance: InstanceRef,
     /// The event.
     pub event_id: EventId,
-    /// Why, for people.
+    /// Reason shown to users.
     pub reason: String,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Lets a parked event wait again, from the start of its turn; again without effect.
+/// Requeues a parked event; its turn will start from the beginning. Idempotent.
 #[derive(Debug)]
 pub struct RetryEvent {
     /// The instance.
@@ -437,21 +437,21 @@ pub struct RetryEvent {
     pub at: Timestamp,
 }
 
-/// Has an event that waits have its turn at another time (`STEER-2`); again without effect. Answers how those that
-/// wait stand then.
+/// Changes when a waiting event gets its turn (`STEER-2`). Idempotent. Returns the new order of the
+/// waiting events.
 #[derive(Debug)]
 pub struct ArrangeEvent {
     /// The instance.
     pub instance: InstanceRef,
     /// The event.
     pub event_id: EventId,
-    /// What is wanted of it.
+    /// The change.
     pub arrangement: Arrangement,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Ends a parked event without an answer; again without effect.
+/// Ends a parked event without an answer. Idempotent.
 #[derive(Debug)]
 pub struct DropEvent {
     /// The instance.
@@ -467,44 +467,44 @@ pub struct DropEvent {
 pub struct ReadPage {
     /// The instance.
     pub instance: InstanceRef,
-    /// Where the page begins.
+    /// Offset where the page begins.
     pub offset: u64,
-    /// The extensions whose states come with it.
+    /// Extensions whose states are returned with it.
     pub states_of: Vec<ExtensionName>,
 }
 
-/// Reads a page of the conversation from its end on.
+/// Reads a page of the conversation backwards from an offset.
 #[derive(Debug)]
 pub struct ReadPageBefore {
     /// The instance.
     pub instance: InstanceRef,
-    /// Where the page ends; none for the end of the conversation.
+    /// Offset where the page ends; `None` for the end of the conversation.
     pub before: Option<u64>,
-    /// Most messages on it.
+    /// Maximum number of messages.
     pub limit: u64,
 }
 
-/// A page of a conversation from its end on.
+/// A page read backwards from an offset.
 #[derive(Debug)]
 pub struct LatestPage {
     /// The page.
     pub page: Box<Page>,
-    /// Confirmed messages there are.
+    /// Number of confirmed messages.
     pub total: u64,
 }
 
-/// Reads one message of the conversation, whole.
+/// Reads one complete message of the conversation.
 #[derive(Debug)]
 pub struct ReadMessage {
     /// The instance.
     pub instance: InstanceRef,
     /// The message.
     pub message_id: MessageId,
-    /// Where it begins in the base; none if it is of the open turn.
+    /// Its offset in the base; `None` if it belongs to the open turn.
     pub offset: Option<u64>,
 }
 
-/// Says what is known of an event.
+/// Returns the state of an event.
 #[derive(Debug)]
 pub struct LookUpEvent {
     /// The instance.
@@ -513,39 +513,39 @@ pub struct LookUpEvent {
     pub event_id: EventId,
 }
 
-/// Says everything about an instance.
+/// Returns all information about an instance.
 #[derive(Debug)]
 pub struct Inspect {
     /// The instance.
     pub instance: InstanceRef,
 }
 
-/// Everything about an instance.
+/// All information about an instance.
 #[derive(Debug)]
 pub struct Inspection {
-    /// Its metadata, with the rewinds it remembers.
+    /// Its metadata, including its latest rewinds.
     pub metadata: Metadata,
     /// Its directory.
     pub dir: PathBuf,
-    /// Confirmed messages.
+    /// Number of confirmed messages.
     pub messages: u64,
     /// Their size in bytes.
     pub base_bytes: u64,
-    /// Events that wait.
+    /// Number of waiting events.
     pub waiting: usize,
-    /// Events that were taken out of the way, oldest first.
+    /// Parked events, oldest first.
     pub parked: Vec<ParkedEvent>,
     /// State of its extensions.
     pub extensions: BTreeMap<String, Value>,
 }
 
-/// Checks every file of an instance, and with `repair` sets aside what is damaged. The instance is closed
-/// for it and opened anew by what comes next.
+/// Checks every file of an instance, and moves damaged files aside if `repair` is set. The instance
+/// is closed, and the next operation reopens it.
 #[derive(Debug)]
 pub struct VerifyInstance {
-    /// The instance. No process may be working with it if it is to be repaired.
+    /// The instance. For a repair, no process may be working with it.
     pub instance: InstanceRef,
-    /// Whether damage is set aside; the findings are then those of before.
+    /// True to move damaged files aside. The findings describe the state before the repair.
     pub repair: bool,
     /// The time.
     pub at: Timestamp,
@@ -556,14 +556,14 @@ pub struct VerifyInstance {
 pub struct VerifyWorkspaceFiles {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Whether a person says that they know of what is missing: it is not reported again.
+    /// True to acknowledge losses, so that they are not reported again.
     pub repair: bool,
 }
 
-/// Checks what belongs to no workspace, and whose each folder of a workspace is.
+/// Checks files that belong to no workspace, and the owner of each workspace folder.
 #[derive(Debug)]
 pub struct VerifyRootFiles {
-    /// Whether a person says that they know of what is missing: it is not reported again.
+    /// True to acknowledge losses, so that they are not reported again.
     pub repair: bool,
 }
 
@@ -572,20 +572,20 @@ pub struct VerifyRootFiles {
 pub struct Export {
     /// The instance.
     pub instance: InstanceRef,
-    /// Where the part begins; none for the first.
+    /// Position where the part begins; `None` for the first.
     pub position: Option<ExportPosition>,
-    /// Whether damaged records are left out; otherwise they are an error.
+    /// True to skip damaged records; false makes them an error.
     pub skip_damaged: bool,
     /// The time.
     pub at: Timestamp,
 }
 
-/// Makes an instance from an archive.
+/// Creates an instance from an archive.
 #[derive(Debug)]
 pub struct Import {
-    /// The instance; there must be none yet.
+    /// The instance; it must not exist.
     pub instance: InstanceRef,
-    /// The agent it is to belong to.
+    /// The agent that will own it.
     pub agent: AgentName,
     /// The archive.
     pub archive: PathBuf,
@@ -593,56 +593,57 @@ pub struct Import {
     pub at: Timestamp,
 }
 
-/// Brings all of a conversation into its base, and says what of it a joint checkpoint pins (`CKPT-6`).
+/// Folds the whole conversation into its base, and returns the state that a joint checkpoint pins
+/// (`CKPT-6`).
 #[derive(Debug)]
 pub struct PinConversation {
-    /// The instance. No turn of it may be in progress.
+    /// The instance. It must not have a turn in progress.
     pub instance: InstanceRef,
 }
 
-/// Notes that a rewind has begun.
+/// Records the begin of a rewind.
 #[derive(Debug)]
 pub struct BeginRewind {
-    /// The instance. No turn of it may be in progress.
+    /// The instance. It must not have a turn in progress.
     pub instance: InstanceRef,
-    /// To where.
+    /// The target and the previous state.
     pub note: RewindNote,
 }
 
-/// Takes the conversation back, whose files have been; again without effect.
+/// Rewinds the conversation after its files were rewound. Idempotent.
 #[derive(Debug)]
 pub struct FinishRewind {
     /// The instance.
     pub instance: InstanceRef,
-    /// Where the conversation as it was is unpacked, below the instance's directory.
+    /// Directory below the instance's directory with the unpacked conversation of the checkpoint.
     pub unpacked: PathBuf,
 }
 
-/// Gives a rewind up whose files are as they were; again without effect.
+/// Abandons a rewind whose files are unchanged. Idempotent.
 #[derive(Debug)]
 pub struct AbandonRewind {
     /// The instance.
     pub instance: InstanceRef,
 }
 
-/// Writes what is due and forgets the open instance.
+/// Writes pending metadata and closes the instance.
 #[derive(Debug)]
 pub struct Close {
     /// The instance.
     pub instance: InstanceRef,
 }
 
-/// Removes an instance and all it holds.
+/// Deletes an instance and all its data.
 #[derive(Debug)]
 pub struct Delete {
     /// The instance.
     pub instance: InstanceRef,
 }
 
-/// The instance is gone.
+/// The instance does not exist any longer.
 #[derive(Debug)]
 pub struct Removed {
-    /// Whether it was there.
+    /// True if it existed.
     pub existed: bool,
 }
 
@@ -655,11 +656,11 @@ pub struct Audit {
     pub record: JsonObject,
 }
 
-/// Puts down what a reply of a model took; again without effect.
+/// Records the usage of a model reply. Idempotent.
 #[derive(Debug)]
 pub struct RecordUsage {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What it took.
+    /// The usage.
     pub entry: Box<Entry>,
 }

@@ -1,4 +1,4 @@
-//! What is said of failures and findings.
+//! Error conversion and logging of findings.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
             instance_key = %instance.instance_key,
             path = %finding.path.display(),
             problem = finding.problem,
-            "found earlier, and nobody has acknowledged it: see `gdn verify`"
+            "found earlier and not acknowledged; see `gdn verify`"
         );
     }
     for finding in &state.findings {
@@ -32,7 +32,7 @@ pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
     }
 }
 
-/// The same failure, for another operation that it befell.
+/// Copies an error for another operation that failed with it.
 pub(super) fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::File(FileError::Io {

@@ -1,4 +1,4 @@
-//! How a writer thread does each operation, short of syncing what it wrote.
+//! Implementation of each operation, without syncing its writes.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ impl Worker {
         let key: &InstanceKey = &instance.instance_key;
         let dir = self.dir_of(instance);
         let register = Register::of(self.disk.as_ref(), &dir);
-        // What is known of a folder that is gone is not of this one.
+        // Entries of a deleted folder with the same name do not apply to the new one.
         register.begin_again()?;
         register.clone().here().begin_again()?;
         let store = InstanceStore::create(self.disk.clone(), &instances, key, agent, at, &staging)?;

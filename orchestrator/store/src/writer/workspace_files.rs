@@ -1,5 +1,5 @@
-//! The ledgers and audit logs of workspaces, and what was last known of them, that a writer thread holds
-//! open: many entries of a ledger, one sync.
+//! Open ledgers, audit logs and manifests of workspaces in a writer thread. Many entries of a
+//! ledger share one sync.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use crate::workspace;
 #[derive(Debug, Default)]
 pub(super) struct WorkspaceFiles {
     open: HashMap<WorkspaceId, Ledger>,
-    /// The workspaces to whose ledgers the batch at hand appended, and what failed of it first.
+    /// Workspaces with ledger entries in the current batch, and the first error of each.
     staged: HashMap<WorkspaceId, Option<StoreError>>,
     known: HashMap<WorkspaceId, OwnFiles>,
 }
 
 impl WorkspaceFiles {
-    /// Appends an entry, which [`Self::sync`] makes durable.
+    /// Appends an entry. [`Self::sync`] makes it durable.
     pub(super) fn append(
         &mut self,
         disk: &dyn Disk,
@@ -35,7 +35,8 @@ impl WorkspaceFiles {
         let appended = self.held(disk, layout, id).and_then(|l| l.append(entry));
         let failure = self.staged.entry(id.clone()).or_default();
         if let Err(error) = &appended {
-            // A handle that failed is not used again; what was appended by it before was not synced.
+            // A failed handle is not reused. Its earlier entries of this batch are not synced, so
+            // they fail too.
             self.open.remove(id);
             failure.get_or_insert_with(|| again(error));
         }
@@ -59,8 +60,8 @@ impl WorkspaceFiles {
         }
     }
 
-    /// Makes what the batch appended durable. Of which workspaces it is not, and why: all that was appended
-    /// to their ledgers failed.
+    /// Syncs the entries of the batch. Returns the workspaces whose sync failed, with the error:
+    /// all their entries failed.
     pub(super) fn sync(
         &mut self,
         disk: &dyn Disk,
@@ -72,7 +73,7 @@ impl WorkspaceFiles {
                 (Some(error), _) => Err(error),
                 (None, Some(ledger)) => ledger.sync(),
                 (None, None) => {
-                    let problem = "the ledger was not written".to_owned();
+                    let problem = "failed to write the ledger".to_owned();
                     Err(FileError::Unwritable { problem }.into())
                 }
             };
@@ -87,7 +88,7 @@ impl WorkspaceFiles {
         failed
     }
 
-    /// What is durable stays so if writing the file anew fails.
+    /// Entries stay durable if compaction fails.
     fn compact(&mut self, disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) {
         let Some(ledger) = self.open.get_mut(id) else {
             return;
@@ -97,7 +98,7 @@ impl WorkspaceFiles {
         if !is_due {
             return self.note(disk, layout, id, |own| own.note_ledger(disk, bytes));
         }
-        // No claim may be left that the new file does not meet.
+        // Claims that the new file does not meet must be dropped.
         let released = self
             .known(disk, layout, id)
             .and_then(|own| Ok(own.release_ledger(disk)?));
@@ -110,7 +111,7 @@ impl WorkspaceFiles {
             tracing::warn!(
                 workspace_id = %id,
                 error = &error as &dyn std::error::Error,
-                "what replies of models took could not be written anew as sums"
+                "failed to compact the usage ledger"
             );
             return;
         }
@@ -136,7 +137,7 @@ impl WorkspaceFiles {
         self.known.remove(id);
     }
 
-    /// A person knows of what is missing of a workspace's own files.
+    /// Acknowledges the losses of a workspace's own files.
     pub(super) fn acknowledge(
         &mut self,
         disk: &dyn Disk,
@@ -159,7 +160,7 @@ impl WorkspaceFiles {
         }
     }
 
-    /// That a file's state cannot be noted is no reason to refuse what is durable in it.
+    /// A failed manifest update is logged only, because the data in the file is durable.
     fn note(
         &mut self,
         disk: &dyn Disk,
@@ -173,7 +174,7 @@ impl WorkspaceFiles {
             tracing::warn!(
                 workspace_id = %id,
                 error = &error as &dyn std::error::Error,
-                "what was last known of a workspace's files could not be written; losses of them may go unnoticed"
+                "failed to update the manifest of a workspace's files; a later loss may go unnoticed"
             );
         }
     }
@@ -181,7 +182,7 @@ impl WorkspaceFiles {
 
 #[cfg(test)]
 mod tests {
-    //! No crash makes anything of a ledger look missing, and what is cut from it is told.
+    //! A crash never makes ledger data look missing, and removed data is reported.
 
     use std::path::Path;
 
@@ -196,11 +197,11 @@ mod tests {
     use crate::limits::LEDGER_NOTE_BYTES;
     use crate::verify;
 
-    /// Entries after which the ledger is written anew.
+    /// Entries that trigger a compaction.
     const COMPACTED_AFTER: u64 = 6;
     const ENTRIES: u64 = 16;
 
-    /// An entry of some 5 kB, so that a few of them are noted.
+    /// An entry of about 5 kB, so that a few entries trigger a manifest update.
     fn entry(number: u64) -> Entry {
         let asked_by = (0..100).map(|n| format!("{n:0>40}").parse().unwrap());
         Entry {
@@ -227,7 +228,7 @@ mod tests {
         Ok(workspace::open(disk, layout, Path::new("/p"), None)?.workspace_id)
     }
 
-    /// A life of a ledger: it is noted some times, and written anew once.
+    /// One run of a ledger with several manifest updates and one compaction.
     fn live(disk: &SimulatedDisk, layout: &Layout) -> Result<(), StoreError> {
         let id = open(disk, layout)?;
         let mut files = WorkspaceFiles::default();
@@ -241,7 +242,8 @@ mod tests {
             let failure = files.sync(disk, layout).remove(&id);
             appended.and(failure.map_or(Ok(()), Err))?;
         }
-        // The writer goes on when a note or a compaction fails; the machine does not.
+        // The writer survives a failed manifest update or compaction; the simulated machine does
+        // not.
         let root = Path::new("/s");
         disk.stat(root).during("look at", root)?;
         Ok(())

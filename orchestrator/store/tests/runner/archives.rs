@@ -210,48 +210,56 @@ fn a_forged_archive_is_refused_with_the_line_and_the_reason() {
     let other = head.replace("conversation/1", "conversation/2");
     let hidden = head.replace("\"format\"", "\"x\":1,\"format\"");
     let cases: [(&str, u64, Vec<u8>); 14] = [
-        ("the format is", 1, forged(&all(&[&other]), 0, 0)),
-        ("no archive", 1, forged(&all(&[&hidden]), 0, 0)),
-        ("no archive", 1, forged(&all(&[&m1, &head]), 1, 0)),
+        ("expected format", 1, forged(&all(&[&other]), 0, 0)),
         (
-            "`m1` is there twice",
+            "not a conversation archive",
+            1,
+            forged(&all(&[&hidden]), 0, 0),
+        ),
+        (
+            "not a conversation archive",
+            1,
+            forged(&all(&[&m1, &head]), 1, 0),
+        ),
+        (
+            "duplicate message `m1`",
             3,
             forged(&all(&[&head, &m1, &m1]), 2, 0),
         ),
         (
-            "no message",
+            "invalid message",
             2,
             forged(&all(&[&head, &wrap("{\"id\":1}")]), 1, 0),
         ),
         (
-            "behind the state",
+            "message after an extension state",
             3,
             forged(&all(&[&head, &extension("a"), &m1]), 1, 1),
         ),
         (
-            "order of their names",
+            "not sorted by name",
             3,
             forged(&all(&[&head, &extension("b"), &extension("a")]), 0, 2),
         ),
         (
-            "order of their names",
+            "not sorted by name",
             3,
             forged(&all(&[&head, &extension("a"), &extension("a")]), 0, 2),
         ),
         ("bytes", 2, forged(&all(&[&head, &long]), 1, 0)),
-        ("does not fit", 3, forged(&all(&[&head, &m1]), 2, 0)),
+        ("totals do not match", 3, forged(&all(&[&head, &m1]), 2, 0)),
         (
             "unknown variant",
             2,
             forged(&all(&[&head, &"{\"x\":1}".to_owned()]), 0, 0),
         ),
-        ("something follows", 6, [good.as_slice(), b"\n"].concat()),
+        ("unexpected data", 6, [good.as_slice(), b"\n"].concat()),
         (
-            "it was cut",
+            "truncated",
             2,
             [head.as_bytes(), b"\n{\"message\":"].concat(),
         ),
-        ("no archive", 1, b"\x00\xff\n".to_vec()),
+        ("not a conversation archive", 1, b"\x00\xff\n".to_vec()),
     ];
     for (reason, line, archive) in cases {
         let error = imported(&disk, &archive).unwrap_err();
@@ -374,7 +382,7 @@ fn what_could_not_be_imported_is_not_exported() {
     let lines = [message("m1", "one"), "{\"note\":1}".to_owned()];
     let mut store = conversation(&disk, &lines);
     let error = export(&mut store, false).unwrap_err();
-    assert!(error.to_string().contains("no message"), "{error}");
+    assert!(error.to_string().contains("invalid message"), "{error}");
     let (archive, last) = export(&mut store, true).unwrap();
     assert_eq!((last.messages, last.damaged), (1, 1));
     assert_eq!(imported(&disk, archive.as_bytes()).unwrap().messages, 1);

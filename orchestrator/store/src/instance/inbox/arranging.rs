@@ -1,4 +1,4 @@
-//! Which of the events that wait has its turn when, by a person (`STEER-2`).
+//! Changes by a user to the order of waiting events (`STEER-2`).
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,20 @@ use super::{Inbox, Record, wrong};
 use crate::error::StoreError;
 
 impl Inbox {
-    /// The events that a person has wait.
+    /// Returns the paused events.
     pub(in super::super) fn paused(&self) -> BTreeSet<EventId> {
         let pending = self.table.in_order();
         let paused = pending.filter(|(_, entry)| entry.paused.is_some());
         paused.map(|(_, entry)| entry.event.id.clone()).collect()
     }
 
-    /// Whether a person has an event wait.
+    /// True if the event is paused.
     pub(in super::super) fn is_paused(&self, event_id: &EventId) -> bool {
         let found = self.pending_of(event_id);
         found.is_some_and(|(_, entry)| entry.paused.is_some())
     }
 
-    /// Appends that an event waits until it is resumed. Does nothing if it does. Not durable before
-    /// [`Self::sync`].
+    /// Pauses a waiting event, unless it is paused. Durable only after [`Self::sync`].
     pub(in super::super) fn pause(
         &mut self,
         event_id: &EventId,
@@ -37,8 +36,7 @@ impl Inbox {
         self.append(&Record::Paused { seq, event_id, at })
     }
 
-    /// Appends that an event waits for its turn again. Does nothing if it does. Not durable before
-    /// [`Self::sync`].
+    /// Resumes a paused event, unless it is not paused. Durable only after [`Self::sync`].
     pub(in super::super) fn resume(
         &mut self,
         event_id: &EventId,
@@ -52,8 +50,8 @@ impl Inbox {
         self.append(&Record::Resumed { seq, event_id, at })
     }
 
-    /// Appends that an event has its turn before that of another, or as the last. Does nothing if it has. Not
-    /// durable before [`Self::sync`].
+    /// Moves an event before another, or to the end, unless it is there. Durable only after
+    /// [`Self::sync`].
     pub(in super::super) fn move_before(
         &mut self,
         event_id: &EventId,
@@ -76,7 +74,7 @@ impl Inbox {
         })
     }
 
-    /// The event whose turn is behind that of another, of those that wait.
+    /// Returns the waiting event after another one in the order of turns.
     pub(in super::super) fn after(&self, event_id: &EventId) -> Option<&EventId> {
         let mut waiting = self.waiting().map(|event| &event.id);
         waiting.find(|id| *id == event_id);

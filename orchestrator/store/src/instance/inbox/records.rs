@@ -1,4 +1,4 @@
-//! The inbox's records, and what they come to.
+//! The inbox's records and the table built from them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -66,13 +66,13 @@ pub(super) enum Record {
     Moved {
         seq: u64,
         event_id: EventId,
-        /// The event that is to be behind it; none if it is to be the last.
+        /// The event that will follow it; `None` moves it to the end.
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<EventId>,
         at: Timestamp,
     },
     Awaiting {
-        /// The last event that was accepted before.
+        /// The last event accepted before.
         seq: u64,
         event_id: EventId,
         target: InstanceKey,
@@ -80,14 +80,14 @@ pub(super) enum Record {
         at: Timestamp,
     },
     Forgone {
-        /// The last event that was accepted before.
+        /// The last event accepted before.
         seq: u64,
         event_id: EventId,
         at: Timestamp,
     },
 }
 
-/// What a scan needs of a line; the rest is read when it is needed.
+/// Fields of a line that a scan needs; the rest is read on demand.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head<'a> {
@@ -106,13 +106,13 @@ struct Head<'a> {
     reply: Option<&'a RawValue>,
 }
 
-/// An event that is not over.
+/// An unfinished event.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub event: AgentEvent,
     pub attempts: u32,
     pub parked: Option<(String, Timestamp)>,
-    /// Since when a person has it wait.
+    /// Time at which a user paused it.
     pub paused: Option<Timestamp>,
 }
 
@@ -121,29 +121,29 @@ pub(super) enum Known {
     Pending {
         seq: u64,
     },
-    /// Where the record that ended it lies.
+    /// Position of the record that ended it.
     Over {
         span: Span,
         seq: u64,
     },
 }
 
-/// What the records come to.
+/// State built from the records.
 #[derive(Debug, Default)]
 pub(in super::super) struct Table {
     pub last_seq: u64,
     pub(super) pending: BTreeMap<u64, Pending>,
-    /// The numbers of the same, in the order of their turns.
+    /// Sequence numbers of the pending events, in the order of their turns.
     order: VecDeque<u64>,
     pub(super) known: HashMap<EventId, Known>,
-    /// Questions whose answers are to come, by the ids of the events that will bring them.
+    /// Questions with pending answers, by the ids of the answer events.
     pub awaiting: BTreeMap<EventId, Awaited>,
-    /// The connections by which events came, those of agents left out.
+    /// Connections of the events, without events of agents.
     pub sources: BTreeSet<ConnectionName>,
 }
 
 impl Awaited {
-    /// The record that comes to this.
+    /// Returns the record of this question.
     pub(super) fn to_record(&self, seq: u64) -> Record {
         Record::Awaiting {
             seq,
@@ -166,7 +166,7 @@ impl Pending {
         })
     }
 
-    /// The records that come to this.
+    /// Returns the records that recreate this event.
     pub(super) fn to_records(&self, seq: u64) -> Vec<Record> {
         let event_id = self.event.id.clone();
         let mut records = vec![Record::Accepted {
@@ -197,7 +197,7 @@ impl Pending {
 }
 
 impl Table {
-    /// The sequence number of an event that is not over.
+    /// Returns the sequence number of an unfinished event.
     pub(in super::super) fn seq_of_pending(&self, event_id: &EventId) -> Option<u64> {
         match self.known.get(event_id) {
             Some(Known::Pending { seq }) => Some(*seq),
@@ -205,14 +205,13 @@ impl Table {
         }
     }
 
-    /// The events that are not over, in the order of their turns.
+    /// Returns the unfinished events, in the order of their turns.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (u64, &Pending)> {
         let found = self.order.iter().map(|seq| (*seq, self.pending.get(seq)));
         found.filter_map(|(seq, entry)| Some((seq, entry?)))
     }
 
-    /// The records that bring those that are not over into their order, written behind them in that of their
-    /// numbers.
+    /// Returns the records that restore the order of the unfinished events when written after them.
     pub(super) fn order_records(&self) -> Vec<Record> {
         if self.order.iter().is_sorted() {
             return Vec::new();
@@ -226,7 +225,7 @@ impl Table {
         moved.collect()
     }
 
-    /// Gives an event another turn: before that of another, or the last.
+    /// Moves an event before another, or to the end.
     fn place(&mut self, seq: u64, before: Option<&EventId>) -> Result<(), String> {
         let place_of = |order: &VecDeque<u64>, seq: u64| order.iter().position(|own| *own == seq);
         let before = match before {
@@ -246,12 +245,12 @@ impl Table {
         Ok(())
     }
 
-    /// Whether an event is over.
+    /// True if an event is finished.
     pub(in super::super) fn is_over(&self, event_id: &EventId) -> bool {
         matches!(self.known.get(event_id), Some(Known::Over { .. }))
     }
 
-    /// Whether an event is parked.
+    /// True if an event is parked.
     pub(in super::super) fn is_parked(&self, event_id: &EventId) -> bool {
         let entry = self
             .seq_of_pending(event_id)
@@ -259,12 +258,12 @@ impl Table {
         entry.flatten().is_some_and(|entry| entry.parked.is_some())
     }
 
-    /// Whether anything is known of an event.
+    /// True if an event is known.
     pub(in super::super) fn knows(&self, event_id: &EventId) -> bool {
         self.known.contains_key(event_id)
     }
 
-    /// Whether a finished event is not known that was not dropped from the file for its age either.
+    /// True if a finished event is missing although it was not dropped for its age.
     pub(in super::super) fn should_know(&self, event_id: &EventId, seq: u64) -> bool {
         if self.known.contains_key(event_id) {
             return false;
@@ -307,7 +306,7 @@ impl Table {
         self.known.insert(event_id, Known::Over { span, seq });
     }
 
-    /// Takes one record into account, or says why it cannot be.
+    /// Applies one record, or returns the reason why it is invalid.
     pub(super) fn take(&mut self, span: Span, line: &[u8]) -> Result<(), String> {
         let head: Head<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         let seq = head.seq;
@@ -316,14 +315,14 @@ impl Table {
                 let event: AgentEvent =
                     serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
                 if self.known.contains_key(&event.id) {
-                    return Err("an event that was accepted before".to_owned());
+                    return Err("duplicate `accepted` of an event".to_owned());
                 }
                 self.add(seq, event.id.clone(), event);
             }
             ("done" | "dropped", _, Some(event_id)) => self.end(seq, event_id, span),
             ("awaiting", _, Some(question)) => {
                 let (Some(target), Some(reply)) = (head.target, head.reply) else {
-                    return Err("an incomplete `awaiting`".to_owned());
+                    return Err("incomplete `awaiting` record".to_owned());
                 };
                 let reply: AgentEvent =
                     serde_json::from_str(reply.get()).map_err(|error| error.to_string())?;
@@ -344,7 +343,7 @@ impl Table {
             (kind, _, Some(_)) => {
                 let at = head.at.unwrap_or(Timestamp::from_unix_millis(0));
                 let Some(entry) = self.pending.get_mut(&seq) else {
-                    return Err(format!("`{kind}` of an event that does not wait"));
+                    return Err(format!("`{kind}` of an event that is not waiting"));
                 };
                 match kind {
                     "attempted" => entry.attempts = head.attempts.unwrap_or(0),
@@ -352,16 +351,16 @@ impl Table {
                     "retried" => (entry.parked, entry.attempts) = (None, 0),
                     "paused" => entry.paused = Some(at),
                     "resumed" => entry.paused = None,
-                    _ => return Err(format!("a record of the unknown kind `{kind}`")),
+                    _ => return Err(format!("unknown record kind `{kind}`")),
                 }
             }
-            (kind, ..) => return Err(format!("an unknown or incomplete record `{kind}`")),
+            (kind, ..) => return Err(format!("unknown or incomplete record `{kind}`")),
         }
         Ok(())
     }
 
-    /// A damaged record that still names an event which waits, twice over, and says that it is over:
-    /// to run its turn again would be worse than to believe it.
+    /// Accepts the end of a waiting event from a damaged record that names the event twice, because
+    /// running its turn again would be worse.
     pub(super) fn take_broken_end(&mut self, span: Span, line: &[u8]) -> bool {
         let Ok(head) = serde_json::from_slice::<Head<'_>>(line) else {
             return false;

@@ -3,7 +3,7 @@ use goondan_durable::disk::{Crash, SimulatedDisk};
 use super::*;
 
 const LOG: &str = "runtime-events.jsonl";
-/// Bytes of a line; five of them fill a segment.
+/// Bytes of a line. Five lines fill a segment.
 const LINE_BYTES: u64 = 20;
 const SEGMENT_BYTES: u64 = 5 * LINE_BYTES;
 const UNBOUNDED: ObservationBounds = ObservationBounds {
@@ -36,7 +36,7 @@ fn line(number: u64) -> String {
     format!("{{\"n\":\"{number:011}\"}}\n")
 }
 
-/// Appends the lines of these numbers, one at a time.
+/// Appends the lines with these numbers, one at a time.
 fn append(
     log: &mut SegmentedLog,
     numbers: std::ops::Range<u64>,
@@ -50,7 +50,7 @@ fn append(
     Ok(())
 }
 
-/// Reads the whole log by its parts; the place it begins at, and its text.
+/// Reads the whole log by parts, and returns its start and its text.
 fn read(disk: &SimulatedDisk) -> (u64, String) {
     let first = Reading::open(disk, dir(), LOG).unwrap().first();
     let (mut at, mut text) = (first, String::new());
@@ -220,12 +220,12 @@ fn msg_12_a_segment_that_is_missing_between_two_others_is_found() {
     assert_eq!(missing.path, dir().join(&segments[2]));
     assert_eq!(missing.kind, FindingKind::MissingRecords);
     assert!(missing.problem.starts_with("100 bytes"), "{missing:?}");
-    // The oldest go by policy.
+    // The oldest segments may be dropped by policy.
     disk.remove_file(&dir().join(&segments[0])).unwrap();
     assert_eq!(found(), []);
 }
 
-/// A segment whose checksum is right may hold lines that were damaged before it was compressed.
+/// A segment with a valid checksum may hold lines that were damaged before compression.
 #[test]
 fn msg_12_each_line_of_a_segment_is_checked() {
     let disk = fresh();
@@ -267,8 +267,8 @@ fn a_line_is_looked_for_in_the_current_file_and_all_segments_and_damage_is_passe
     assert_eq!(look(&[12]), None, "its segment is damaged");
 }
 
-/// Whatever the call the machine stops in, and whatever survives: what a segment was to hold is there
-/// once, in order, and only the end of the current file, which is never synced, may be missing.
+/// Crashes at every call with every surviving state: sealed lines exist once, in order. Only the
+/// end of the current file, which is never synced, may be missing.
 #[test]
 fn msg_12_a_crash_at_every_call_loses_only_the_unsynced_end() {
     let crashes = [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly];
@@ -290,7 +290,7 @@ fn msg_12_a_crash_at_every_call_loses_only_the_unsynced_end() {
                 })
             });
             let survivor = disk.after_crash(crash);
-            // What was said to be done, and filled a segment.
+            // Lines that were acknowledged and filled a segment.
             let sealed = done / 5 * 5;
             let mut log = open(&survivor).unwrap();
             let (first, text) = read(&survivor);
@@ -300,7 +300,7 @@ fn msg_12_a_crash_at_every_call_loses_only_the_unsynced_end() {
             let sealed_bytes = usize::try_from(sealed_lines * LINE_BYTES).unwrap();
             let kept = text.get(..sealed_bytes);
             assert_eq!(kept, expected.get(..sealed_bytes), "{crash:?} {call}");
-            // The rest was not synced: of it there is some, with holes, but never a line too many.
+            // The rest was not synced: parts may be missing, but no line is duplicated.
             assert!(text.len() <= expected.len(), "{crash:?} {call}: {text}");
             assert!(
                 names(&survivor)

@@ -1,8 +1,8 @@
-//! What the lines of a turn journal come to.
+//! Parsing of a turn journal.
 //!
-//! The file holds the turn in progress, and before it those turns that ended since the base was last
-//! made durable. A turn begins only behind the durable commit of the one before; so one that is
-//! followed by anything of another was committed, though its commit record may be unreadable now.
+//! The file holds the turn in progress, preceded by turns that ended since the last sync of the
+//! base. A turn begins only after the durable commit of the previous one. So a turn that is
+//! followed by a record of another was committed, even if its commit record is unreadable now.
 
 use std::collections::HashSet;
 
@@ -16,51 +16,51 @@ use super::super::raw::{Line, RawEvent};
 use super::{CommitRecord, FoldMode, OpenTurn, TurnEvent};
 use crate::error::StoreError;
 
-/// What the types of records begin with that tell of calls that need a person.
+/// Type prefix of approval records.
 const APPROVAL: &str = "approval_";
 
-/// A turn that is over and still in the file.
+/// An ended turn that is still in the file.
 #[derive(Debug)]
 pub(in super::super) struct Ended {
     pub turn_id: TurnId,
-    /// The event it answered; none for a turn another implementation left behind.
+    /// The event it answered; `None` for a turn of another implementation.
     pub event: Option<TurnEvent>,
-    /// Where its message events lie, in order.
+    /// Positions of its message events, in order.
     pub events: Vec<Span>,
-    /// What committed it; none if that cannot be read any more.
+    /// Its commit record; `None` if unreadable.
     pub commit: Option<CommitRecord>,
 }
 
 impl Ended {
-    /// Whether a new base was prepared for it.
+    /// True if a new base was prepared for it.
     pub(in super::super) fn is_rewrite(&self) -> bool {
         let fold = self.commit.as_ref().map(|commit| &commit.fold);
         matches!(fold, Some(FoldMode::Rewrite { .. }))
     }
 }
 
-/// What reading the file has come to.
+/// Result of reading the file.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub ended: Vec<Ended>,
-    /// Where the message events of the open turn lie.
+    /// Positions of the open turn's message events.
     pub events: Vec<Span>,
     pub open: Option<OpenTurn>,
     pub has_others: bool,
-    /// The calls of the open turn that a person was asked about.
+    /// Approvals of the open turn.
     pub approvals: Approvals,
 }
 
-/// The turns that a journal holds.
+/// Turns in a journal.
 #[derive(Debug, Default)]
 pub(in super::super) struct Journaled {
-    /// Those that are over.
+    /// Ended turns.
     pub ended: HashSet<TurnId>,
-    /// The one that is not.
+    /// The open turn.
     pub open: Option<OpenTurn>,
 }
 
-/// Looks at the records of a turn journal; returns the turns in it. Changes nothing.
+/// Checks the records of a turn journal and returns its turns. Changes nothing.
 pub(in super::super) fn check(
     journal: &mut Journal,
     reading: &sealed::Reading,
@@ -93,11 +93,11 @@ impl Read {
         self.take(&line, bytes, span)
     }
 
-    /// Takes one record into account, or says why it belongs to no turn.
+    /// Applies one record, or returns the reason why it belongs to no turn.
     fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
         if let Some(turn_id) = &line.turn_id {
             if self.ended.iter().any(|ended| ended.turn_id == *turn_id) {
-                return Err("a record after its turn's commit".to_owned());
+                return Err("record after its turn's commit".to_owned());
             }
             self.make_way(turn_id)?;
         }
@@ -106,13 +106,13 @@ impl Read {
             "turn_commit" => {
                 let record: CommitRecord =
                     serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-                // Its records may be lost, but that it was committed is certain.
+                // Its records may be lost, but it was certainly committed.
                 self.end(record.turn_id.clone(), record.event.clone(), Some(record));
                 Ok(())
             }
             kind if kind.starts_with(APPROVAL) => {
                 if self.open.is_none() {
-                    return Err("a record of a turn that is not there".to_owned());
+                    return Err("record of a turn that is not in the journal".to_owned());
                 }
                 let mark = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
                 self.approvals.take(mark)
@@ -121,15 +121,15 @@ impl Read {
         }
     }
 
-    /// Ends the open turn if it is not `turn_id`'s: nothing of another would follow it, were it not
-    /// committed.
+    /// Ends the open turn if it is not `turn_id`, because another turn's record follows only a
+    /// committed turn.
     fn make_way(&mut self, turn_id: &TurnId) -> Result<(), String> {
         match self.open.take() {
             Some(open) if open.turn_id == *turn_id => self.open = Some(open),
-            // Nothing ever follows a turn that rewrote the base.
+            // A turn that rewrote the base is never followed by another.
             Some(open) if self.has_others || open.is_foreign() => {
                 self.open = Some(open);
-                return Err("a record of another turn than the one that is open".to_owned());
+                return Err("record of a turn that is not open".to_owned());
             }
             Some(open) => self.end(open.turn_id, open.event, None),
             None => {}
@@ -153,7 +153,7 @@ impl Read {
         let (Some(turn_id), Some(attempt), Some(event)) =
             (line.turn_id.clone(), line.attempt, line.event)
         else {
-            return Err("an incomplete `turn_begin`".to_owned());
+            return Err("incomplete `turn_begin`".to_owned());
         };
         let event = serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
         let last_seq = self.open.take().map_or(0, |open| open.last_seq);
@@ -171,7 +171,7 @@ impl Read {
         let open = self.open.get_or_insert_with(|| lost_turn(line));
         let seq = line.seq.unwrap_or(open.last_seq + 1);
         if seq <= open.last_seq {
-            return Err("an event that was there before".to_owned());
+            return Err("duplicate event".to_owned());
         }
         open.last_seq = seq;
         self.has_others |= !matches!(event, RawEvent::Append { .. });
@@ -180,7 +180,7 @@ impl Read {
     }
 }
 
-/// A turn whose beginning is not there: another implementation left it behind, or it is damaged.
+/// Creates a turn for records without `turn_begin`: written by another implementation, or damaged.
 fn lost_turn(line: &Line<'_>) -> OpenTurn {
     let turn_id = line.turn_id.clone().unwrap_or_else(OpenTurn::foreign_id);
     OpenTurn {
