@@ -266,5 +266,5 @@ fn ckpt_3_a_tree_too_deep_or_large_is_refused_by_name() {
     let CheckpointError::Tree(TreeError::Path(problem)) = &error else {
         panic!("{error}");
     };
-    assert_eq!(problem.problem(), "it is too deep");
+    assert_eq!(problem.problem(), "the path is too deep");
 }

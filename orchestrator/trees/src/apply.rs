@@ -1,4 +1,4 @@
-//! What a patch makes of a tree, in memory: all of it or nothing (`PROP-3`, `PROP-4`).
+//! In-memory application of a patch to a tree, all or nothing (`PROP-3`, `PROP-4`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,53 +14,53 @@ use crate::patch::{Binary, BlobId, Body, FileMode, FilePatch, Patch};
 use crate::path::{Names, RelativePath};
 use crate::read::drain;
 
-/// Why a patch does not apply. Nothing has changed.
+/// Reason why a patch does not apply. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// It touches what it may not.
-    #[error("the patch touches `{path}`, which it was not given")]
+    /// The patch touches a forbidden path.
+    #[error("the patch touches `{path}`, which it must not change")]
     NotAllowed {
         /// The path.
         path: RelativePath,
     },
-    /// The tree is not the one it was made for, or the patch is not whole.
-    #[error("the patch does not fit `{path}`: {problem}; make it anew from the two trees")]
+    /// The patch was made for another tree, or is damaged.
+    #[error("the patch does not apply to `{path}`: {problem}; create it again from the two trees")]
     Misfit {
         /// The path.
         path: RelativePath,
-        /// What does not fit.
+        /// The mismatch.
         problem: &'static str,
     },
-    /// The tree cannot be read, or what came out would be no tree.
-    #[error("the patch makes no tree")]
+    /// The tree is unreadable, or the result would not be a valid tree.
+    #[error("the patch does not result in a valid tree")]
     Tree(#[from] TreeError),
 }
 
-/// A file or link with its content.
+/// Content of a file or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// What git knows of its mode.
+    /// Its mode as known to git.
     pub mode: FileMode,
-    /// Its bytes; of a link, where it points.
+    /// Its bytes; for a link, its target.
     pub content: Vec<u8>,
 }
 
-/// A tree: what it holds, and where its content is. The content is checked when it is read.
+/// A tree: its manifest and its folder. Content is verified when it is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Tree<'t> {
-    /// What it holds.
+    /// Manifest of the tree.
     pub manifest: &'t Manifest,
-    /// Where.
+    /// Folder with the content.
     pub folder: &'t dyn Folder,
 }
 
 impl Tree<'_> {
-    /// The file or link at a path; none if there is none, or a directory.
+    /// Returns the file or link at a path; `None` for a directory or a missing path.
     ///
     /// # Errors
     ///
-    /// [`TreeError::Io`], [`TreeError::Limit`] past [`PATCH_FILE_BYTES_MAX`], [`TreeError::Damaged`] if the
-    /// content is not that of the manifest.
+    /// [`TreeError::Io`], [`TreeError::Limit`] past [`PATCH_FILE_BYTES_MAX`],
+    /// [`TreeError::Damaged`] if the content does not match the manifest.
     pub fn leaf(&self, path: &RelativePath) -> Result<Option<Leaf>, TreeError> {
         let at = path.as_path();
         Ok(Some(match self.manifest.get(path) {
@@ -103,7 +103,7 @@ impl Tree<'_> {
     }
 }
 
-/// What git keeps of a file's permission bits.
+/// Reduces permission bits to the modes that git stores.
 pub(crate) fn git_mode(mode: u32) -> FileMode {
     if mode & 0o100 == 0 {
         FileMode::Regular
@@ -112,13 +112,14 @@ pub(crate) fn git_mode(mode: u32) -> FileMode {
     }
 }
 
-/// What the patch makes of the paths that it touches: a file or link, or nothing.
+/// New content of each touched path: a file or link, or `None` if deleted.
 pub type Applied = BTreeMap<RelativePath, Option<Leaf>>;
 
-/// Applies a patch to a tree, in memory. `is_allowed` says which paths it may touch.
+/// Applies a patch to a tree, in memory. `is_allowed` decides which paths it may touch.
 ///
-/// Every line of context must be where the patch says, every digest right, every mode the one before; and
-/// what comes out must be a tree: nothing below a file or a link, no two paths that differ in case only.
+/// Every context line must be at the given position, and every digest and old mode must match. The
+/// result must be a valid tree: nothing below a file or a link, and no two paths that differ only
+/// in case.
 ///
 /// # Errors
 ///
@@ -141,12 +142,12 @@ pub fn apply(
         };
         let before = match applied.get(path) {
             None => base.leaf(path)?,
-            // What becomes a link is deleted first and then made, and so is what becomes a file.
+            // A change between file and link is a deletion followed by a creation.
             Some(None) if file.old.is_none() => None,
-            Some(_) => return Err(misfit("it is touched twice")),
+            Some(_) => return Err(misfit("duplicate change")),
         };
         if file.old.is_none() && !created.insert(path) {
-            return Err(misfit("it is touched twice"));
+            return Err(misfit("duplicate change"));
         }
         let after = one(file, before.as_ref()).map_err(misfit)?;
         applied.insert(path.clone(), after);
@@ -155,13 +156,13 @@ pub fn apply(
     Ok(applied)
 }
 
-/// What a patch makes of one file.
+/// Applies a patch to one file.
 fn one(file: &FilePatch, before: Option<&Leaf>) -> Result<Option<Leaf>, &'static str> {
     if before.map(|leaf| leaf.mode) != file.old {
         return Err(match (before, file.old) {
-            (Some(_), None) => "it is there already",
-            (None, _) => "it is not there",
-            _ => "its mode is another one",
+            (Some(_), None) => "the path exists",
+            (None, _) => "the path does not exist",
+            _ => "the mode differs",
         });
     }
     let old = before.map_or(&b""[..], |leaf| &leaf.content);
@@ -170,27 +171,27 @@ fn one(file: &FilePatch, before: Option<&Leaf>) -> Result<Option<Leaf>, &'static
         return Ok(file.new.map(|mode| Leaf { mode, content }));
     };
     if file.old.is_some() && BlobId::of(old) != old_id {
-        return Err("its content is not the one that the patch was made for");
+        return Err("the content differs from the base of the patch");
     }
     let content = match &file.body {
         Body::None => Vec::new(),
         Body::Text(hunks) => patch_text(old, hunks)?,
         Body::Binary(Binary::Literal(content)) => content.clone(),
         Body::Binary(Binary::Delta(delta)) => apply_delta(old, delta, PATCH_FILE_BYTES_MAX)
-            .ok_or("its delta is none of its content")?,
+            .ok_or("the delta does not match the content")?,
     };
     let Some(mode) = file.new else {
         return if content.is_empty() {
             Ok(None)
         } else {
-            Err("it is deleted, but not whole")
+            Err("the deletion is incomplete")
         };
     };
     if BlobId::of(&content) != new_id {
-        return Err("what comes out has not the digest that the patch tells");
+        return Err("the result does not match the digest in the patch");
     }
     if mode == FileMode::Link && (content.is_empty() || content.contains(&0)) {
-        return Err("a link cannot point there");
+        return Err("invalid link target");
     }
     Ok(Some(Leaf { mode, content }))
 }
@@ -202,13 +203,13 @@ fn patch_text(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, &'static str> {
     for hunk in hunks {
         let kept = old
             .get(at..hunk.old_start)
-            .ok_or("a place is beyond its end")?;
+            .ok_or("a hunk is beyond the end of the file")?;
         new.extend(kept.iter().copied().flatten());
         at = hunk.old_start;
         for (kind, line) in &hunk.lines {
             if *kind != LineKind::Added {
                 if old.get(at) != Some(&line.as_slice()) {
-                    return Err("a line is not the one that the patch tells");
+                    return Err("a line differs from the patch");
                 }
                 at += 1;
             }
@@ -228,8 +229,8 @@ fn patch_text(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, &'static str> {
     Ok(new)
 }
 
-/// Whether files and links are a tree when the patch has been applied. Directories are what they need; what
-/// is left empty is none, as for git.
+/// Checks that files and links form a valid tree after the patch. Directories are implied; empty
+/// ones are dropped, like in git.
 fn check_tree(base: &Manifest, applied: &Applied) -> Result<(), TreeError> {
     let mut leaves: BTreeSet<&RelativePath> = BTreeSet::new();
     let unchanged = base.entries().filter(|(_, entry)| !entry.is_directory());
@@ -256,12 +257,12 @@ fn check_tree(base: &Manifest, applied: &Applied) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Whether a patch makes `after` of `before`, as far as a patch can tell: files, links, contents and whether
-/// they can be executed.
+/// Checks that a patch turns `before` into `after`, as far as a patch can express it: files, links,
+/// contents and executable bits.
 ///
 /// # Errors
 ///
-/// [`ApplyError`]: it does not apply, or something else comes out.
+/// [`ApplyError`] if the patch does not apply, or the result differs.
 pub fn prove(patch: &Patch, before: Tree<'_>, after: &Manifest) -> Result<(), ApplyError> {
     let applied = apply(patch, before, &|_| true)?;
     let paths = before.manifest.entries().chain(after.entries());
@@ -277,14 +278,14 @@ pub fn prove(patch: &Patch, before: Tree<'_>, after: &Manifest) -> Result<(), Ap
         if made != after.get(path).and_then(told) {
             return Err(ApplyError::Misfit {
                 path: path.clone(),
-                problem: "something else comes out",
+                problem: "the result differs",
             });
         }
     }
     Ok(())
 }
 
-/// What a patch can tell of an entry.
+/// Returns the part of an entry that a patch can express.
 pub(crate) fn told(entry: &Entry) -> Option<(FileMode, Digest)> {
     match entry {
         Entry::Directory { .. } => None,

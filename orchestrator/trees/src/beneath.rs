@@ -1,4 +1,5 @@
-//! Opening paths beneath a directory, whatever other processes rename meanwhile: the one place of the daemon that does.
+//! Opening of paths beneath a directory, safe against concurrent renames. No other code of the
+//! daemon does this.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
@@ -6,10 +7,10 @@ use std::path::{Component, Path};
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Opens a path beneath a directory. No link is followed, and no `..` leads out.
+/// Opens a path beneath a directory, following no link and no `..` out of it.
 ///
-/// The kernel resolves the path (`openat2`, Linux 5.6). Where a filter of system calls hides that from it, as systemd's
-/// `RestrictSUIDSGID=` does, each name is opened from the handle of the one before.
+/// The kernel resolves the path (`openat2`, Linux 5.6). Where a system call filter blocks that,
+/// such as systemd's `RestrictSUIDSGID=`, each name is opened from the handle of the previous one.
 pub(crate) fn open(
     root: impl AsFd,
     path: &Path,
@@ -25,7 +26,7 @@ pub(crate) fn open(
     let flags = flags | OFlags::CLOEXEC;
     loop {
         match fs::openat2(&root, path, flags, mode, resolve) {
-            // Something was renamed meanwhile, so that the kernel could not be sure.
+            // The kernel saw a concurrent rename.
             Err(Errno::AGAIN) => {}
             Err(Errno::NOSYS | Errno::PERM) => return open_by_names(root, path, flags, mode),
             other => return other,
@@ -33,7 +34,7 @@ pub(crate) fn open(
     }
 }
 
-/// The same, a name at a time.
+/// As [`open`], one name at a time.
 fn open_by_names(
     root: impl AsFd,
     path: &Path,
@@ -69,7 +70,7 @@ fn open_by_names(
     }
 }
 
-/// Opens a directory beneath another one. A link is not a directory, wherever in the path it is.
+/// Opens a directory beneath another one. A link anywhere in the path is an error.
 pub(crate) fn open_directory(
     root: impl AsFd,
     path: &Path,

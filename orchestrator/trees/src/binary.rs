@@ -1,4 +1,4 @@
-//! The binary parts of git's patches: deflated, in base 85, as a whole or as a delta.
+//! Binary parts of git patches: deflated, base 85, as a literal or as a delta.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -9,10 +9,10 @@ use flate2::write::ZlibEncoder;
 const ALPHABET: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
-/// Bytes that one line of a binary patch stands for at most.
+/// Most content bytes in one line of a binary patch.
 const LINE_BYTES: usize = 52;
 
-/// Writes `content` as a `literal` part: its heading, its lines, and the empty line that ends it.
+/// Writes `content` as a `literal` part: its heading, its lines, and the terminating empty line.
 pub(crate) fn write_literal(out: &mut Vec<u8>, content: &[u8]) -> io::Result<()> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(content)?;
@@ -45,7 +45,7 @@ fn length_letter(len: usize) -> u8 {
     }
 }
 
-/// The bytes that one line stands for; none if it is none of a binary patch.
+/// Decodes one line; `None` if it is not a valid line of a binary patch.
 pub(crate) fn decode_line(line: &[u8]) -> Option<Vec<u8>> {
     let (letter, digits) = line.split_first()?;
     let len = usize::from(match letter {
@@ -71,7 +71,7 @@ pub(crate) fn decode_line(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Inflates to exactly so many bytes; none if it is more, less, or damaged.
+/// Inflates to exactly `bytes` bytes; `None` if the size differs or the data is damaged.
 pub(crate) fn inflate(deflated: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut decoder = ZlibDecoder::new(deflated);
@@ -84,7 +84,7 @@ pub(crate) fn inflate(deflated: &[u8], bytes: usize) -> Option<Vec<u8>> {
     is_whole.then_some(out)
 }
 
-/// What a delta makes of `old`: copies of its parts and new bytes; none if the delta is no such thing.
+/// Applies a delta to `old`: copies of its parts and new bytes. `None` if the delta is invalid.
 pub(crate) fn apply_delta(old: &[u8], delta: &[u8], most: usize) -> Option<Vec<u8>> {
     let mut rest = delta;
     if read_size(&mut rest)? != old.len() {
@@ -174,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(decode_line(line.as_bytes()), None, "{line}");
         }
-        // Copy 2 bytes from 1, insert `x`.
+        // Copy 2 bytes from offset 1, insert `x`.
         assert_eq!(
             apply_delta(b"abcd", &[4, 3, 0x91, 1, 2, 1, b'x'], 9),
             Some(b"bcx".to_vec())

@@ -1,4 +1,4 @@
-//! What is to become of each path, to make one tree out of another.
+//! Changes that turn one tree into another, by path.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::{Entry, Manifest};
 use crate::path::RelativePath;
 
-/// What is to become of one path.
+/// Change of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Change {
     /// The path.
     pub path: RelativePath,
-    /// What is there before; none, nothing.
+    /// Entry before the change; `None` if it did not exist.
     pub old: Option<Entry>,
-    /// What is there after; none, nothing.
+    /// Entry after the change; `None` if it is deleted.
     pub new: Option<Entry>,
 }
 
 impl Change {
-    /// What takes it back.
+    /// Returns the reverse change.
     #[must_use]
     pub fn inverse(self) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Change {
     }
 }
 
-/// The changes that make `after` of `before`, by path.
+/// Returns the changes that turn `before` into `after`, sorted by path.
 #[must_use]
 pub fn changes(before: &Manifest, after: &Manifest) -> Vec<Change> {
     let paths = before.entries().chain(after.entries());

@@ -1,4 +1,4 @@
-//! Which lines of two texts differ.
+//! Line-by-line comparison of two texts.
 
 use std::ops::Range;
 
@@ -6,30 +6,30 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::limits::PATCH_CONTEXT_LINES;
 
-/// What becomes of a line.
+/// Status of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineKind {
-    /// It is in both.
+    /// In both texts.
     Context,
-    /// It is in the old text only.
+    /// In the old text only.
     Removed,
-    /// It is in the new text only.
+    /// In the new text only.
     Added,
 }
 
-/// Changes that stand close together, with the lines around them.
+/// Adjacent changes with their context lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// Lines of the old text before it.
+    /// Number of lines before it in the old text.
     pub(crate) old_start: usize,
-    /// Lines of the new text before it.
+    /// Number of lines before it in the new text.
     pub(crate) new_start: usize,
-    /// Its lines, each with its newline if it has one.
+    /// Its lines, including newlines.
     pub(crate) lines: Vec<(LineKind, Vec<u8>)>,
 }
 
 impl Hunk {
-    /// How many of its lines are in the old text.
+    /// Returns the number of its lines in the old text.
     pub(crate) fn old_len(&self) -> usize {
         self.lines
             .iter()
@@ -37,7 +37,7 @@ impl Hunk {
             .count()
     }
 
-    /// How many of its lines are in the new text.
+    /// Returns the number of its lines in the new text.
     pub(crate) fn new_len(&self) -> usize {
         self.lines
             .iter()
@@ -46,19 +46,19 @@ impl Hunk {
     }
 }
 
-/// The lines of a text, each with its newline; only the last may have none.
+/// Splits a text into lines, including newlines; the last line may lack one.
 pub(crate) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// Lines of an old text, and what a new one has in their place; by their numbers, counted from zero.
+/// Lines of the old text and the lines that replace them, as zero-based ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Replaced {
     pub(crate) old: Range<usize>,
     pub(crate) new: Range<usize>,
 }
 
-/// Where two texts differ, in their order. No two of them touch.
+/// Returns the differences of two texts, in order. No two of the ranges touch.
 pub(crate) fn replaced(old: &[u8], new: &[u8]) -> Vec<Replaced> {
     let input = InternedInput::new(old, new);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
@@ -71,12 +71,12 @@ pub(crate) fn replaced(old: &[u8], new: &[u8]) -> Vec<Replaced> {
     replaced.collect()
 }
 
-/// The differences of two texts.
+/// Returns the differences of two texts as hunks.
 pub(crate) fn hunks(old: &[u8], new: &[u8]) -> Vec<Hunk> {
     let changes = replaced(old, new);
     let (old, new) = (lines(old), lines(new));
     let mut hunks: Vec<Hunk> = Vec::new();
-    // Where the last change ended, in the old and the new text.
+    // End of the previous change in the old and the new text.
     let (mut old_end, mut new_end) = (0, 0);
     for change in changes {
         let (before, after) = (change.old, change.new);

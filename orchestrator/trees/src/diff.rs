@@ -1,4 +1,4 @@
-//! The difference of two trees as a patch that `git apply` takes (`PROP-2`).
+//! Difference of two trees as a patch for `git apply` (`PROP-2`).
 
 use crate::apply::{Leaf, Tree, told};
 use crate::binary::write_literal;
@@ -11,38 +11,39 @@ use crate::patch::{BlobId, FileMode};
 use crate::path::RelativePath;
 use crate::quote::quote;
 
-/// What became of a file or link.
+/// Kind of change of a file or link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It is new.
+    /// Added.
     Added,
-    /// Its content or mode is another one.
+    /// Content or mode changed.
     Modified,
-    /// It is gone.
+    /// Deleted.
     Deleted,
-    /// A file became a link, or a link a file.
+    /// Changed from a file to a link, or from a link to a file.
     TypeChanged,
 }
 
-/// The difference of two trees.
+/// Difference of two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The patch.
     pub patch: Vec<u8>,
-    /// The files and links that it changes, by path.
+    /// Changed files and links, by path.
     pub changed: Vec<(RelativePath, Status)>,
-    /// What differs and a patch cannot carry: directories, and permission bits besides whether a file can
-    /// be executed.
+    /// Differences that a patch cannot carry: directories, and permission bits other than the
+    /// executable bit.
     pub not_carried: Vec<Change>,
 }
 
 /// Compares two trees.
 ///
-/// `git apply` refuses one kind of patch that is right: where a link that leads to itself becomes a directory.
+/// `git apply` rejects one kind of valid patch: one that replaces a self-referencing link by a
+/// directory.
 ///
 /// # Errors
 ///
-/// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] past
+/// [`TreeError::Damaged`] if content does not match its manifest, [`TreeError::Limit`] past
 /// [`PATCH_FILE_BYTES_MAX`] or [`PATCH_BYTES_MAX`], [`TreeError::Io`].
 pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> {
     let mut out = Difference {
@@ -66,7 +67,7 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
                 .extend(status.map(|status| (path.clone(), status)));
             if out.patch.len() > PATCH_BYTES_MAX {
                 return Err(TreeError::limit(
-                    "bytes in a patch, which tells a changed binary file twice",
+                    "bytes in a patch, which holds a changed binary file twice",
                     PATCH_BYTES_MAX as u64,
                     path,
                 ));
@@ -79,11 +80,11 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
     Ok(out)
 }
 
-/// What becomes of one plain file, as a patch that git applies; empty if nothing does.
+/// Returns the git patch of one regular file; empty if the file does not change.
 ///
 /// # Errors
 ///
-/// [`TreeError::Io`] if it cannot be written down.
+/// [`TreeError::Io`] if the patch cannot be written.
 pub fn file_patch(
     path: &RelativePath,
     old: Option<&[u8]>,
@@ -102,7 +103,7 @@ pub fn file_patch(
     Ok(out)
 }
 
-/// Refuses what no patch can hold before any of it is read.
+/// Rejects files that exceed the patch limits before any content is read.
 fn refuse_too_large(change: &Change) -> Result<(), TreeError> {
     let told = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(told));
     let [old, new] = told;
@@ -186,7 +187,7 @@ fn write_file(
         write_literal(out, &new_content)?;
         return write_literal(out, &old_content);
     }
-    // git takes what follows a name with a space for a date, unless a tab is between them.
+    // git parses text after a name with a space as a date, unless a tab follows the name.
     let tab = if path.as_bytes().contains(&b' ') {
         "\t"
     } else {

@@ -1,102 +1,102 @@
-//! Why a tree cannot be copied, read or unpacked.
+//! Errors of copying, reading or unpacking a tree.
 
 use std::io;
 
 use crate::path::{PathProblem, RelativePath};
 
-/// Why a tree was refused. Nothing of it is left then.
+/// Reason why a tree was rejected. No partial result remains.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// The file system refused.
+    /// An I/O error.
     #[error("cannot {operation} `{path}` of the tree")]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// On what.
+        /// The path.
         path: String,
-        /// What the file system said.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A name is not safe everywhere. Leave it out, or rename it.
+    /// A name is not portable. Exclude or rename the file.
     #[error(transparent)]
     Path(#[from] PathProblem),
-    /// Two paths are one where case does not count. Rename one of them.
+    /// Two paths differ only in case. Rename one.
     #[error(
-        "`{one}` and `{other}` differ in case only, and some file systems hold one of them at most; rename one"
+        "`{one}` and `{other}` differ only in case, which some file systems cannot store; rename one"
     )]
     Twins {
-        /// The one that came first.
+        /// The first path.
         one: RelativePath,
-        /// The other.
+        /// The other path.
         other: RelativePath,
     },
-    /// A path comes twice.
-    #[error("`{path}` comes twice")]
+    /// A duplicate path.
+    #[error("duplicate path `{path}`")]
     Duplicate {
         /// The path.
         path: RelativePath,
     },
-    /// A path stands in something that is no directory.
-    #[error("`{path}` stands in something that is no directory of the tree")]
+    /// The parent of a path is not a directory.
+    #[error("the parent of `{path}` is not a directory of the tree")]
     NotInDirectory {
         /// The path.
         path: RelativePath,
     },
-    /// Too much. Leave something out.
-    #[error("the tree holds too much at `{path}`: at most {limit} {what}; leave something out")]
+    /// The tree exceeds a limit. Exclude something.
+    #[error("the tree exceeds the limit of {limit} {what} at `{path}`; exclude something")]
     Limit {
-        /// What is counted.
+        /// The counted unit.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         limit: u64,
-        /// Where it became too much.
+        /// The path at which the limit was exceeded.
         path: String,
     },
-    /// A device, socket or pipe, or what an archive has besides files, directories and links.
-    #[error("`{path}` is neither file, directory nor link; leave it out")]
+    /// A device, socket or pipe, or an archive entry other than a file, directory or link.
+    #[error("`{path}` is neither file, directory nor link; exclude it")]
     Special {
         /// The path.
         path: RelativePath,
     },
-    /// A link leads out of the tree.
+    /// A link points out of the tree.
     #[error(
-        "the link `{path}` leads out of the tree, to `{target}`; leave it out or make it relative"
+        "the link `{path}` leads out of the tree, to `{target}`; exclude it or make it relative"
     )]
     OutsideLink {
         /// The link.
         path: RelativePath,
-        /// Where it points.
+        /// Its target.
         target: String,
     },
-    /// A file was written while it was copied. Try again when its writer rests.
-    #[error("`{path}` was written while it was read; try again when its writer rests")]
+    /// A file was modified during the copy. Retry when its writer is idle.
+    #[error("`{path}` changed while it was read; retry when its writer is idle")]
     Changing {
         /// The file.
         path: RelativePath,
     },
-    /// The name that the new tree is to have is taken.
-    #[error("`{name}` is there already")]
+    /// The name of the new tree is taken.
+    #[error("`{name}` already exists")]
     Taken {
         /// The name.
         name: String,
     },
-    /// A content is not the one its manifest tells of.
-    #[error("`{path}` does not hold what its manifest says; the copy is damaged, make it again")]
+    /// Content does not match its manifest.
+    #[error("`{path}` does not match its manifest; the copy is damaged, create it again")]
     Damaged {
         /// The path.
         path: RelativePath,
     },
-    /// An archive is not as its format says.
-    #[error("the archive cannot be read: {problem}")]
+    /// An archive violates its format.
+    #[error("failed to read the archive: {problem}")]
     Archive {
-        /// What is wrong.
+        /// The violation.
         problem: String,
     },
-    /// A record cannot be written as JSON: a fault of goondan.
-    #[error("a record of a tree could not be made: {problem}")]
+    /// A record cannot be written as JSON, which is a bug in goondan.
+    #[error("failed to serialize a record of a tree: {problem}")]
     Unwritable {
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
 }
@@ -111,7 +111,7 @@ impl TreeError {
     }
 }
 
-/// Names the path and the operation in an I/O error.
+/// Adds path and operation to an I/O error.
 pub(crate) trait IoContext<T> {
     fn during(self, operation: &'static str, path: impl ToString) -> Result<T, TreeError>;
 }

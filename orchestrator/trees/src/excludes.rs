@@ -1,4 +1,4 @@
-//! What is left out of a tree, by patterns.
+//! Patterns that exclude paths from a tree.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,48 +9,49 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::path::RelativePath;
 
-/// Why a path is left out.
+/// Reason why a path is excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// A pattern leaves it out: this one.
+    /// The pattern that matched.
     Excluded(String),
-    /// A rule does: this one.
+    /// The rule that matched.
     Rule(&'static str),
-    /// It is not among what was chosen.
+    /// Not among the chosen paths.
     NotChosen,
-    /// It is neither file, directory nor link.
+    /// Not a file, directory or link.
     Special,
-    /// It is a link that leads out of the tree.
+    /// A link that points out of the tree.
     OutsideLink,
 }
 
-/// A pattern cannot be read.
+/// A pattern is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is no pattern of names; escape what is meant as it stands")]
+#[error("invalid pattern `{pattern}`; escape characters that are meant literally")]
 pub struct ExcludeError {
     pattern: String,
     #[source]
     source: globset::Error,
 }
 
-/// Which paths a rule leaves out, and what they are called.
+/// A predicate of excluded paths and its name.
 type Rule = (fn(&Path) -> bool, &'static str);
 
-/// Patterns of what is left out, in the way of `.gitignore` without its exceptions: a pattern without `/`
-/// but at its end fits at any depth, others from the root; with `/` at its end it fits directories only.
+/// Exclude patterns with the syntax of `.gitignore`, except negation. A pattern without `/`, other
+/// than a trailing one, matches at any depth; others match from the root. A trailing `/` matches
+/// directories only.
 ///
-/// Beside patterns, a tree may be narrowed to paths that were [chosen](Self::only), and paths may be taken
-/// [whatever their names](Self::except) are.
+/// In addition, a tree can be limited to [chosen](Self::only) paths, and paths can be included
+/// [unconditionally](Self::except).
 #[derive(Debug, Clone)]
 pub struct Excludes {
     set: GlobSet,
-    /// The patterns of the set, and whether each fits directories only.
+    /// Patterns of the set; true for directories only.
     patterns: Vec<(String, bool)>,
-    /// What is taken, if not everything.
+    /// Chosen paths; `None` includes everything.
     only: Option<BTreeSet<RelativePath>>,
-    /// What no pattern and no rule leaves out.
+    /// Paths included unconditionally.
     except: BTreeSet<RelativePath>,
-    /// A rule by names, and what it is called.
+    /// Rule by path, with its name.
     rule: Option<Rule>,
     /// What `.gitignore` files say, the first rule first.
     ignored: Option<Ignored>,
@@ -140,7 +141,7 @@ impl Ignored {
 }
 
 impl Excludes {
-    /// Reads patterns.
+    /// Parses patterns.
     ///
     /// # Errors
     ///
@@ -201,7 +202,7 @@ impl Excludes {
         }
     }
 
-    /// Takes these paths and what stands below them whatever patterns and rules say.
+    /// Includes these paths and everything below them, overriding patterns and rules.
     #[must_use]
     pub fn except(self, paths: impl IntoIterator<Item = RelativePath>) -> Self {
         Self {
@@ -210,7 +211,7 @@ impl Excludes {
         }
     }
 
-    /// Leaves out the files, too, for whose paths the rule is true. `what` names them.
+    /// Also excludes files that match `rule`. `what` names the rule.
     #[must_use]
     pub fn rule(self, rule: fn(&Path) -> bool, what: &'static str) -> Self {
         Self {
@@ -219,7 +220,8 @@ impl Excludes {
         }
     }
 
-    /// Why a path is left out, if it is. What is no path of a tree is left to patterns alone.
+    /// Returns the reason why a path is excluded, if it is. Invalid tree paths are matched by
+    /// patterns only.
     #[must_use]
     pub fn reason(&self, path: &[u8], is_directory: bool) -> Option<Reason> {
         let relative = RelativePath::new(path).ok();
@@ -245,7 +247,7 @@ impl Excludes {
         is_ruled_out.then_some(Reason::Rule(what))
     }
 
-    /// The pattern that leaves a path out, if one does.
+    /// Returns the pattern that excludes a path, if any.
     fn matching(&self, path: &[u8], is_directory: bool) -> Option<&str> {
         let matches = self.set.matches(Path::new(OsStr::from_bytes(path)));
         matches.into_iter().find_map(|index| {
@@ -255,15 +257,15 @@ impl Excludes {
     }
 }
 
-/// Whether a path is one of these or stands below one.
+/// True if a path is in the set or below a path in it.
 fn is_among(paths: &BTreeSet<RelativePath>, path: &RelativePath) -> bool {
     !paths.is_empty()
         && (paths.contains(path) || path.ancestors().iter().any(|above| paths.contains(above)))
 }
 
-/// Whether one of these stands below a path.
+/// True if a path in the set is below this path.
 fn is_above(paths: &BTreeSet<RelativePath>, path: &RelativePath) -> bool {
-    // What stands below it follows it, after names that begin with it and go on otherwise.
+    // Paths below it sort after it, but also after longer names with the same prefix.
     let from = path.join(b"\x01").unwrap_or_else(|_| path.clone());
     paths
         .range(from..)

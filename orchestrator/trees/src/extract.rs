@@ -1,4 +1,4 @@
-//! Unpacking archives that nobody trusts (`PKG-3`, `CKPT-4`).
+//! Unpacking of untrusted archives (`PKG-3`, `CKPT-4`).
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -26,31 +26,33 @@ mod listed;
 
 pub use listed::extract_listed;
 
-/// What an archive is, and what of it is taken.
+/// Format of an archive, and limits of the extraction.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether it is compressed with gzip; several members are one stream.
+    /// True if the archive is gzip-compressed; several members form one stream.
     pub is_gzip: bool,
-    /// Whether the first name of every path is left out, as npm's `package/`. It must be the same for all.
+    /// True to strip the first name of every path, such as npm's `package/`. It must be the same
+    /// for all.
     pub strips_first_name: bool,
-    /// How much may come out.
+    /// Limits of the extracted tree.
     pub limits: Limits,
 }
 
-/// Modes of directories that an archive does not have, and what modes are cut to: no one else may write,
-/// and no file runs as somebody else.
+/// Mode of directories that the archive does not list, and the mask for all modes: no write access
+/// for others, no set-user-id.
 const DIRECTORY_MODE: u32 = 0o755;
 const MODE_MASK: u32 = 0o755;
 
-/// Unpacks a tar archive to a new directory `name` of `parent`. It appears whole and durable, or not at all.
+/// Unpacks a tar archive to a new directory `name` of `parent`. The directory appears complete and
+/// durable, or not at all.
 ///
-/// Taken are files, directories and links that stay in the tree. Modes are cut to `0o755`; owners and times
-/// are not kept.
+/// Accepts files, directories, and links that stay in the tree. Modes are masked with `0o755`;
+/// owners and times are dropped.
 ///
 /// # Errors
 ///
-/// [`TreeError`]: anything else in it, a path that is none, comes twice, or differs from another in case
-/// only; more than the limits; more than [`EXTRACT_RATIO_MAX`] times its own size; damage.
+/// [`TreeError`]: any other entry; an invalid or duplicate path, or two paths that differ only in
+/// case; exceeded limits; more than [`EXTRACT_RATIO_MAX`] times the archive's size; damage.
 pub fn extract(
     archive: impl Read,
     parent: &dyn Folder,
@@ -87,7 +89,7 @@ pub fn extract(
     built.map(|(manifest, ())| manifest)
 }
 
-/// Counts what is read of the archive itself.
+/// Counts the bytes read from the archive.
 struct Counted<R> {
     inner: R,
     count: Rc<Cell<u64>>,
@@ -101,7 +103,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Lets through only so much as is allowed at the moment, and as the size of the archive explains.
+/// Limits the output to the current allowance and to the ratio of the archive's size.
 struct Guarded<R> {
     inner: R,
     came: u64,
@@ -116,12 +118,12 @@ impl<R: Read> Read for Guarded<R> {
         let most = self.read.get().saturating_mul(EXTRACT_RATIO_MAX) + EXTRACT_FREE_BYTES;
         if self.came > most {
             return Err(io::Error::other(
-                "much more comes out of it than it could hold",
+                "the output is much larger than an archive of this size can hold",
             ));
         }
         let left = self.allowance.get().checked_sub(read as u64);
         self.allowance
-            .set(left.ok_or_else(|| io::Error::other("a header or a name in it is too long"))?);
+            .set(left.ok_or_else(|| io::Error::other("a header or name is too long"))?);
         Ok(read)
     }
 }
@@ -148,14 +150,14 @@ fn unpack(
     let entries = archive.entries().map_err(|error| damaged(&error))?;
     for entry in entries {
         let mut entry = entry.map_err(|error| damaged(&error))?;
-        // Its content, what fills its last block, and the headers of the next one.
+        // Content, padding, and the next headers.
         let size = entry.size();
         allowance.set(size.saturating_add(EXTRACT_HEADER_BYTES_MAX));
         extraction.entry(&mut entry)?;
         allowance.set(EXTRACT_HEADER_BYTES_MAX);
     }
     let mut rest = archive.into_inner();
-    // The checksum of what is compressed stands at the end.
+    // Reading to the end verifies the checksum of the compressed data.
     allowance.set(EXTRACT_FREE_BYTES);
     io::copy(&mut rest, &mut io::sink()).map_err(|error| damaged(&error))?;
     Ok(())
@@ -183,7 +185,7 @@ impl Extraction<'_> {
             self.directory(&parent, DIRECTORY_MODE)?;
         }
         match kind {
-            // Something in it came before it, and made it.
+            // An earlier entry created the directory.
             EntryType::Directory if self.builder.has_directory(&path) => Ok(()),
             EntryType::Directory => self.directory(&path, mode),
             EntryType::Symlink => {
@@ -195,7 +197,7 @@ impl Extraction<'_> {
         }
     }
 
-    /// The path of an entry; none for the root itself.
+    /// Returns the path of an entry; `None` for the root itself.
     fn path(&mut self, raw: &[u8], is_directory: bool) -> Result<Option<RelativePath>, TreeError> {
         let mut raw = raw.strip_prefix(b"./").unwrap_or(raw);
         if is_directory {
@@ -212,17 +214,17 @@ impl Extraction<'_> {
         let first = parts.next().unwrap_or_default();
         let known = self.first_name.get_or_insert_with(|| first.to_vec());
         if known != first {
-            return Err(refused("not everything in it is in one directory"));
+            return Err(refused("not all entries are in one directory"));
         }
         match parts.next() {
             Some(rest) => Ok(Some(RelativePath::new(rest)?)),
             None if is_directory => Ok(None),
-            None => Err(refused("not everything in it is in one directory")),
+            None => Err(refused("not all entries are in one directory")),
         }
     }
 
     fn directory(&mut self, path: &RelativePath, mode: u32) -> Result<(), TreeError> {
-        // Recorded first: a name that is no tree's must not reach the file system.
+        // Validated first, because an invalid name must not reach the file system.
         self.builder.add(path.clone(), Entry::Directory { mode })?;
         let made = self.folder.create_dir(path.as_path(), mode | 0o700);
         made.during("create", path)
@@ -230,7 +232,7 @@ impl Extraction<'_> {
 
     fn link(&mut self, path: RelativePath, target: Vec<u8>) -> Result<(), TreeError> {
         if target.is_empty() || target.len() > LINK_TARGET_BYTES_MAX || target.contains(&0) {
-            return Err(refused("a link in it points nowhere"));
+            return Err(refused("a link has no target"));
         }
         if path.leads_outside(&target) {
             return Err(TreeError::OutsideLink {
@@ -255,7 +257,7 @@ impl Extraction<'_> {
         if bytes > self.builder.bytes_left() {
             return Err(TreeError::limit("bytes", self.options.limits.bytes(), path));
         }
-        // Refused as the name of a tree before anything is written.
+        // Validates the name before anything is written.
         let unread = Entry::File {
             mode,
             bytes: 0,
@@ -280,7 +282,7 @@ impl Extraction<'_> {
             append_all(file.as_mut(), piece).during("write", path)?;
         }
         if came != bytes {
-            return Err(refused("it ends in the middle of a file"));
+            return Err(refused("the archive ends in the middle of a file"));
         }
         file.sync().during("sync", path)?;
         let sha256 = Digest::finish(hasher);
@@ -317,7 +319,7 @@ mod tests {
 
     struct Item<'i>(EntryType, &'i str, &'i str, &'i [u8]);
 
-    /// An archive with names as they are given, which the crate's own writer would refuse.
+    /// Builds an archive with raw names that the crate's own writer would reject.
     fn archive(items: &[Item<'_>]) -> Vec<u8> {
         let mut tar = Vec::new();
         for Item(kind, name, target, content) in items {
@@ -373,7 +375,7 @@ mod tests {
             .collect();
         assert_eq!(shown, ["a", "a/b.txt", "a/l", "c"]);
         assert_eq!(read(disk.folder(Path::new("/new")).as_ref()), manifest);
-        // Several members are one stream.
+        // Several members form one stream.
         let tar = archive(&items);
         let (one, other) = tar.split_at(700);
         let (_, again) = extracted(&[gzip(one), gzip(other)].concat(), options);
@@ -450,7 +452,7 @@ mod tests {
             &gzip(&archive(&[Item(FILE, "bomb", "", &zeros)])),
             options(),
         );
-        assert!(came.unwrap_err().to_string().contains("more comes out"));
+        assert!(came.unwrap_err().to_string().contains("much larger"));
         let few = Options {
             limits: Limits::new(1, 10),
             ..options()
@@ -471,7 +473,7 @@ mod tests {
             Item(FILE, "a", "", b""),
         ]);
         assert!(extracted(&gzip(&long), options()).1.is_err());
-        // Cut anywhere, and damaged anywhere.
+        // Truncated at each position, and damaged at each position.
         let content: Vec<u8> = (0..5000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
         let whole = gzip(&archive(&[Item(FILE, "a", "", &content)]));
         assert!(extracted(&whole, options()).1.is_ok());
@@ -482,7 +484,7 @@ mod tests {
             );
             let mut damaged = whole.clone();
             damaged[cut] ^= 0x10;
-            // The header's time and name of the system are nobody's content.
+            // The gzip header's time and OS fields are not checked.
             assert!(
                 cut < 10 || extracted(&damaged, options()).1.is_err(),
                 "damaged at {cut}"

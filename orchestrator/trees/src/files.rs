@@ -1,4 +1,4 @@
-//! goondan's own files, and directories that others write, too.
+//! Access to goondan's own files and to directories that other programs write too.
 
 use std::fmt;
 use std::io;
@@ -8,20 +8,20 @@ use goondan_durable::disk::{Disk, Folder, RealDisk};
 
 use crate::RealFolder;
 
-/// The files of the machine, or of a test.
+/// File access of the machine, or of a test.
 pub trait Files: fmt::Debug + Send + Sync {
-    /// goondan's own files.
+    /// Returns the disk of goondan's own files.
     fn disk(&self) -> &dyn Disk;
 
-    /// A directory that others write, too.
+    /// Opens a directory that other programs write too.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn folder(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
 }
 
-/// The files of the machine.
+/// File access of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFiles;
 

@@ -1,4 +1,4 @@
-//! A copy of a tree that nobody is writing, with its manifest (`BOX-1`, `BOX-2`, `CKPT-3`).
+//! Snapshots of a tree with a manifest (`BOX-1`, `BOX-2`, `CKPT-3`).
 
 use std::ffi::OsString;
 use std::io;
@@ -17,59 +17,62 @@ use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 use crate::read::{Copied, Syncs, copy, observe};
 
-/// What becomes of something that a tree should not hold.
+/// Policy for entries that a tree should not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwanted {
-    /// The whole is refused.
+    /// Reject the whole tree.
     Refuse,
-    /// It is left out, and told of.
+    /// Exclude and report the entry.
     LeaveOut,
-    /// It is kept: for links, as links. Special files are left out even so.
+    /// Keep links as links. Special files are excluded anyway.
     Keep,
 }
 
-/// The permission bits that let anybody write.
+/// All write permission bits.
 const WRITE_BITS: u32 = 0o222;
 
-/// How a tree is frozen.
+/// Options of a snapshot.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is left out.
+    /// Excluded paths.
     pub excludes: Excludes,
-    /// What becomes of links that lead out of the tree.
+    /// Policy for links that point out of the tree.
     pub outside_links: Unwanted,
-    /// What becomes of devices, sockets and pipes.
+    /// Policy for devices, sockets and pipes.
     pub special: Unwanted,
-    /// How much the tree may hold.
+    /// Limits of the tree.
     pub limits: Limits,
 }
 
-/// Something that is not in a frozen tree: what a worker was never given.
+/// An excluded entry, which a worker never receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its path, quoted as git quotes where it is no UTF-8. Of a directory, all it holds is left out, too.
+    /// Its path, quoted like git does if it is not UTF-8. An excluded directory includes its
+    /// content.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
 /// A frozen tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frozen {
-    /// What it holds.
+    /// Manifest of the snapshot.
     pub manifest: Manifest,
-    /// What it does not.
+    /// Excluded entries.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Copies a tree to a new directory `name` of `parent`. It appears whole and durable, or not at all.
+/// Copies a tree to a new directory `name` of `parent`. The copy appears complete and durable, or
+/// not at all.
 ///
-/// Files keep their permission bits, and directories theirs, but that their owner may always use them.
+/// Files and directories keep their permission bits, except that the owner can always access
+/// directories.
 ///
 /// # Errors
 ///
-/// [`TreeError`]. A file that is written meanwhile is read again a few times, then it is
-/// [`TreeError::Changing`]. What cannot be read fails the whole.
+/// [`TreeError`]. A file that is modified during the copy is read again a few times, then it is
+/// [`TreeError::Changing`]. An unreadable file fails the whole copy.
 pub fn freeze(
     source: &dyn Folder,
     parent: &dyn Folder,
@@ -79,8 +82,8 @@ pub fn freeze(
     copy_as(source, parent, name, options, false)
 }
 
-/// The same, for a copy that nobody is to write: neither files nor directories have bits for it. The
-/// manifest has those of the source (`BOX-1`).
+/// As [`freeze`], but without write permissions in the copy. The manifest has the modes of the
+/// source (`BOX-1`).
 ///
 /// # Errors
 ///
@@ -161,7 +164,7 @@ fn walk(
 struct Walk<'w> {
     source: &'w dyn Folder,
     into: Option<&'w dyn Folder>,
-    /// What was copied and is not durable yet.
+    /// Copied files that are not durable yet.
     syncs: Option<Syncs<'w>>,
     options: &'w Options,
     is_read_only: bool,
@@ -170,7 +173,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Takes all that a directory holds; returns the directories among it.
+    /// Adds the entries of a directory; returns its subdirectories.
     fn directory(&mut self, at: Option<&RelativePath>) -> Result<Vec<RelativePath>, TreeError> {
         let root = Path::new("");
         let path = at.map_or(root, RelativePath::as_path);
@@ -185,7 +188,7 @@ impl Walk<'_> {
         Ok(inner)
     }
 
-    /// Takes one name; returns it if it is a directory.
+    /// Adds one name; returns it if it is a directory.
     fn name(
         &mut self,
         directory: Option<&RelativePath>,
@@ -194,7 +197,7 @@ impl Walk<'_> {
     ) -> Result<Option<RelativePath>, TreeError> {
         let raw: PathBuf = above.join(name);
         let Some(stat) = self.source.look(&raw).during("look at", raw.display())? else {
-            // It was there when the directory was listed: somebody is writing.
+            // It existed when the directory was listed, so another program is writing.
             let path = RelativePath::new(raw.as_os_str().as_bytes())?;
             return Err(TreeError::Changing { path });
         };
@@ -287,7 +290,7 @@ impl Walk<'_> {
         Ok((entry, file))
     }
 
-    /// Copies a file, or reads it, until nobody wrote it meanwhile.
+    /// Copies or reads a file until it did not change in the meantime.
     fn file(&mut self, path: &RelativePath, mut before: NodeStat) -> Result<Entry, TreeError> {
         let at = path.as_path();
         for _ in 0..FREEZE_ATTEMPTS {

@@ -1,4 +1,4 @@
-//! Goal: a frozen tree is whole, tells what it lacks, and appears at once or not at all.
+//! Goal: a snapshot is complete, reports exclusions, and appears atomically.
 
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn box_1_a_freeze_that_is_stopped_at_any_call_is_whole_or_not_there() {
             } else {
                 assert!(
                     outcome.is_err(),
-                    "call {call}, {crash:?}: it was said to be durable"
+                    "call {call}, {crash:?}: it was acknowledged as durable"
                 );
                 assert_eq!(
                     freeze_in(&after).unwrap(),
@@ -79,7 +79,8 @@ fn box_1_an_error_at_any_call_leaves_nothing_under_the_name() {
             Ok(frozen) => assert_eq!(frozen, manifest),
             Err(TreeError::Taken { .. }) => panic!("nothing had that name"),
             Err(_) => {
-                // After the rename only the sync of the name can fail: it is there then, and whole.
+                // After the rename only the sync of the name can fail, so the tree exists and is
+                // complete.
                 let frozen = disk.folder(Path::new("/frozen"));
                 if frozen.look(Path::new("tree")).unwrap().is_none() {
                     assert_eq!(freeze_in(&disk).unwrap(), manifest);
@@ -196,7 +197,7 @@ fn box_2_what_is_left_out_is_told_and_what_may_not_be_is_refused() {
     assert!(matches!(refused, TreeError::Path(_)), "{refused}");
 }
 
-/// A path is looked up beneath the root only, links on the way included.
+/// Paths are resolved beneath the root only, including links in them.
 #[test]
 fn box_2_no_path_leads_out_of_a_folder() {
     let directory = tempfile::tempdir().unwrap();

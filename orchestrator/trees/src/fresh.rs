@@ -1,4 +1,4 @@
-//! New directories that appear under their name whole, or not at all.
+//! Atomic creation of new directories.
 
 use std::path::Path;
 
@@ -7,13 +7,14 @@ use goondan_durable::disk::Folder;
 use crate::error::{IoContext as _, TreeError};
 use crate::manifest::Manifest;
 
-/// The name that a new directory has until it is whole. What a crash left under it is removed by the next
-/// attempt.
+/// Name of an incomplete new directory. The next attempt removes the remains of a crash under this
+/// name.
 fn partial_name(name: &str) -> String {
     format!(".{name}.partial")
 }
 
-/// Makes a directory `name`, filled by `fill`; durable when it returns. `fill` syncs the files it makes.
+/// Creates a directory `name`, filled by `fill`; durable when it returns. `fill` must sync its
+/// files.
 pub(crate) fn build<T>(
     parent: &dyn Folder,
     name: &str,
@@ -50,8 +51,7 @@ pub(crate) fn build<T>(
             Ok(filled)
         }
         Err(error) => {
-            // What cannot be removed now is removed by the next attempt; the first error is the one that
-            // tells something.
+            // The next attempt retries a failed removal; the first error is the relevant one.
             drop(remove_all(parent, partial_path));
             Err(error)
         }
@@ -67,11 +67,12 @@ fn sync_directories(folder: &dyn Folder, manifest: &Manifest) -> Result<(), Tree
     folder.sync_dir(Path::new("")).during("sync", ".")
 }
 
-/// Removes a file, link or directory with all it holds, following no link. One that is missing is no error.
+/// Removes a file, link or directory recursively, without following links. A missing path is not an
+/// error.
 ///
 /// # Errors
 ///
-/// [`TreeError::Io`]; a part may be gone then.
+/// [`TreeError::Io`]; the removal may be partial then.
 pub fn remove_all(folder: &dyn Folder, path: &Path) -> Result<(), TreeError> {
     folder.remove_tree(path).during("remove", path.display())
 }

@@ -1,5 +1,4 @@
-//! The operating system's file system for a daemon some of whose directories are written by programs that it does not
-//! trust.
+//! File system access for a daemon that shares some directories with untrusted programs.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,23 +14,23 @@ use goondan_durable::disk::{Disk, DiskFile, Entry, EntryKind, RealDisk, Stat};
 
 use crate::{beneath, removal};
 
-/// Files are for their owner only (`SEC-4`).
+/// Files are accessible to their owner only (`SEC-4`).
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Directories below which other programs write.
+/// A directory with parts that other programs write.
 #[derive(Debug, Clone)]
 pub struct Guard {
     /// A directory that only the daemon writes.
     pub directory: PathBuf,
-    /// How many names below it are the daemon's as well.
+    /// Number of path components below it that belong to the daemon too.
     pub own_names: usize,
 }
 
-/// The file system, on which no path leads out of a guarded directory (`SEC-7`).
+/// The file system, without paths that lead out of a guarded directory (`SEC-7`).
 ///
-/// An agent can put a link in the place of a directory between two calls of the daemon. Below a guard each path is
-/// resolved from a handle and no link is followed, so that the daemon neither writes nor reads elsewhere. What is not
-/// below a guard is reached as by [`RealDisk`].
+/// An agent can replace a directory by a link between two calls of the daemon. Below a guard each
+/// path is resolved from a handle and no link is followed, so that the daemon neither writes nor
+/// reads elsewhere. Other paths are accessed as by [`RealDisk`].
 #[derive(Debug, Clone, Default)]
 pub struct GuardedDisk {
     guards: Vec<Guard>,
@@ -41,13 +40,13 @@ pub struct GuardedDisk {
 type Place<'p> = (OwnedFd, &'p OsStr);
 
 impl GuardedDisk {
-    /// A disk on which these directories are guarded.
+    /// Creates a disk with these guards.
     #[must_use]
     pub fn new(guards: Vec<Guard>) -> Self {
         Self { guards }
     }
 
-    /// The trusted part of a path and the rest, if it is below a guard.
+    /// Splits a path below a guard into its trusted part and the rest.
     fn guarded<'p>(&self, path: &'p Path) -> Option<(PathBuf, &'p Path)> {
         self.guards.iter().find_map(|guard| {
             let mut below = path.strip_prefix(&guard.directory).ok()?.components();
@@ -63,7 +62,7 @@ impl GuardedDisk {
         })
     }
 
-    /// The directory that a path stands in, and its name there.
+    /// Opens the parent directory of a path and returns it with the name.
     fn place<'p>(&self, path: &'p Path) -> io::Result<Place<'p>> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = match self.guarded(path) {
@@ -76,20 +75,20 @@ impl GuardedDisk {
         Ok((parent, name))
     }
 
-    /// Opens a file that is guarded.
+    /// Opens a guarded file.
     fn open_file(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let (parent, name) = self.place(path)?;
-        // A pipe has nobody at its other end, perhaps for ever.
+        // Opening a pipe could block forever, because it may have no other end.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(fs::openat(parent, name, flags, FILE_MODE)?);
         if !file.metadata()?.is_file() {
-            let problem = "it is not a regular file";
+            let problem = "not a regular file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         Ok(file)
     }
 
-    /// Opens a directory that is guarded, to list or sync it.
+    /// Opens a guarded directory to list or sync it.
     fn open_dir(anchor: &Path, rest: &Path) -> io::Result<OwnedFd> {
         Ok(beneath::open_directory(
             directory(anchor)?,
@@ -99,7 +98,7 @@ impl GuardedDisk {
     }
 }
 
-/// A directory that the daemon alone names.
+/// Opens a directory that only the daemon can rename.
 fn directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
@@ -118,7 +117,7 @@ fn kind_of(file_type: FileType) -> EntryKind {
     }
 }
 
-/// A name that is free is no error.
+/// Treats a missing name as success.
 fn if_there(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -257,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// A guarded work area, and a place outside of it.
+    /// A guarded work area, and a directory outside it.
     struct World {
         temp: tempfile::TempDir,
         disk: GuardedDisk,
@@ -288,7 +287,8 @@ mod tests {
         }
     }
 
-    /// Does all that can be done to a name, and once more to a directory; how often it succeeded.
+    /// Runs every operation on a name, and once more on a directory; returns the number of
+    /// successes.
     fn write_all(world: &World) -> usize {
         let disk = &world.disk;
         let at = |name: &str| world.at("areas/task/.logs").join(name);
@@ -329,7 +329,7 @@ mod tests {
             });
             let done: Vec<usize> = (0..3_000).map(|_| write_all(&world)).collect();
             is_over.store(true, Ordering::Relaxed);
-            // The directory was there now and then, and a link now and then.
+            // The path was sometimes a directory and sometimes a link.
             assert!(done.iter().any(|done| *done > 8) && done.iter().any(|done| *done < 11));
         });
         let mut found = world.outside();
@@ -353,7 +353,7 @@ mod tests {
             world.disk.open_read(&log),
         ] {
             let error = refused.unwrap_err();
-            assert_eq!(error.to_string(), "it is not a regular file");
+            assert_eq!(error.to_string(), "not a regular file");
         }
     }
 

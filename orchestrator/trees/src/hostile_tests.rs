@@ -1,5 +1,5 @@
-//! Goal: a patch that was tampered with, or was written to do harm, is refused whole. Method: a list of such
-//! patches, each a small difference from one that is taken; and every single byte of one changed.
+//! Goal: a forged or damaged patch is rejected as a whole. Method: a list of small modifications of
+//! a valid patch, and a change of every single byte.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn written(nodes: &Nodes) -> (Box<dyn Folder>, Manifest) {
     (folder, manifest)
 }
 
-/// Whether a patch is taken, for paths besides `secret`.
+/// True if the patch is accepted, for paths other than `secret`.
 fn is_taken(text: &[u8]) -> bool {
     let (folder, manifest) = written(&base());
     let tree = Tree {
@@ -146,7 +146,7 @@ fn prop_4_hostile_patches_are_refused_whole() {
     ];
     for (what, text) in &hostile {
         assert!(!is_taken(text.as_bytes()), "{what} was taken:\n{text}");
-        // A good part before or after it changes nothing.
+        // A valid part before or after it makes no difference.
         let both = format!("{}{text}", new("other"));
         assert!(
             !is_taken(both.as_bytes()),
@@ -155,7 +155,7 @@ fn prop_4_hostile_patches_are_refused_whole() {
     }
 }
 
-/// Lines that look like headings are lines.
+/// Content lines that look like headings are content.
 #[test]
 fn prop_4_content_that_looks_like_a_patch_is_content() {
     let inner = new("secret");
@@ -178,7 +178,7 @@ fn prop_4_content_that_looks_like_a_patch_is_content() {
         .collect();
     assert_eq!(touched, [&path("f")]);
     prove(&patch, one, &b_manifest).unwrap();
-    // Another tree, or a damaged one, is not what the patch makes.
+    // The patch must not prove a different or damaged tree.
     assert!(matches!(
         prove(&patch, one, &a_manifest),
         Err(ApplyError::Misfit { .. })
@@ -193,7 +193,7 @@ fn prop_4_content_that_looks_like_a_patch_is_content() {
     ));
 }
 
-/// Whatever byte is changed, what comes out is nothing, or what the untouched patch makes.
+/// With any byte changed, the result is an error or that of the unmodified patch.
 #[test]
 fn prop_4_no_changed_byte_makes_another_tree() {
     let before = base();
@@ -230,8 +230,9 @@ fn prop_4_no_changed_byte_makes_another_tree() {
             match came {
                 None => refused += 1,
                 Some(came) => {
-                    // The way back of a binary is not used; a digit may be of another case; a mode or a
-                    // name of something new may be another one: such are compared with the trees.
+                    // Accepted changes: the unused reverse part of a binary, the case of a digit,
+                    // and the mode or name of a new file. The comparison with the trees covers
+                    // these.
                     assert_eq!(contents(&came).len(), contents(&whole).len());
                     let is_same = came.iter().all(|(path, leaf)| match leaf {
                         Some(leaf) => whole

@@ -1,20 +1,22 @@
-//! Trees of files that people and agents both write: frozen, compared, put in place, unpacked.
+//! File trees that users and agents both write: snapshots, comparison, atomic changes, unpacking.
 //!
-//! The lowest first: names that are safe everywhere ([`RelativePath`]), what a tree holds ([`Manifest`]),
-//! new directories that appear whole or not at all, of a tree that is there ([`freeze`]) or an archive
-//! ([`extract`](mod@extract)); the difference of two trees ([`changes()`], and as a patch that git applies:
-//! [`diff`]), patches read with suspicion ([`patch`]) and applied in memory ([`apply`](mod@apply)); what two
-//! made of one tree, in one ([`merge`](mod@merge)); and a set of changes put in place whole, over what people
-//! do meanwhile ([`swap`](mod@swap)).
+//! From the lowest layer up: portable names ([`RelativePath`]); the content of a tree
+//! ([`Manifest`]); atomic creation of directories, as a snapshot of a tree ([`freeze`]) or from an
+//! archive ([`extract`](mod@extract)); the difference of two trees ([`changes()`], and as a git
+//! patch: [`diff`]); strict parsing of patches ([`patch`]) and their in-memory application
+//! ([`apply`](mod@apply)); three-way merge ([`merge`](mod@merge)); and atomic application of
+//! changes to a tree that users edit concurrently ([`swap`](mod@swap)).
 //!
 //! # Invariants
 //!
-//! * Nothing here knows a conversation, a proposal, a place in the System Root, or the network.
-//! * No link is followed, and no path leads out of a tree: every name is a [`RelativePath`], every access
-//!   goes through a [`Folder`](goondan_durable::disk::Folder).
-//! * A tree appears whole under its name or not at all.
-//! * A byte that a person wrote is at its path or told as kept aside; it is never replaced unread.
-//! * Whatever comes from outside (patches, archives, manifests) is refused whole if anything is wrong with it.
+//! * This crate does not depend on conversations, proposals, locations in the System Root, or the
+//!   network.
+//! * No link is followed, and no path leads out of a tree: every name is a [`RelativePath`], and
+//!   every access goes through a [`Folder`](goondan_durable::disk::Folder).
+//! * A tree appears complete under its name or not at all.
+//! * Bytes written by a user stay at their path, or are moved aside and reported. They are never
+//!   replaced unread.
+//! * External input (patches, archives, manifests) is rejected as a whole if any part is invalid.
 
 pub mod apply;
 mod beneath;

@@ -1,69 +1,69 @@
-//! The limits of trees. Callers may ask for less ([`Limits`]), never for more.
+//! Limits of trees. Callers can request lower limits ([`Limits`]), never higher ones.
 
-/// Files, directories and links of one tree at most.
+/// Most files, directories and links in one tree.
 pub const TREE_ENTRIES_MAX: usize = 250_000;
 
-/// Bytes of all files of one tree at most.
+/// Most bytes of all files in one tree.
 pub const TREE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 
-/// Names that a path has at most, one below another.
+/// Most components of a path.
 pub const PATH_DEPTH_MAX: usize = 128;
 
-/// Bytes of one name at most.
+/// Most bytes of one name.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Bytes of one path at most; what the kernel takes less room for a prefix.
+/// Most bytes of one path: the kernel's limit minus room for a prefix.
 pub const PATH_BYTES_MAX: usize = 3 * 1024;
 
-/// Bytes that a link's target has at most.
+/// Most bytes of a link's target.
 pub const LINK_TARGET_BYTES_MAX: usize = 4095;
 
-/// Bytes of one file in a patch at most, before or after. What a patch tells of a binary file holds it twice,
-/// as it was and as it is, so that more would not fit into [`PATCH_BYTES_MAX`].
+/// Most bytes of one file in a patch, before or after. A patch holds a binary file twice, old and
+/// new, so a larger file would not fit into [`PATCH_BYTES_MAX`].
 pub const PATCH_FILE_BYTES_MAX: usize = 192 * 1024 * 1024;
 
-/// Bytes of a whole patch at most; git itself refuses more than 1023 MiB.
+/// Most bytes of a whole patch. git rejects more than 1023 MiB.
 pub const PATCH_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// Lines of context around a change in a patch.
 pub const PATCH_CONTEXT_LINES: usize = 3;
 
-/// Bytes of a file from which it is written as a binary in a patch, though it may be text.
+/// Size from which a patch treats a text file as binary, in bytes.
 pub const PATCH_TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Entries of one tree that are looked at to tell how much it takes; one with more is not measured.
+/// Most entries counted to measure a tree. A larger tree is not measured.
 pub const TREE_SIZE_ENTRIES_MAX: usize = 2_000_000;
 
-/// How many times larger than an archive what comes out of it may be, beyond [`EXTRACT_FREE_BYTES`].
+/// Highest ratio of extracted bytes to archive size, beyond [`EXTRACT_FREE_BYTES`].
 pub const EXTRACT_RATIO_MAX: u64 = 200;
 
-/// Bytes that may come out of an archive before the ratio counts.
+/// Extracted bytes to which the ratio does not apply.
 pub const EXTRACT_FREE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Bytes of what stands between two files in an archive at most: headers, long names.
+/// Most bytes between two files in an archive: headers, long names.
 pub const EXTRACT_HEADER_BYTES_MAX: u64 = 64 * 1024;
 
-/// Times that a file is copied anew because it was written meanwhile, before a freeze gives up.
+/// Attempts to copy a file that changes during the copy.
 pub const FREEZE_ATTEMPTS: usize = 3;
 
-/// Bytes of a swap's plan at most.
+/// Most bytes of a swap's plan.
 pub const SWAP_PLAN_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes copied at a time.
 pub const COPY_CHUNK_BYTES: usize = 256 * 1024;
 
-/// New files that are open at a time, to be synced together.
+/// New files kept open to be synced together.
 pub const SYNC_FILES: usize = 128;
 
-/// Threads that sync them: waiting for the disk, so that more than processors help.
+/// Threads that sync files. They wait for the disk, so more threads than processors help.
 pub const SYNC_THREADS: usize = 8;
 
 const _: () = assert!(NAME_BYTES_MAX <= PATH_BYTES_MAX && PATH_BYTES_MAX < 4096);
-// 52 bytes are a line of 67, and what cannot be deflated becomes longer by less than a hundredth.
+// 52 bytes take a line of 67, and incompressible data grows by less than one percent.
 const _: () = assert!(2 * (PATCH_FILE_BYTES_MAX / 100 * 101) / 52 * 67 < PATCH_BYTES_MAX);
 const _: () = assert!(PATCH_TEXT_BYTES_MAX <= PATCH_FILE_BYTES_MAX);
 
-/// What one tree may take.
+/// Limits of one tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     entries: usize,
@@ -71,7 +71,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of a caller's own; none beyond those of every tree.
+    /// Creates limits, capped by the limits of every tree.
     #[must_use]
     pub fn new(entries: usize, bytes: u64) -> Self {
         Self {
@@ -80,13 +80,13 @@ impl Limits {
         }
     }
 
-    /// Entries at most.
+    /// Most entries.
     #[must_use]
     pub fn entries(self) -> usize {
         self.entries
     }
 
-    /// Bytes of all files at most.
+    /// Most bytes of all files.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.bytes
@@ -99,8 +99,8 @@ impl Default for Limits {
     }
 }
 
-/// Directories of a tree that is removed that are open at a time, one below the other.
+/// Directories kept open at a time, one below another, while a tree is removed.
 pub const REMOVAL_DEPTH: usize = 64;
 
-/// Times that a directory is listed anew because something was written into it while it was removed.
+/// Most listings of a directory that is written to during its removal.
 pub const REMOVAL_ROUNDS: usize = 16;

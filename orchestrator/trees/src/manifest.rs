@@ -1,4 +1,4 @@
-//! What a tree holds: every path with kind, mode and digest, and no content.
+//! Content of a tree: every path with kind, mode and digest, without file content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,12 +11,12 @@ use crate::limits::{LINK_TARGET_BYTES_MAX, Limits};
 use crate::path::{LocalPath, Names, RelativePath};
 use crate::quote::{from_text, to_text};
 
-/// A SHA-256 digest; in text, 64 hexadecimal digits.
+/// A SHA-256 digest; as text, 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// Returns the digest of some bytes.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
@@ -28,7 +28,7 @@ impl Digest {
         &self.0
     }
 
-    /// The digest of what was hashed.
+    /// Returns the digest of the hashed data.
     #[must_use]
     pub fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// What one path of a tree is.
+/// Kind and attributes of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
 pub enum Entry {
@@ -82,14 +82,14 @@ pub enum Entry {
     },
     /// A symbolic link.
     Link {
-        /// Where it points, as it was written.
+        /// Its unmodified target.
         #[serde(serialize_with = "write_target", deserialize_with = "read_target")]
         target: Vec<u8>,
     },
 }
 
 impl Entry {
-    /// Whether it is a directory.
+    /// True if it is a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         matches!(self, Self::Directory { .. })
@@ -104,40 +104,41 @@ fn read_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
     let text = String::deserialize(deserializer)?;
     from_text(&text)
         .filter(|target| !target.is_empty() && target.len() <= LINK_TARGET_BYTES_MAX)
-        .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no target of a link")))
+        .ok_or_else(|| serde::de::Error::custom(format!("invalid link target `{text}`")))
 }
 
-/// What a tree holds, by path. Made by a [`ManifestBuilder`] only, so that it is a tree: everything stands
-/// in a directory, and no two paths differ in case alone, unless it was made with [`Names::Local`].
+/// Content of a tree, by path. Only a [`ManifestBuilder`] creates it, so it is a valid tree: every
+/// path has a parent directory, and no two paths differ only in case, unless it was built with
+/// [`Names::Local`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Manifest(BTreeMap<RelativePath, Entry>);
 
 impl Manifest {
-    /// The entry at a path.
+    /// Returns the entry at a path.
     #[must_use]
     pub fn get(&self, path: &RelativePath) -> Option<&Entry> {
         self.0.get(path)
     }
 
-    /// All entries, in the order of their bytes: a directory before what it holds.
+    /// Returns all entries in byte order: a directory before its content.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = (&RelativePath, &Entry)> {
         self.0.iter()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the tree is empty.
+    /// True if the tree is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let of = |entry: &Entry| match entry {
@@ -147,7 +148,7 @@ impl Manifest {
         self.0.values().map(of).sum()
     }
 
-    /// One digest of the whole tree: of the names, kinds, modes and contents.
+    /// Returns the digest of the whole tree: of its names, kinds, modes and contents.
     ///
     /// # Errors
     ///
@@ -166,11 +167,11 @@ impl<'de> Deserialize<'de> for Manifest {
     }
 }
 
-/// Reads a manifest that was made with [`Names::Local`]; for `deserialize_with`.
+/// Deserializes a manifest built with [`Names::Local`]; for `deserialize_with`.
 ///
 /// # Errors
 ///
-/// As the deserializer says, and if it is no tree.
+/// Deserializer errors, or an invalid tree.
 pub fn read_local_manifest<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Manifest, D::Error> {
@@ -191,19 +192,19 @@ where
     Ok(builder.finish())
 }
 
-/// Puts a manifest together and refuses what is no tree, or too much.
+/// Builds a manifest and rejects invalid trees and exceeded limits.
 #[derive(Debug)]
 pub struct ManifestBuilder {
     limits: Limits,
     names: Names,
     entries: BTreeMap<RelativePath, Entry>,
-    /// Of each path what some file systems take it for, unless names are local.
+    /// Case-folded paths, unless names are local.
     folded: HashMap<Vec<u8>, RelativePath>,
     bytes: u64,
 }
 
 impl ManifestBuilder {
-    /// An empty tree.
+    /// Creates an empty tree.
     #[must_use]
     pub fn new(limits: Limits, names: Names) -> Self {
         Self {
@@ -215,12 +216,12 @@ impl ManifestBuilder {
         }
     }
 
-    /// Adds a path; the directory it stands in must be there.
+    /// Adds a path. Its parent directory must exist.
     ///
     /// # Errors
     ///
-    /// [`TreeError::Path`], [`TreeError::Duplicate`], [`TreeError::Twins`], [`TreeError::NotInDirectory`],
-    /// [`TreeError::Limit`].
+    /// [`TreeError::Path`], [`TreeError::Duplicate`], [`TreeError::Twins`],
+    /// [`TreeError::NotInDirectory`], [`TreeError::Limit`].
     pub fn add(&mut self, path: RelativePath, entry: Entry) -> Result<(), TreeError> {
         if self.names == Names::Portable {
             path.check(self.names)?;
@@ -272,7 +273,7 @@ impl ManifestBuilder {
         Ok(())
     }
 
-    /// The directories that a path stands in and that are missing so far, the outermost first.
+    /// Returns the missing parent directories of a path, outermost first.
     #[must_use]
     pub fn missing_parents(&self, path: &RelativePath) -> Vec<RelativePath> {
         let mut parents = path.ancestors();
@@ -280,17 +281,17 @@ impl ManifestBuilder {
         parents
     }
 
-    /// Whether a directory was added at this path.
+    /// True if a directory was added at this path.
     pub(crate) fn has_directory(&self, path: &RelativePath) -> bool {
         self.entries.get(path).is_some_and(Entry::is_directory)
     }
 
-    /// How many bytes may still come.
+    /// Returns the remaining byte allowance.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.limits.bytes().saturating_sub(self.bytes)
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     #[must_use]
     pub fn finish(self) -> Manifest {
         Manifest(self.entries)

@@ -1,9 +1,10 @@
-//! What two made of one tree, in one: a three-way merge (`PROP-4`).
+//! Three-way merge of trees (`PROP-4`).
 //!
-//! Nothing is decided by chance or by age. A path that one side left as it was becomes what the other made of
-//! it; files that both edited are merged line by line, if the lines of the one are not those of the other.
-//! Everything else is a [`Conflict`], told path by path. There is no merged tree then, and no file with
-//! markers in it ever: a merge that somebody has to finish is not one that a program may put in place.
+//! The result is deterministic and independent of file times. A path that one side left unchanged
+//! gets the other side's version. Files that both sides edited are merged line by line, if the
+//! edits do not touch. Everything else is a [`Conflict`], reported by path. Then there is no merged
+//! tree, and files never contain conflict markers, because a program must not install an unfinished
+//! merge.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -28,40 +29,40 @@ mod tests;
 pub struct Conflict {
     /// The path.
     pub path: RelativePath,
-    /// Why.
+    /// The reason.
     pub reason: ConflictReason,
 }
 
-/// Why a path cannot be merged. Where it matters, the words say which side is ours.
+/// Reason of a conflict. Where it matters, the text names our side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConflictReason {
-    /// Both sides edited the same lines, or lines that touch.
+    /// Both sides edited the same or adjacent lines.
     Lines {
-        /// Where, in our text: lines counted from zero. An empty range stands before its line.
+        /// Positions in our text, as zero-based lines. An empty range is before its line.
         ours: Vec<Range<usize>>,
     },
-    /// Both sides changed a file whose lines cannot be told: binary, or too large.
+    /// Both sides changed a file that has no comparable lines: binary, or too large.
     Binary,
-    /// Both sides made a file or link of that name, with another content.
+    /// Both sides added a file or link of that name with different content.
     AddedTwice,
-    /// It is gone from our side, and changed on theirs.
+    /// Deleted on our side, changed on theirs.
     DeletedByUs,
-    /// It is changed on our side, and gone from theirs.
+    /// Changed on our side, deleted on theirs.
     DeletedByThem,
-    /// Both sides made a link lead elsewhere.
+    /// Both sides changed a link's target.
     Links,
-    /// It is a file, directory or link on the one side and another of these on the other.
+    /// The sides have different kinds: file, directory or link.
     Kinds,
     /// Both sides changed the permission bits.
     Modes,
-    /// One side put a file or link where the other has a directory.
+    /// One side has a file or link where the other has a directory.
     InTheWay {
         /// The path of the file or link.
         of: RelativePath,
     },
-    /// Another path differs from it in case only.
+    /// Another path differs only in case.
     Twins {
-        /// The other.
+        /// The other path.
         other: RelativePath,
     },
 }
@@ -88,7 +89,7 @@ impl fmt::Display for ConflictReason {
                     "`{of}` is a directory on one side and a file on the other"
                 )
             }
-            Self::Twins { other } => write!(f, "it differs from `{other}` in case only"),
+            Self::Twins { other } => write!(f, "it differs from `{other}` only in case"),
         }
     }
 }
@@ -101,43 +102,44 @@ fn shown_lines(lines: &Range<usize>) -> String {
     }
 }
 
-/// A merged tree: what it holds, and from which side.
+/// A merged tree: its manifest and the source of each content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
     manifest: Manifest,
-    /// The content of these is on their side.
+    /// Paths with content from their side.
     of_theirs: BTreeSet<RelativePath>,
-    /// The content of these has lines of both.
+    /// Merged texts of both sides.
     texts: BTreeMap<RelativePath, Vec<u8>>,
 }
 
-/// What came of two trees.
+/// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// They are one.
+    /// The merged tree.
     Merged(Merge),
-    /// They contradict each other, here, by path. There is no merged tree.
+    /// The conflicts by path, without a merged tree.
     Conflicts(Vec<Conflict>),
 }
 
 impl Merge {
-    /// What the merged tree holds.
+    /// Returns the manifest of the merged tree.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The files that hold lines of both sides.
+    /// Returns the files with lines of both sides.
     pub fn merged_files(&self) -> impl Iterator<Item = &RelativePath> {
         self.texts.keys()
     }
 
-    /// Writes the merged tree into a new directory `name`. It appears whole and durable, or not at all.
-    /// The sides are those that were merged.
+    /// Writes the merged tree into a new directory `name`. The directory appears complete and
+    /// durable, or not at all. The folders must be the merged ones.
     ///
     /// # Errors
     ///
-    /// [`TreeError::Taken`], [`TreeError::Damaged`] if a side no longer holds what it did, [`TreeError::Io`].
+    /// [`TreeError::Taken`], [`TreeError::Damaged`] if the content of a side has changed,
+    /// [`TreeError::Io`].
     pub fn write(
         &self,
         ours: &dyn Folder,
@@ -199,15 +201,16 @@ impl Merge {
     }
 }
 
-/// Merges what two sides made of `base`. The trees are read; nothing is written.
+/// Merges two sides that started from `base`. Reads the trees; writes nothing.
 ///
-/// Permission bits are merged as content is: the side that changed them counts. Of directories that both
-/// sides made, ours keeps its bits. A directory that one side removed stays if the other put something in it.
+/// Permission bits are merged like content: the changed side wins. A directory created by both
+/// sides keeps our bits. A directory removed by one side stays if the other added something to it.
 ///
 /// # Errors
 ///
-/// [`TreeError::Damaged`] if a content is not that of its manifest, [`TreeError::Limit`] if more than
-/// [`PATCH_BYTES_MAX`] of merged text come together or the merged tree holds too much, [`TreeError::Io`].
+/// [`TreeError::Damaged`] if content does not match its manifest, [`TreeError::Limit`] if the
+/// merged texts exceed [`PATCH_BYTES_MAX`] or the merged tree exceeds its limits,
+/// [`TreeError::Io`].
 pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome, TreeError> {
     let sides = Sides { base, ours, theirs };
     let manifests = [base.manifest, ours.manifest, theirs.manifest];
@@ -263,7 +266,8 @@ fn gathered(nodes: Nodes) -> Result<Merge, TreeError> {
     })
 }
 
-/// Paths that no tree can hold together, each side's being well in its own tree: below a file, or twins.
+/// Returns paths that cannot exist in one tree, although each side is valid: below a file, or case
+/// twins.
 fn misplaced(nodes: &Nodes) -> Vec<Conflict> {
     let mut conflicts = Vec::new();
     let mut folded: HashMap<Vec<u8>, &RelativePath> = HashMap::new();
@@ -289,7 +293,7 @@ fn misplaced(nodes: &Nodes) -> Vec<Conflict> {
     conflicts
 }
 
-/// A merged tree in the making.
+/// A merged tree under construction.
 type Nodes = BTreeMap<RelativePath, Node>;
 
 struct Node {
@@ -297,14 +301,14 @@ struct Node {
     content: Content,
 }
 
-/// Where the content of a path is.
+/// Source of a path's content.
 enum Content {
     Ours,
     Theirs,
     Text(Vec<u8>),
 }
 
-/// What becomes of one path.
+/// Result for one path.
 enum Decision {
     Gone,
     Node(Node),
@@ -323,7 +327,7 @@ impl Decision {
     }
 }
 
-/// What a manifest has of a file.
+/// Manifest entry of a file.
 #[derive(Clone, Copy)]
 struct File {
     mode: u32,
@@ -401,7 +405,7 @@ impl Sides<'_> {
         Ok(Decision::Conflict(reason))
     }
 
-    /// Two files that differ, and neither of which is as it was.
+    /// Merges two different files that both changed.
     fn files(
         &self,
         path: &RelativePath,
@@ -428,7 +432,7 @@ impl Sides<'_> {
         }
     }
 
-    /// Three files that all differ.
+    /// Merges three different texts.
     fn texts(
         &self,
         path: &RelativePath,
@@ -465,7 +469,7 @@ impl Sides<'_> {
         })
     }
 
-    /// Brings back the directories that one side removed and the other put something in.
+    /// Restores directories that one side removed and the other added something to.
     fn restore_directories(&self, nodes: &mut Nodes) {
         let parents = nodes.keys().flat_map(RelativePath::ancestors);
         let missing: BTreeSet<RelativePath> = parents

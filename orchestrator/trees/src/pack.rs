@@ -1,4 +1,4 @@
-//! Packing a tree into an archive that [`extract_listed`](crate::extract::extract_listed) unpacks exactly.
+//! Packing of a tree into an archive for [`extract_listed`](crate::extract::extract_listed).
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,12 +19,13 @@ use crate::tar_entry::{padding, push_header};
 /// Two blocks of zeros end an archive.
 const END: [u8; 1024] = [0; 1024];
 
-/// Writes a gzip archive of a tree that nobody writes meanwhile, and gives the list of what is in it. Directories,
-/// files and links are as they are, wherever links point.
+/// Writes a gzip archive of a tree without concurrent writers, and returns the list of its entries.
+/// Directories, files and links are kept as they are, including links that point out of the tree.
 ///
 /// # Errors
 ///
-/// [`TreeError`], [`TreeError::Changing`] if somebody writes all the same. What was written until then is no archive.
+/// [`TreeError`], [`TreeError::Changing`] if another program writes anyway. The partial output is
+/// not a valid archive.
 pub fn pack(
     source: &dyn Folder,
     excludes: &Excludes,
@@ -55,7 +56,7 @@ fn entry(
         (NodeKind::Link, Some(target)) => Entry::Link {
             target: target.clone(),
         },
-        // Its digest is known once it is written.
+        // The digest is known after the file is written.
         (NodeKind::File, _) => Entry::File {
             mode,
             bytes: stat.len,
@@ -82,7 +83,7 @@ fn entry(
     }
 }
 
-/// Writes what a file holds, and what fills its last block; gives its digest.
+/// Writes a file's content and padding; returns its digest.
 fn content(
     source: &dyn Folder,
     path: &RelativePath,
@@ -103,7 +104,7 @@ fn content(
     Ok(sha256)
 }
 
-/// Makes the files and directories of a list durable, of a tree that was just written.
+/// Syncs the files and directories of a list after the tree was written.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Reading patches in git's format, with suspicion (`PROP-2`, `PROP-4`).
+//! Strict parser of git patches (`PROP-2`, `PROP-4`).
 //!
-//! What is read is what [`diff`](crate::diff) writes, and what `git diff --binary --full-index --no-renames`
-//! does: nothing is guessed, skipped or found nearby. A patch is refused as a whole.
+//! It accepts the output of [`diff`](crate::diff) and of `git diff --binary --full-index
+//! --no-renames`, without guessing, skipping or fuzz. An invalid patch is rejected as a whole.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::limits::{PATCH_BYTES_MAX, PATCH_FILE_BYTES_MAX, TREE_ENTRIES_MAX};
 use crate::path::{PathProblem, RelativePath};
 use crate::quote::unquote;
 
-/// A patch is not taken. It changes nothing; make it anew from the two trees.
+/// A patch is rejected. Nothing has changed; create the patch again from the two trees.
 #[derive(Debug, thiserror::Error)]
-#[error("the patch is refused at line {line}: {problem}")]
+#[error("invalid patch at line {line}: {problem}")]
 pub struct PatchError {
     line: usize,
     problem: String,
@@ -23,19 +23,19 @@ pub struct PatchError {
     path: Option<PathProblem>,
 }
 
-/// What git knows of a file's mode.
+/// Mode of a file as stored by git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
     /// A file.
     Regular,
-    /// A file that can be executed.
+    /// An executable file.
     Executable,
-    /// A symbolic link; its content is where it points.
+    /// A symbolic link; its content is its target.
     Link,
 }
 
 impl FileMode {
-    /// As git writes it.
+    /// Returns the mode in git's format.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -53,12 +53,12 @@ impl FileMode {
     }
 }
 
-/// The name git has for a content: its SHA-1.
+/// git's SHA-1 id of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlobId([u8; 20]);
 
 impl BlobId {
-    /// What git writes where there is no content.
+    /// git's id of missing content.
     pub(crate) const NONE: Self = Self([0; 20]);
 
     pub(crate) fn of(content: &[u8]) -> Self {
@@ -86,55 +86,55 @@ impl fmt::Display for BlobId {
 pub(crate) enum Binary {
     /// The content itself.
     Literal(Vec<u8>),
-    /// What to do with the other content.
+    /// Instructions that produce the content from the other content.
     Delta(Vec<u8>),
 }
 
-/// What a patch does to a content.
+/// Change of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Nothing; or the file is empty.
+    /// No change, or an empty file.
     None,
-    /// Lines.
+    /// Changed lines.
     Text(Vec<Hunk>),
-    /// Bytes; the way back is checked when it is read, and not used.
+    /// Changed bytes. The reverse part is parsed and ignored.
     Binary(Binary),
 }
 
-/// What a patch does to one path.
+/// Change of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch {
     pub(crate) path: RelativePath,
-    /// The mode before; none if there is no file.
+    /// The mode before; `None` if the file did not exist.
     pub(crate) old: Option<FileMode>,
-    /// The mode after; none if there is no file then.
+    /// The mode after; `None` if the file is deleted.
     pub(crate) new: Option<FileMode>,
-    /// The contents before and after. Without them the content stays as it is, and so does the mode unless
-    /// the patch names it.
+    /// Ids of the content before and after. Without them content and mode do not change, unless the
+    /// patch names a mode.
     pub(crate) ids: Option<(BlobId, BlobId)>,
     pub(crate) body: Body,
 }
 
 impl FilePatch {
-    /// Which path it is about.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &RelativePath {
         &self.path
     }
 }
 
-/// A patch that has been read. What it says of contents is not believed before it is applied.
+/// A parsed patch. Its content ids are not trusted before it is applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     pub(crate) files: Vec<FilePatch>,
 }
 
 impl Patch {
-    /// Reads a patch.
+    /// Parses a patch.
     ///
     /// # Errors
     ///
-    /// [`PatchError`] with the line that is not as it must be.
+    /// [`PatchError`] with the invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, PatchError> {
         let mut reader = Reader {
             rest: text,
@@ -153,7 +153,7 @@ impl Patch {
         Ok(Self { files })
     }
 
-    /// What it does, in its order.
+    /// Returns its changes, in order.
     #[must_use]
     pub fn files(&self) -> &[FilePatch] {
         &self.files
@@ -166,7 +166,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The next line with its newline.
+    /// Returns the next line with its newline.
     fn peek_whole(&self) -> Option<&'t [u8]> {
         self.rest.split_inclusive(|byte| *byte == b'\n').next()
     }
@@ -188,7 +188,7 @@ impl<'t> Reader<'t> {
         Some(line.strip_suffix(b"\n").unwrap_or(line))
     }
 
-    /// What follows `prefix`, if the next line begins with it.
+    /// Consumes the next line and returns the text after `prefix`, if the line begins with it.
     fn take(&mut self, prefix: &[u8]) -> Option<&'t [u8]> {
         let after = self.peek()?.strip_prefix(prefix)?;
         self.next();
@@ -206,37 +206,38 @@ impl<'t> Reader<'t> {
     fn path(&self, path: &[u8]) -> Result<RelativePath, PatchError> {
         RelativePath::new(path).map_err(|problem| PatchError {
             line: self.line,
-            problem: "it names what no tree holds".to_owned(),
+            problem: "the mode is not a file's or link's".to_owned(),
             path: Some(problem),
         })
     }
 
     fn mode(&self, text: &[u8]) -> Result<FileMode, PatchError> {
-        FileMode::read(text).ok_or_else(|| self.error("that mode is none of a file or link"))
+        FileMode::read(text).ok_or_else(|| self.error("the mode is not a file's or link's"))
     }
 }
 
-/// The path of `diff --git a/P b/P`; both must be the same.
+/// Parses the path of `diff --git a/P b/P`; both must be equal.
 fn heading(reader: &Reader<'_>, line: &[u8]) -> Result<RelativePath, PatchError> {
     let names = line
         .strip_prefix(b"diff --git ")
         .ok_or_else(|| reader.error("`diff --git` is missing"))?;
     let (one, other) = if names.starts_with(b"\"") {
-        let (one, rest) = unquote(names).ok_or_else(|| reader.error("its names cannot be read"))?;
+        let (one, rest) = unquote(names).ok_or_else(|| reader.error("invalid names"))?;
         let rest = rest.strip_prefix(b" ").and_then(unquote);
         match rest {
             Some((other, b"")) => (one, other),
-            _ => return Err(reader.error("its second name cannot be read")),
+            _ => return Err(reader.error("invalid second name")),
         }
     } else {
         let half = names.len() / 2;
         let one = names.get(..half).unwrap_or_default();
         match names.get(half..).and_then(|rest| rest.strip_prefix(b" ")) {
             Some(other) if names.len() % 2 == 1 => (one.to_vec(), other.to_vec()),
-            _ => return Err(reader.error("its names differ; a patch that renames is not taken")),
+            _ => return Err(reader.error("the names differ; renames are not supported")),
         }
     };
-    // Comparing the directories `a` and `b`, git puts the one that has a file before both names.
+    // When git compares directories `a` and `b`, it uses the directory that has the file for both
+    // names.
     let name = |text: &[u8]| {
         let name = text
             .strip_prefix(b"a/")
@@ -245,10 +246,8 @@ fn heading(reader: &Reader<'_>, line: &[u8]) -> Result<RelativePath, PatchError>
     };
     match (name(&one), name(&other)) {
         (Some(one), Some(other)) if one == other => reader.path(&one),
-        (Some(_), Some(_)) => {
-            Err(reader.error("its names differ; a patch that renames is not taken"))
-        }
-        _ => Err(reader.error("its names do not begin with `a/` and `b/`")),
+        (Some(_), Some(_)) => Err(reader.error("the names differ; renames are not supported")),
+        _ => Err(reader.error("the names do not begin with `a/` and `b/`")),
     }
 }
 
@@ -262,7 +261,7 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
         new = Some(reader.mode(mode.unwrap_or_default())?);
         let is_link = |mode| mode == Some(FileMode::Link);
         if old == new || is_link(old) || is_link(new) {
-            return Err(reader.error("that mode cannot become this one"));
+            return Err(reader.error("invalid mode change"));
         }
     } else if let Some(mode) = reader.take(b"new file mode ") {
         new = Some(reader.mode(mode)?);
@@ -277,10 +276,10 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
         ids = Some(both);
         match mode {
             Some(_) if old.or(new).is_some() => {
-                return Err(reader.error("it tells a mode twice"));
+                return Err(reader.error("duplicate mode"));
             }
             Some(mode) => (old, new) = (Some(mode), Some(mode)),
-            None if old.or(new).is_none() => return Err(reader.error("it tells no mode")),
+            None if old.or(new).is_none() => return Err(reader.error("the mode is missing")),
             None => {}
         }
         let (one, other) = both;
@@ -288,10 +287,10 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
             && (other == BlobId::NONE) == is_deleted
             && one != other;
         if !is_consistent {
-            return Err(reader.error("its digests cannot be those of such a change"));
+            return Err(reader.error("the digests do not match the kind of change"));
         }
     } else if is_new || is_deleted || old.is_none() {
-        return Err(reader.error("the digests of the contents are missing, or it changes nothing"));
+        return Err(reader.error("the digests are missing, or nothing changes"));
     }
     let empty = BlobId::of(b"");
     let body = match (reader.peek(), &ids) {
@@ -306,7 +305,7 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
         (_, Some((one, other))) if (is_new && *other == empty) || (is_deleted && *one == empty) => {
             Body::None
         }
-        _ => return Err(reader.error("what changes is missing")),
+        _ => return Err(reader.error("the change is missing")),
     };
     Ok(FilePatch {
         path,
@@ -317,12 +316,12 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
     })
 }
 
-/// `ID..ID` and, if it stays the same, the mode.
+/// Parses `ID..ID` and the mode, if it is unchanged.
 fn index(
     reader: &Reader<'_>,
     line: &[u8],
 ) -> Result<((BlobId, BlobId), Option<FileMode>), PatchError> {
-    let problem = || reader.error("its digests are not written in full, as 40 digits each");
+    let problem = || reader.error("the digests do not have 40 digits each");
     let (one, rest) = line.split_at_checked(40).ok_or_else(problem)?;
     let rest = rest.strip_prefix(b"..").ok_or_else(problem)?;
     let (other, rest) = rest.split_at_checked(40).ok_or_else(problem)?;
@@ -337,7 +336,7 @@ fn index(
     Ok((ids, mode))
 }
 
-/// The name after `--- ` or `+++ `; none for `/dev/null`.
+/// Parses the name after `--- ` or `+++ `; `None` for `/dev/null`.
 fn side(reader: &mut Reader<'_>, prefix: &[u8]) -> Result<Option<Vec<u8>>, PatchError> {
     let name = reader
         .take(prefix)
@@ -348,7 +347,7 @@ fn side(reader: &mut Reader<'_>, prefix: &[u8]) -> Result<Option<Vec<u8>>, Patch
     if name.starts_with(b"\"") {
         return match unquote(name) {
             Some((name, b"" | b"\t")) => Ok(Some(name)),
-            _ => Err(reader.error("a name cannot be read")),
+            _ => Err(reader.error("invalid name")),
         };
     }
     Ok(Some(name.strip_suffix(b"\t").unwrap_or(name).to_vec()))
@@ -365,28 +364,28 @@ fn text(
     let old = side(reader, b"--- ")?;
     let new = side(reader, b"+++ ")?;
     if old != expected(b"a/", is_new) || new != expected(b"b/", is_deleted) {
-        return Err(reader.error("its names are not those of its heading"));
+        return Err(reader.error("the names do not match the heading"));
     }
     let mut hunks: Vec<Hunk> = Vec::new();
-    // Lines of both texts that the hunks so far have gone over.
+    // Number of lines of both texts covered by the hunks so far.
     let (mut old_at, mut new_at) = (0, 0);
     while reader.peek().is_some_and(|line| line.starts_with(b"@@ ")) {
         let hunk = hunk(reader)?;
         let skipped = hunk.old_start.checked_sub(old_at);
         if skipped.is_none() || skipped != hunk.new_start.checked_sub(new_at) {
-            return Err(reader.error("its places do not fit each other"));
+            return Err(reader.error("the hunks overlap or are out of order"));
         }
         old_at = hunk.old_start + hunk.old_len();
         new_at = hunk.new_start + hunk.new_len();
         hunks.push(hunk);
     }
     if hunks.is_empty() {
-        return Err(reader.error("it changes no line"));
+        return Err(reader.error("the hunk changes no line"));
     }
     Ok(Body::Text(hunks))
 }
 
-/// `START,COUNT` or `START`: how many lines are before it, and how many it has.
+/// Parses `START,COUNT` or `START`: the number of lines before, and the number of lines.
 fn range(text: &[u8]) -> Option<(usize, usize)> {
     let number = |text: &[u8]| {
         let is_number = !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit);
@@ -414,7 +413,7 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
         .next()
         .and_then(|part| range(part.strip_prefix(b"+")?));
     let (Some(old), Some(new), Some(b"@@")) = (old, new, parts.next()) else {
-        return Err(reader.error("its places cannot be read"));
+        return Err(reader.error("invalid hunk header"));
     };
     let mut hunk = Hunk {
         old_start: old.0,
@@ -429,7 +428,7 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
             b' ' => LineKind::Context,
             b'-' => LineKind::Removed,
             b'+' => LineKind::Added,
-            _ => return Err(reader.error("it has fewer lines than it says")),
+            _ => return Err(reader.error("the hunk has fewer lines than declared")),
         };
         let of_old = usize::from(kind != LineKind::Added);
         let of_new = usize::from(kind != LineKind::Removed);
@@ -437,12 +436,12 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
             .checked_sub(of_old)
             .zip(new_left.checked_sub(of_new));
         (old_left, new_left) =
-            left.ok_or_else(|| reader.error("it has more lines than it says"))?;
+            left.ok_or_else(|| reader.error("the hunk has more lines than declared"))?;
         let mut text = text.to_vec();
         if reader.take(b"\\ No newline at end of file").is_some() {
             text.pop();
         } else if !text.ends_with(b"\n") {
-            return Err(reader.error("it ends in the middle of a line"));
+            return Err(reader.error("the patch ends in the middle of a line"));
         }
         hunk.lines.push((kind, text));
     }
@@ -451,15 +450,14 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
         .iter()
         .all(|(kind, _)| *kind == LineKind::Context)
     {
-        return Err(reader.error("it changes no line"));
+        return Err(reader.error("the hunk changes no line"));
     }
     Ok(hunk)
 }
 
 fn binary(reader: &mut Reader<'_>) -> Result<Body, PatchError> {
-    let forward = binary_part(reader)?
-        .ok_or_else(|| reader.error("the bytes of a binary file are missing"))?;
-    // The way back need not be there.
+    let forward = binary_part(reader)?.ok_or_else(|| reader.error("the binary data is missing"))?;
+    // The reverse part is optional.
     binary_part(reader)?;
     Ok(Body::Binary(forward))
 }
@@ -477,18 +475,19 @@ fn binary_part(reader: &mut Reader<'_>) -> Result<Option<Binary>, PatchError> {
         .and_then(|size| size.parse().ok());
     let size = size
         .filter(|size| *size <= PATCH_FILE_BYTES_MAX)
-        .ok_or_else(|| reader.error("it is too large, or its length is no number"))?;
+        .ok_or_else(|| reader.error("the length is too large or not a number"))?;
     let mut deflated = Vec::new();
     loop {
         match reader.next() {
-            None => return Err(reader.error("the empty line at its end is missing")),
+            None => return Err(reader.error("the empty line at the end is missing")),
             Some(b"") => break,
             Some(line) => deflated
-                .extend(decode_line(line).ok_or_else(|| reader.error("it is no line of base 85"))?),
+                .extend(decode_line(line).ok_or_else(|| reader.error("invalid base 85 line"))?),
         }
     }
-    let content = inflate(&deflated, size)
-        .ok_or_else(|| reader.error("its bytes are damaged, or more or fewer than it says"))?;
+    let content = inflate(&deflated, size).ok_or_else(|| {
+        reader.error("the data is damaged, or its length differs from the declared one")
+    })?;
     Ok(Some(if is_delta {
         Binary::Delta(content)
     } else {

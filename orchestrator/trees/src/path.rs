@@ -1,4 +1,4 @@
-//! Names of what a tree holds, safe wherever the tree is put.
+//! Names in a tree, safe on every file system.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,34 +12,34 @@ use crate::quote::{from_text, quote, to_text};
 
 /// A path below the root of a tree: bytes, names separated by `/` (`BOX-2`, `PROP-4`).
 ///
-/// It has no empty name, no `.` or `..`, no NUL, and does not begin or end with `/`. None of its names is
-/// `.git` on any file system that git knows of, unless it was made by [`allowed`](Self::allowed) with
-/// [`Names::Local`]. Written as JSON it is text, quoted as git quotes where it is no UTF-8; read back it is
-/// checked again, with [`Names::Portable`] where nothing else is said.
+/// It has no empty name, no `.` or `..`, no NUL, and no leading or trailing `/`. No name is `.git`
+/// on any file system known to git, unless it was created by [`allowed`](Self::allowed) with
+/// [`Names::Local`]. In JSON it is text, quoted like git does if it is not UTF-8. Deserialization
+/// checks it again, by default with [`Names::Portable`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(Vec<u8>);
 
-/// Which names a tree may have.
+/// Names that a tree may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// Those that are safe wherever the tree is put: none is `.git`, however it is spelled, and no two paths
-    /// differ in case only. For what goes into a project, and for whatever comes from outside.
+    /// Portable names: none is a spelling of `.git`, and no two paths differ only in case. For
+    /// trees that go into a project, and for all external input.
     Portable,
-    /// Whatever the file system of this machine holds: for a tree that is put back where it was taken from
-    /// (`CKPT-4`). Even so no name is empty, `.` or `..`.
+    /// All names that this machine's file system allows: for a tree that returns to its origin
+    /// (`CKPT-4`). Empty names, `.` and `..` are still invalid.
     Local,
 }
 
-/// Why some bytes are no [`RelativePath`].
+/// Reason why bytes are not a valid [`RelativePath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` cannot be a path in a tree: {problem}")]
+#[error("invalid tree path `{path}`: {problem}")]
 pub struct PathProblem {
     path: String,
     problem: &'static str,
 }
 
 impl PathProblem {
-    /// What is wrong with it.
+    /// Returns the violated rule.
     #[must_use]
     pub fn problem(&self) -> &'static str {
         self.problem
@@ -51,16 +51,16 @@ impl RelativePath {
     ///
     /// # Errors
     ///
-    /// [`PathProblem`] with the first rule that it breaks.
+    /// [`PathProblem`] with the first violated rule.
     pub fn new(path: &[u8]) -> Result<Self, PathProblem> {
         Self::allowed(path, Names::Portable)
     }
 
-    /// Checks a path that may have these names.
+    /// Checks a path with the given name rules.
     ///
     /// # Errors
     ///
-    /// [`PathProblem`] with the first rule that it breaks.
+    /// [`PathProblem`] with the first violated rule.
     pub fn allowed(path: &[u8], names: Names) -> Result<Self, PathProblem> {
         match problem_of(path, names) {
             None => Ok(Self(path.to_vec())),
@@ -71,22 +71,22 @@ impl RelativePath {
         }
     }
 
-    /// Reads a path as it is written in JSON: text, quoted as git quotes where it is no UTF-8 (`BOX-2`).
+    /// Parses a path from its JSON text, quoted like git does if it is not UTF-8 (`BOX-2`).
     ///
     /// # Errors
     ///
-    /// [`PathProblem`] as [`new`](Self::new), or if it is not quoted as git quotes names.
+    /// [`PathProblem`] as [`new`](Self::new), or if the quoting is invalid.
     pub fn from_text(text: &str) -> Result<Self, PathProblem> {
         Self::text_allowed(text, Names::Portable)
     }
 
-    /// The same, of a path that may have these names.
+    /// As [`from_text`](Self::from_text), with the given name rules.
     ///
     /// # Errors
     ///
     /// As [`from_text`](Self::from_text).
     pub fn text_allowed(text: &str, names: Names) -> Result<Self, PathProblem> {
-        let problem = "it is not quoted as git quotes names";
+        let problem = "the name is not quoted like git does";
         let path = from_text(text).ok_or_else(|| PathProblem {
             path: text.to_owned(),
             problem,
@@ -94,16 +94,16 @@ impl RelativePath {
         Self::allowed(&path, names)
     }
 
-    /// Checks whether it may stand in a tree with these names.
+    /// Checks this path against name rules.
     ///
     /// # Errors
     ///
-    /// [`PathProblem`] with the first rule that it breaks.
+    /// [`PathProblem`] with the first violated rule.
     pub fn check(&self, names: Names) -> Result<(), PathProblem> {
         Self::allowed(&self.0, names).map(drop)
     }
 
-    /// Whether it stands in this directory, at any depth.
+    /// True if it is below this directory, at any depth.
     #[must_use]
     pub fn is_below(&self, directory: &Self) -> bool {
         self.0
@@ -111,7 +111,7 @@ impl RelativePath {
             .is_some_and(|rest| rest.starts_with(b"/"))
     }
 
-    /// A name below this directory.
+    /// Appends a name.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl RelativePath {
         self.join_allowed(name, Names::Portable)
     }
 
-    /// The same, of a path that may have these names.
+    /// Appends a name, with the given name rules.
     ///
     /// # Errors
     ///
@@ -135,20 +135,20 @@ impl RelativePath {
         &self.0
     }
 
-    /// As a path of the operating system, relative.
+    /// Returns a relative path of the operating system.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// The directory it stands in, unless that is the root.
+    /// Returns the parent directory, unless it is the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let end = self.0.iter().rposition(|byte| *byte == b'/')?;
         self.0.get(..end).map(|parent| Self(parent.to_vec()))
     }
 
-    /// The directories it stands in, the outermost first, without the root.
+    /// Returns the parent directories, outermost first, without the root.
     #[must_use]
     pub fn ancestors(&self) -> Vec<Self> {
         let separators = self.0.iter().enumerate().filter(|(_, byte)| **byte == b'/');
@@ -156,7 +156,8 @@ impl RelativePath {
         parents.map(|parent| Self(parent.to_vec())).collect()
     }
 
-    /// The same for all paths that some file systems take for one: case is ignored.
+    /// Returns the case-folded path. Paths with equal results collide on case-insensitive file
+    /// systems.
     #[must_use]
     pub fn folded(&self) -> Vec<u8> {
         match std::str::from_utf8(&self.0) {
@@ -165,7 +166,7 @@ impl RelativePath {
         }
     }
 
-    /// Whether a link at this path to `target` leads out of the tree, going by the names alone.
+    /// True if a link at this path to `target` points out of the tree, judged by names alone.
     pub(crate) fn leads_outside(&self, target: &[u8]) -> bool {
         if target.starts_with(b"/") {
             return true;
@@ -190,32 +191,32 @@ fn problem_of(path: &[u8], allowed: Names) -> Option<&'static str> {
         return Some("it is empty");
     }
     if path.len() > PATH_BYTES_MAX {
-        return Some("it is too long");
+        return Some("the path is too long");
     }
     if path.starts_with(b"/") {
-        return Some("it is absolute");
+        return Some("the path is absolute");
     }
     if path.contains(&0) {
-        return Some("it holds a NUL byte");
+        return Some("the path has a NUL byte");
     }
     let names = || path.split(|byte| *byte == b'/');
     if names().count() > PATH_DEPTH_MAX {
-        return Some("it is too deep");
+        return Some("the path is too deep");
     }
     names().find_map(|name| match name {
-        b"" => Some("a name in it is empty"),
-        b"." | b".." => Some("`.` and `..` are no names"),
-        name if name.len() > NAME_BYTES_MAX => Some("a name in it is too long"),
+        b"" => Some("a name is empty"),
+        b"." | b".." => Some("`.` and `..` are not allowed"),
+        name if name.len() > NAME_BYTES_MAX => Some("a name is too long"),
         name if allowed == Names::Portable && is_dot_git(name) => {
-            Some("`.git`, however it is spelled, is no part of a tree")
+            Some("`.git` and its spellings are not allowed")
         }
         _ => None,
     })
 }
 
-/// Whether a name is `.git` to some file system: by case, with what NTFS leaves out or takes for a
-/// separator, by the short name it gives, or with characters that HFS+ ignores. The rules are those of git's
-/// own check of what it checks out.
+/// True if a file system treats the name as `.git`: through case, NTFS suffixes and separators,
+/// NTFS short names, or characters ignored by HFS+. The rules are those of git's own checkout
+/// check.
 fn is_dot_git(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'\\').any(is_dot_git_on_ntfs) || is_dot_git_on_hfs(name)
 }
@@ -273,7 +274,7 @@ fn read<'de, D: Deserializer<'de>>(
     RelativePath::text_allowed(&text, names).map_err(serde::de::Error::custom)
 }
 
-/// A path that is read back with [`Names::Local`].
+/// A path that is deserialized with [`Names::Local`].
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LocalPath(RelativePath);
 

@@ -1,7 +1,7 @@
-//! Names as git writes them: plain, or between quotation marks with escapes.
+//! Names in git's format: plain, or quoted with escapes.
 
-/// A name as it stands in a patch: quoted if it holds a quotation mark, a backslash, a control character
-/// or a byte beyond ASCII.
+/// Formats a name for a patch: quoted if it has a quotation mark, a backslash, a control character
+/// or a non-ASCII byte.
 pub(crate) fn quote(name: &[u8]) -> String {
     let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
     let mut out = String::with_capacity(name.len() + 2);
@@ -29,7 +29,7 @@ pub(crate) fn quote(name: &[u8]) -> String {
     out
 }
 
-/// The name that a quoted text begins with, and what follows the closing mark.
+/// Parses a quoted name at the start of a text; returns it and the rest.
 pub(crate) fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut rest = text.strip_prefix(b"\"")?;
     let mut name = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// A name or target as text for JSON: as it is if that can be read back, else quoted.
+/// Formats a name or target as JSON text: unchanged if that is unambiguous, otherwise quoted.
 pub(crate) fn to_text(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.starts_with('"') && !text.chars().any(char::is_control) => {
@@ -80,7 +80,7 @@ pub(crate) fn to_text(name: &[u8]) -> String {
     }
 }
 
-/// What [`to_text`] made.
+/// Reverses [`to_text`].
 pub(crate) fn from_text(text: &str) -> Option<Vec<u8>> {
     if text.starts_with('"') {
         let (name, rest) = unquote(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Trees with everything that is hard about names and contents, at random, for tests.
+//! Random trees with difficult names and contents, for tests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub(crate) enum Node {
     Link(Vec<u8>),
 }
 
-/// Files and links by path; directories are what they need.
+/// Files and links by path, with implicit parent directories.
 pub(crate) type Nodes = BTreeMap<RelativePath, Node>;
 
 const NAMES: &[&[u8]] = &[
@@ -161,7 +161,7 @@ pub(crate) fn nodes(random: &mut Rng, most: usize) -> Nodes {
     nodes
 }
 
-/// Some lines of a text are others, gone, or new.
+/// Randomly replaces, removes and adds lines.
 fn edited(random: &mut Rng, content: &[u8]) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = content
         .split_inclusive(|byte| *byte == b'\n')
@@ -184,7 +184,7 @@ fn edited(random: &mut Rng, content: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Another tree, most of it the same.
+/// Returns a mostly equal tree.
 pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
     let mut after = before.clone();
     for (path, old) in before {
@@ -256,7 +256,7 @@ pub(crate) fn write(folder: &dyn Folder, nodes: &Nodes) -> Manifest {
     manifest
 }
 
-/// What everything is frozen with in tests of anything else.
+/// Default snapshot options of tests.
 pub(crate) fn everything() -> Options {
     Options {
         excludes: Excludes::new(&[".git/"]).unwrap(),

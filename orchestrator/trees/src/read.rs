@@ -1,4 +1,4 @@
-//! Reading what stands at a path, and copying it.
+//! Reading and copying of single paths.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,15 +12,15 @@ use crate::limits::{COPY_CHUNK_BYTES, SYNC_FILES};
 use crate::manifest::{Digest, Entry};
 use crate::path::RelativePath;
 
-/// Reads a file to its end, in pieces; returns how long it is and its digest. More than `most` bytes are
-/// an error of kind [`io::ErrorKind::FileTooLarge`].
+/// Reads a file to its end in chunks; returns its length and digest. More than `most` bytes are an
+/// error of kind [`io::ErrorKind::FileTooLarge`].
 pub(crate) fn drain(
     file: &mut dyn DiskFile,
     most: u64,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<(u64, Digest)> {
     let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
-    // One byte more than the file has, so that its end is seen by the first reading.
+    // One extra byte detects the end of the file in the first read.
     let mut chunk = vec![0; len.saturating_add(1).min(COPY_CHUNK_BYTES)];
     let mut hasher = Sha256::new();
     let mut offset = 0;
@@ -39,19 +39,19 @@ pub(crate) fn drain(
     }
 }
 
-/// What stands at a path of a folder.
+/// State of a path in a folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It names nothing.
+    /// The path does not exist.
     Free,
-    /// What a tree can hold.
+    /// A valid tree entry.
     Entry(Entry),
     /// A pipe, a socket or a device.
     Special,
 }
 
 impl Standing {
-    /// True if it is this entry.
+    /// True if the path holds this entry.
     pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
         match self {
             Self::Free => entry.is_none(),
@@ -60,7 +60,7 @@ impl Standing {
         }
     }
 
-    /// What it is, if a tree can hold it.
+    /// Returns the entry, if it is a valid one.
     pub(crate) fn entry(self) -> Option<Entry> {
         match self {
             Self::Entry(entry) => Some(entry),
@@ -69,7 +69,7 @@ impl Standing {
     }
 }
 
-/// As [`observe`]; a special file is no error.
+/// As [`observe`]; a special file is not an error.
 pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<Standing> {
     match observe(folder, path) {
         Ok(None) => Ok(Standing::Free),
@@ -79,11 +79,12 @@ pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<Standing>
     }
 }
 
-/// What a path of a folder is at this moment, read to its end; none if it names nothing.
+/// Returns the current entry at a path, reading files to their end; `None` if the path does not
+/// exist.
 ///
 /// # Errors
 ///
-/// As the file system says; a special file is one of kind [`io::ErrorKind::Unsupported`].
+/// I/O errors; for a special file of kind [`io::ErrorKind::Unsupported`].
 pub fn observe(folder: &dyn Folder, path: &Path) -> io::Result<Option<Entry>> {
     let Some(stat) = folder.look(path)? else {
         return Ok(None);
@@ -106,7 +107,7 @@ pub fn observe(folder: &dyn Folder, path: &Path) -> io::Result<Option<Entry>> {
     }))
 }
 
-/// New files that are to be durable: synced together, as many as may be open.
+/// New files that are synced together, in batches of the open-file limit.
 #[derive(Debug)]
 pub(crate) struct Syncs<'f> {
     folder: &'f dyn Folder,
@@ -115,7 +116,7 @@ pub(crate) struct Syncs<'f> {
 }
 
 impl<'f> Syncs<'f> {
-    /// Of files in this folder.
+    /// Creates a batch for files in this folder.
     pub(crate) fn new(folder: &'f dyn Folder) -> Self {
         Self {
             folder,
@@ -124,7 +125,7 @@ impl<'f> Syncs<'f> {
         }
     }
 
-    /// Syncs a file, sooner or later.
+    /// Adds a file to be synced by the end.
     pub(crate) fn add(
         &mut self,
         path: &RelativePath,
@@ -138,7 +139,7 @@ impl<'f> Syncs<'f> {
         Ok(())
     }
 
-    /// Syncs what is left. Nothing that was added is durable before.
+    /// Syncs the remaining files. Added files are durable only after this.
     pub(crate) fn finish(&mut self) -> Result<(), TreeError> {
         let mut files = std::mem::take(&mut self.files);
         let paths = std::mem::take(&mut self.paths);
@@ -150,12 +151,12 @@ impl<'f> Syncs<'f> {
     }
 }
 
-/// What was copied, and the new file, which is not synced yet; none of a link.
+/// The copied entry, and its new unsynced file; `None` for a link.
 pub(crate) type Copied = (Entry, Option<Box<dyn DiskFile>>);
 
-/// Copies a file or link to a new name, and returns what was copied. `mode` of a file is that of the new one.
+/// Copies a file or link to a new name, and returns the copied entry. `mode` applies to a new file.
 ///
-/// Where the file system can, the new file shares the blocks of the old one.
+/// If the file system supports it, the new file shares the blocks of the old one.
 pub(crate) fn copy(
     from: (&dyn Folder, &Path),
     to: (&dyn Folder, &Path),
@@ -179,7 +180,7 @@ pub(crate) fn copy(
             }
             let mut file = to.create(new, mode)?;
             let (bytes, sha256) = if file.share(source.as_ref())? {
-                // What was taken over, whatever becomes of the source.
+                // Hashes the cloned copy, because the source may change.
                 drain(file.as_mut(), most, |_| Ok(()))?
             } else {
                 drain(source.as_mut(), most, |piece| {

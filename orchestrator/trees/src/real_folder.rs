@@ -1,5 +1,5 @@
-//! A folder of the operating system. Every path is resolved beneath the handle of its root, so that no other process
-//! can lead a call out of it, whatever it renames meanwhile.
+//! A folder of the operating system. Every path is resolved beneath the handle of its root, so that
+//! concurrent renames cannot redirect a call out of it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,26 +20,25 @@ use crate::removal;
 
 const PERMISSIONS: u32 = 0o777;
 
-/// A directory of the operating system, by a handle: it stays the same directory whatever becomes of its
-/// name.
+/// A handle of a directory. It refers to the same directory even if that is renamed.
 #[derive(Debug)]
 pub struct RealFolder {
     root: OwnedFd,
 }
 
 impl RealFolder {
-    /// Opens a directory. Links on the way to it are followed: the caller chose it.
+    /// Opens a directory. Links in the path are followed, because the caller chose it.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
         Ok(Self { root })
     }
 
-    /// The directory that a path stands in, and its name there.
+    /// Opens the parent directory of a path and returns it with the name.
     fn place<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new(""));
@@ -61,7 +60,7 @@ impl RealFolder {
 }
 
 fn not_a_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 fn mode_of(bits: u32) -> Mode {
@@ -117,7 +116,7 @@ impl Folder for RealFolder {
 
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let (dir, name) = self.place(path)?;
-        // A pipe without a writer would make the opening wait.
+        // Opening a pipe without a writer would block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = fs::openat(
             dir,
@@ -127,7 +126,7 @@ impl Folder for RealFolder {
         );
         let file = match opened {
             Ok(file) => File::from(file),
-            // A link, and a socket or a device without a driver.
+            // A link, a socket, or a device without a driver.
             Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(not_a_file()),
             Err(error) => return Err(error.into()),
         };
@@ -146,7 +145,7 @@ impl Folder for RealFolder {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let file = beneath::open(&self.root, path, flags, Mode::from_raw_mode(0o600))?;
-        // The mask of the process does not apply to this.
+        // The umask does not apply to this call.
         fs::fchmod(&file, mode_of(mode))?;
         Ok(Box::new(FolderFile(File::from(file))))
     }
@@ -163,7 +162,7 @@ impl Folder for RealFolder {
     }
 
     fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        // A directory that its owner may not read has such a handle, too.
+        // Such a handle also works for a directory that its owner cannot read.
         let directory = beneath::open_directory(&self.root, path, OFlags::PATH)?;
         Ok(removal::set_mode(directory, mode_of(mode))?)
     }
@@ -227,7 +226,7 @@ impl Folder for RealFolder {
                 .collect();
             let results = shares.into_iter().flat_map(|(count, share)| {
                 share.join().unwrap_or_else(|_| {
-                    let failed = || Err(io::Error::other("a thread that syncs ended early"));
+                    let failed = || Err(io::Error::other("a sync thread panicked"));
                     (0..count).map(|_| failed()).collect()
                 })
             });
@@ -281,7 +280,7 @@ impl DiskFile for FolderFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // The mode is to last, too, which is no data.
+        // `sync_data` would not persist the mode.
         self.0.sync_all()
     }
 
@@ -289,14 +288,15 @@ impl DiskFile for FolderFile {
         let Some(source) = source.descriptor() else {
             return Ok(false);
         };
-        // The kernel shares nothing with a file that can only be appended to.
+        // The kernel does not clone into an append-only handle.
         let flags = fs::fcntl_getfl(&self.0)?;
         fs::fcntl_setfl(&self.0, flags - OFlags::APPEND)?;
         let shared = fs::ioctl_ficlone(&self.0, source);
         fs::fcntl_setfl(&self.0, flags)?;
         match shared {
             Ok(()) => Ok(true),
-            // The file system cannot, or not between these two; or a filter of system calls forbids it.
+            // Unsupported by the file system, not possible between the two, or blocked by a system
+            // call filter.
             Err(
                 Errno::OPNOTSUPP
                 | Errno::XDEV
@@ -324,7 +324,7 @@ mod tests {
     use crate::read::copy;
     use crate::{Digest, Entry};
 
-    /// A directory on a file system that lets files share their blocks (btrfs, XFS), to try that as well.
+    /// A directory on a file system with reflinks (btrfs, XFS) for an additional test run.
     const REFLINK_DIR_VAR: &str = "GOONDAN_TEST_REFLINK_DIR";
 
     fn written(folder: &RealFolder, name: &str, content: &[u8]) {
@@ -337,7 +337,7 @@ mod tests {
         read_all(file.as_mut(), 1 << 20).unwrap()
     }
 
-    /// Whether a new file took over the content of another one. It is appended to afterwards as ever.
+    /// True if a new file cloned another one. Appends to it afterwards.
     fn is_shared(source: &RealFolder, folder: &RealFolder) -> bool {
         let text = vec![7; 20_000];
         written(source, "source", &text);
@@ -356,7 +356,7 @@ mod tests {
         let one = tempfile::tempdir().unwrap();
         let folder = RealFolder::open(one.path()).unwrap();
         is_shared(&folder, &folder);
-        // No file system shares with another one.
+        // Files on different file systems cannot share blocks.
         let memory = tempfile::tempdir_in("/dev/shm").unwrap();
         let memory = RealFolder::open(memory.path()).unwrap();
         let other = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Removing a tree that other programs wrote: however deep it is, whatever modes it has, following no link.
+//! Removal of a tree written by other programs: any depth, any modes, no links followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,27 +10,27 @@ use rustix::io::Errno;
 
 use crate::limits::{REMOVAL_DEPTH, REMOVAL_ROUNDS};
 
-/// Begins the name that a directory has once it was moved up, out of too many others.
+/// Name prefix of a directory that was moved up because it was nested too deep.
 const MOVED_UP: &str = ".removing-";
 
 /// A directory that is being emptied.
 struct Frame {
     directory: OwnedFd,
-    /// Its name in the directory above.
+    /// Its name in the parent directory.
     name: OsString,
-    /// What is left of it.
+    /// Remaining names.
     names: Vec<OsString>,
-    /// How often it was listed.
+    /// Number of listings so far.
     rounds: usize,
 }
 
-/// Removes what has a name in a directory, with all that it holds. A name that is free is no error.
+/// Removes a name and everything below it. A missing name is not an error.
 ///
-/// Directories are opened one below the other, at most [`REMOVAL_DEPTH`] at a time: what is deeper is moved up first.
+/// Keeps at most [`REMOVAL_DEPTH`] nested directories open; deeper ones are first moved up.
 ///
 /// # Errors
 ///
-/// As the file system says; a part may be gone then.
+/// I/O errors; the removal may be partial then.
 pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let Some(directory) = remove_leaf(parent, name)? else {
@@ -58,7 +58,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
             .map_or(parent, |above| above.directory.as_fd());
         match fs::unlinkat(above, &*frame.name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
-            // Another program wrote into it meanwhile.
+            // Another program added an entry in the meantime.
             Err(Errno::NOTEMPTY | Errno::EXIST) if frame.rounds < REMOVAL_ROUNDS => {
                 frame.list()?;
                 frames.push(frame);
@@ -69,7 +69,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a name that is not a directory; returns the directory if it is one.
+/// Removes a name that is not a directory; returns a handle if it is a directory.
 fn remove_leaf(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OwnedFd>> {
     let refused = match fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(None),
@@ -79,7 +79,7 @@ fn remove_leaf(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OwnedF
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match fs::openat(parent, name, flags | OFlags::PATH, Mode::empty()) {
         Err(Errno::NOENT) => Ok(None),
-        // It is a file after all, and cannot be removed.
+        // It is a file now, and cannot be removed.
         Err(Errno::NOTDIR | Errno::LOOP) => Err(refused.into()),
         Err(error) => Err(error.into()),
         Ok(handle) => {
@@ -93,7 +93,7 @@ fn remove_leaf(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OwnedF
     }
 }
 
-/// Sets the permission bits of a file by a handle that need not be able to read it.
+/// Sets permission bits through a handle that may lack read access.
 pub(crate) fn set_mode(handle: impl AsFd, mode: Mode) -> rustix::io::Result<()> {
     use std::os::fd::AsRawFd as _;
     fs::chmod(
@@ -102,7 +102,7 @@ pub(crate) fn set_mode(handle: impl AsFd, mode: Mode) -> rustix::io::Result<()> 
     )
 }
 
-/// Moves a directory out of the innermost frame into the outermost.
+/// Moves a directory from the innermost frame to the outermost.
 fn move_up(frames: &mut [Frame], name: &OsStr, moved_up: &mut u64) -> io::Result<()> {
     let (Some((outermost, _)), Some(innermost)) = (frames.split_first(), frames.last()) else {
         return Ok(());
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes directories one below the other, deeper than any path can be.
+    /// Creates nested directories deeper than any path can be.
     fn nest(root: &Path, depth: usize) {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let mut directory = fs::open(root, flags, Mode::empty()).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         let parent = File::open(place.path()).unwrap();
         remove(&parent, OsStr::new("tree")).unwrap();
         assert!(!tree.exists() && outside.join("file").exists());
-        // A link that is to be removed itself.
+        // A link must be removed itself.
         symlink(&outside, &tree).unwrap();
         remove(&parent, OsStr::new("tree")).unwrap();
         assert!(tree.symlink_metadata().is_err() && outside.join("file").exists());

@@ -1,5 +1,5 @@
-//! Goal: the patch of two trees, applied to the one, makes the other, byte for byte; git agrees. Method:
-//! random pairs of trees; ours in memory for each of them, git's own for some.
+//! Goal: the patch of two trees turns one into the other, byte for byte, and git agrees. Method:
+//! random pairs of trees; our implementation for each, git for some.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,13 +15,13 @@ use crate::manifest::Manifest;
 use crate::patch::{FileMode, Patch};
 use crate::random_trees::{Node, Nodes, everything, mutated, nodes, read, write};
 
-/// Pairs of trees, unless `GOONDAN_TEST_TREE_PAIRS` says otherwise.
+/// Number of pairs, unless `GOONDAN_TEST_TREE_PAIRS` is set.
 const PAIRS: u64 = 300;
 
-/// Of so many pairs, git is asked about one.
+/// git checks one pair out of this many.
 const GIT_EVERY: u64 = 15;
 
-/// Pairs that git is asked about in a long run.
+/// Pairs checked by git in a long run.
 const GIT_PAIRS: u64 = 300;
 
 fn pairs() -> u64 {
@@ -34,7 +34,7 @@ fn written(nodes: &Nodes) -> (Box<dyn Folder>, Manifest) {
     (folder, manifest)
 }
 
-/// The bytes that the applied patch and what it does not touch make.
+/// Returns the tree after the patch.
 fn result(before: &Nodes, applied: &crate::apply::Applied) -> Nodes {
     let mut result = before.clone();
     for (path, leaf) in applied {
@@ -76,7 +76,7 @@ fn accepted(seed: u64, what: &str, output: &std::process::Output) {
     assert!(output.status.success(), "seed {seed}: git {what}: {said}");
 }
 
-/// Whether a link that leads to itself becomes a directory: git looks through it, and gives up.
+/// True if a self-referencing link becomes a directory, which git does not support.
 fn is_beyond_git(project: &Path, after: &Manifest) -> bool {
     let leads_to_itself = |(path, _): (&crate::RelativePath, &_)| {
         let found = std::fs::symlink_metadata(project.join(path.as_path()));
@@ -85,7 +85,7 @@ fn is_beyond_git(project: &Path, after: &Manifest) -> bool {
     after.entries().any(leads_to_itself)
 }
 
-/// Applies the patch with git: in a repository's root, in a project below one, and without any.
+/// Applies the patch with git: in a repository's root, in a project below one, and outside any.
 fn ask_git(seed: u64, before: &dyn Folder, after: &Manifest, patch: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     let top = directory.path().canonicalize().unwrap();
@@ -145,7 +145,7 @@ fn pair(seed: u64, is_git_asked: bool) {
     compared(seed, &before, &after, is_git_asked);
 }
 
-/// Compares two trees, and applies the patch to the one.
+/// Compares two trees, and applies the patch to the first.
 fn compared(seed: u64, before: &Nodes, after: &Nodes, is_git_asked: bool) {
     let (a, a_manifest) = written(before);
     let (b, b_manifest) = written(after);
@@ -191,18 +191,18 @@ fn compared(seed: u64, before: &Nodes, after: &Nodes, is_git_asked: bool) {
 
 #[test]
 fn prop_2_the_patch_of_two_trees_makes_the_one_of_the_other_as_git_does() {
-    // Long runs are of our own work: git starts several programs for each pair.
+    // Long runs test our implementation, because git starts several processes for each pair.
     let every = GIT_EVERY.max(pairs() / GIT_PAIRS);
     for seed in 0..pairs() {
         pair(seed, seed % every == 0);
     }
 }
 
-/// Bytes of the files of the test below.
+/// Size of the files of the test below.
 const LARGE_BYTES: usize = 100 * 1024 * 1024;
 
-/// Files of 100 MB, changed, new and gone: binary, which cannot be deflated, and text, which is too long to be
-/// told line by line. Takes four minutes of a processor and a gigabyte of memory, so only if
+/// Files of 100 MB, changed, new and deleted: incompressible binary, and text too long for a line
+/// diff. Takes four minutes of CPU and 1 GB of memory, so it runs only if
 /// `GOONDAN_TEST_LARGE_FILES` is set.
 #[test]
 fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
@@ -225,7 +225,7 @@ fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
     let (mut other_noise, mut other_text) = (noise.clone(), text.clone());
     other_noise[LARGE_BYTES / 2..][..1_000_000].reverse();
     other_text.splice(44_000_000..44_000_000, *b"one line more\n");
-    // One pair for each file: a patch of all of them would be too long.
+    // One pair for each file, because one patch for all files would be too long.
     for (before, after) in [
         (vec![("noise", noise.clone())], vec![("noise", other_noise)]),
         (vec![("text", text.clone())], vec![("text", other_text)]),
@@ -251,7 +251,7 @@ fn what_no_patch_can_hold_is_refused_before_it_is_read() {
     let bytes = crate::limits::PATCH_FILE_BYTES_MAX as u64 + 1;
     builder.add(path, entry(bytes)).unwrap();
     let large = builder.finish();
-    // Nothing is there, so that reading it would be another error.
+    // The folder is empty, so that a read would fail differently.
     let tree = |manifest| Tree {
         manifest,
         folder: folder.as_ref(),
@@ -266,14 +266,14 @@ fn what_no_patch_can_hold_is_refused_before_it_is_read() {
     assert!(diff(tree(&large), tree(&large)).unwrap().patch.is_empty());
 }
 
-/// What git writes of the same two trees is read and applied, deltas included.
+/// Patches written by git for the same trees are parsed and applied, including deltas.
 #[test]
 fn prop_2_patches_that_git_wrote_are_read() {
     for seed in 0..pairs().min(1000) / 10 {
         let mut random = Rng::with_seed(1_000_000 + seed);
         let mut before = nodes(&mut random, 8);
         let mut after = mutated(&mut random, &before);
-        // Large and little different: a delta.
+        // Large and slightly different: a delta.
         let mut large: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
             .take(4000)
             .collect();

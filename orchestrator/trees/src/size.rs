@@ -1,4 +1,4 @@
-//! How much a tree takes (`TASK-9`).
+//! Size of a tree (`TASK-9`).
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +8,14 @@ use goondan_durable::disk::{Folder, NodeKind};
 use crate::error::{IoContext as _, TreeError};
 use crate::limits::TREE_SIZE_ENTRIES_MAX;
 
-/// Adds up the lengths of all files of a tree, in which somebody may be writing: what is gone before it was looked
-/// at was never there. Links are not followed, and a file with several names counts for each.
+/// Returns the total length of all files of a tree. The tree may change concurrently; files that
+/// disappear are not counted. Links are not followed, and a file with several names counts for
+/// each.
 ///
 /// # Errors
 ///
-/// [`TreeError::Io`], and [`TreeError::Limit`] of a tree with more than [`TREE_SIZE_ENTRIES_MAX`] entries.
+/// [`TreeError::Io`], and [`TreeError::Limit`] for a tree with more than [`TREE_SIZE_ENTRIES_MAX`]
+/// entries.
 pub fn size(source: &dyn Folder) -> Result<u64, TreeError> {
     let mut bytes = 0_u64;
     let mut entries = 0_usize;

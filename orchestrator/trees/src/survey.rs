@@ -1,4 +1,4 @@
-//! What a tree holds, without reading its files (`CKPT-3`, `CKPT-5`).
+//! Listing of a tree without reading its files (`CKPT-3`, `CKPT-5`).
 
 use std::ffi::OsString;
 use std::io;
@@ -14,12 +14,12 @@ use crate::limits::Limits;
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 
-/// Whether somebody may be writing in the tree.
+/// Assumption about concurrent writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Nobody: what changes all the same is an error.
+    /// No writer: a change during the listing is an error.
     AtRest,
-    /// Somebody: what is gone before it was looked at was never there.
+    /// Writers are possible: entries that disappear are ignored.
     AtWork,
 }
 
@@ -28,26 +28,27 @@ pub enum Writers {
 pub struct Surveyed {
     /// The path.
     pub path: RelativePath,
-    /// What is known of it.
+    /// Its metadata.
     pub stat: NodeStat,
-    /// Where it points, if it is a link.
+    /// Its target, if it is a link.
     pub target: Option<Vec<u8>>,
 }
 
-/// All that a tree holds, with local names ([`Names::Local`]) and links wherever they point.
+/// All entries of a tree, with local names ([`Names::Local`]) and links to any target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Files, directories and links, in the order of their paths' bytes.
+    /// Files, directories and links, in byte order of their paths.
     pub found: Vec<Surveyed>,
-    /// What is left out, devices, sockets and pipes among it.
+    /// Excluded entries, including devices, sockets and pipes.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Looks at all that a tree holds.
+/// Lists all entries of a tree.
 ///
 /// # Errors
 ///
-/// [`TreeError::Limit`], [`TreeError::Io`], and [`TreeError::Changing`] if nobody should be writing.
+/// [`TreeError::Limit`], [`TreeError::Io`], and [`TreeError::Changing`] if the tree changes
+/// although no writer is expected.
 pub fn survey(
     source: &dyn Folder,
     excludes: &Excludes,
@@ -107,7 +108,7 @@ impl Work<'_> {
         self.writers == Writers::AtWork && matches!(error.kind(), NotFound | NotADirectory)
     }
 
-    /// Takes one name; returns it if it is a directory.
+    /// Adds one name; returns it if it is a directory.
     fn name(
         &mut self,
         above: Option<&RelativePath>,
@@ -118,7 +119,7 @@ impl Work<'_> {
             None => RelativePath::allowed(name.as_bytes(), Names::Local)?,
         };
         let Some(stat) = self.source.look(path.as_path()).during("look at", &path)? else {
-            // What is left out may come and go whoever rests.
+            // Excluded entries may come and go even without writers in the tree.
             let is_left_out = self.excludes.reason(path.as_bytes(), false).is_some();
             return if is_left_out || self.writers == Writers::AtWork {
                 Ok(None)

@@ -1,31 +1,35 @@
-//! A set of changes put in place whole, among people who write at the same time (`PROP-3`, `CKPT-4`).
+//! Atomic application of changes to a tree with concurrent writers (`PROP-3`, `CKPT-4`).
 //!
-//! # How
+//! # Steps
 //!
-//! 1. Every path is compared with what the change says was there. What is to go is copied into the journal.
-//! 2. The plan becomes durable in the journal: from here on, recovery knows what to look for.
-//! 3. The new files are written into a staging directory at the root of the tree, and synced: `staged`.
-//! 4. Pipes, sockets and devices that make way are renamed into the staging directory. Old files are renamed into the staging directory, new ones out of it to names that must be free, and
-//!    where both are, they change places at once. What came out is read: if it is not what was expected,
-//!    everything is taken back.
-//! 5. Every directory is synced, then the journal says `committed`. The staging directory is removed.
+//! 1. Every path is compared with the old state of its change. Files to be replaced are copied into
+//!    the journal.
+//! 2. The plan becomes durable in the journal, so that recovery can find every file.
+//! 3. The new files are written into a staging directory at the root of the tree and synced:
+//!    `staged`.
+//! 4. Pipes, sockets and devices that make way and old files are renamed into the staging
+//!    directory. New files are renamed out of it to names that must be free; where both exist, they
+//!    are exchanged atomically. The removed file is read, and if it differs from the expected one,
+//!    everything is rolled back.
+//! 5. Every directory is synced, then the journal says `committed`. The staging directory is
+//!    removed.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * After a crash at any moment, [`recover`] makes the tree all old or all new; before `committed` old,
-//!   after it new.
-//! * What a person writes to a path while this goes on is at that path afterwards, or in the staging
-//!   directory and told as [`Kept`]. It is never replaced or removed unread.
+//! * After a crash at any moment, [`recover`] makes the tree all old or all new: old before
+//!   `committed`, new after it.
+//! * Data that a user writes to a path during a swap is at that path afterwards, or in the staging
+//!   directory and reported as [`Kept`]. It is never replaced or removed unread.
 //!
-//! # What cannot be promised
+//! # Limitations
 //!
-//! * A program that opened an old file before and writes to it through that handle afterwards writes to a
-//!   file without name: only what it wrote before the last look at it is found.
-//! * Between steps 4 and 5 others see some paths old and some new, and for a moment a path that becomes
-//!   something of another kind is not there.
-//! * The file system must be able to exchange names and to rename without replacing (ext4, xfs, btrfs,
-//!   tmpfs can; some network file systems cannot), and the tree must be on one file system: else the first
-//!   rename is refused, and nothing has changed.
+//! * A program that holds an old file open and writes through that handle later writes to an
+//!   unlinked file. Only its writes before the last check are detected.
+//! * Between steps 4 and 5 other programs see some paths old and some new, and a path that changes
+//!   its kind is briefly missing.
+//! * The file system must support exchanging names and renaming without replacing (ext4, xfs,
+//!   btrfs, tmpfs do; some network file systems do not), and the tree must be on one file system.
+//!   Otherwise the first rename fails, and nothing has changed.
 
 use std::path::{Path, PathBuf};
 
@@ -52,41 +56,41 @@ const STAGED: &str = "staged";
 const COMMITTED: &str = "committed";
 const OLD: &str = "old";
 
-/// Why nothing was swapped.
+/// Reason why a swap failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// Some paths do not hold what the changes were made for. Nothing has changed.
-    #[error("{} of the paths changed meanwhile, first `{}`; look at it and make the changes anew",
+    /// Some paths differ from the old state of their changes. Nothing has changed.
+    #[error("{} of the paths changed in the meantime, first `{}`; check it and create the changes again",
         stale.len(), first(stale))]
     Stale {
-        /// Which, and what is there.
+        /// The paths with their current state.
         stale: Vec<Stale>,
-        /// What could not be put back, since a person wrote there at that very moment.
+        /// User files that could not be moved back, because the user wrote again at that moment.
         kept: Vec<Kept>,
     },
-    /// Something that no change is about is where something is to be put. Nothing has changed.
+    /// An unrelated entry is in the way. Nothing has changed.
     #[error("`{by}` is in the way; move it away")]
     Blocked {
-        /// What that is: a pipe, a socket, a device; what is not a directory and has to be one; or what is in a
-        /// directory that gives place to a file.
+        /// The entry: a pipe, a socket, a device; a non-directory where a directory is needed; or
+        /// an entry of a directory that a file replaces.
         by: RelativePath,
     },
-    /// The changes are none that can be made together: a fault of the caller, or of a hostile record.
-    #[error("`{path}` cannot be changed like that: {problem}")]
+    /// The changes are inconsistent: a bug of the caller, or a forged record.
+    #[error("cannot change `{path}`: {problem}")]
     Impossible {
         /// The path.
         path: RelativePath,
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
-    /// The journal was used by another swap.
-    #[error("the journal of the swap is not empty; recover it first, or take a new one")]
+    /// The journal belongs to another swap.
+    #[error("the journal of the swap is not empty; recover it first, or use a new one")]
     Used,
-    /// The file system failed before anything changed, or all of it was taken back.
+    /// An I/O error before anything changed, or everything was rolled back.
     #[error("nothing was changed")]
     Tree(#[from] TreeError),
-    /// The file system failed, and so did taking it back. [`recover`] finishes it.
-    #[error("the tree is between old and new; it is finished when it is recovered")]
+    /// An I/O error, and the rollback failed too. [`recover`] finishes it.
+    #[error("the tree is partly changed; recovery will finish the change")]
     Unfinished(#[source] TreeError),
 }
 
@@ -96,69 +100,69 @@ fn first(stale: &[Stale]) -> String {
         .map_or(String::new(), |stale| stale.path.to_string())
 }
 
-/// A path that is not as expected.
+/// A path with an unexpected state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     /// The path.
     pub path: RelativePath,
-    /// What was expected.
+    /// The expected entry.
     pub expected: Option<crate::Entry>,
-    /// What is there; none if nothing, or what is neither file, directory nor link.
+    /// The current entry; `None` if it does not exist or is a special file.
     pub found: Option<crate::Entry>,
 }
 
-/// What a person wrote and could not stay at its path.
+/// A user's file that could not stay at its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Its path.
     pub path: RelativePath,
-    /// Where it is now, below the root of the tree.
+    /// Its current location, below the root of the tree.
     pub at: PathBuf,
 }
 
-/// What recovery found.
+/// Result of a recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovered {
-    /// No swap was under way.
+    /// No swap was in progress.
     Nothing,
-    /// It had not been committed: the tree is as it was before, but for the paths that a person changed
-    /// meanwhile (`left`).
+    /// The swap was not committed: the tree is old, except for the paths that a user changed in the
+    /// meantime (`left`).
     Old {
-        /// Paths that were left as a person made them.
+        /// Paths kept as changed by a user.
         left: Vec<RelativePath>,
-        /// What could not stay at its path.
+        /// User files that could not stay at their paths.
         kept: Vec<Kept>,
     },
-    /// It had been committed: the tree is new.
+    /// The swap was committed: the tree is new.
     New {
-        /// What could not stay at its path.
+        /// User files that could not stay at their paths.
         kept: Vec<Kept>,
     },
 }
 
-/// Where a swap takes place.
+/// Location of a swap.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'p> {
-    /// The journal: an empty directory of goondan's own that is kept as long as the swap may be reverted.
+    /// The journal: an empty directory owned by goondan, kept as long as the swap can be reverted.
     pub journal: &'p dyn Folder,
     /// The tree.
     pub root: &'p dyn Folder,
-    /// Which names may be changed in it.
+    /// Names that may be changed.
     pub names: Names,
-    /// What is done about pipes, sockets and devices in the way.
+    /// Policy for pipes, sockets and devices in the way.
     pub specials: Specials,
 }
 
-/// Treatment of a pipe, a socket or a device in the way of a new file. They hold no content that could be lost.
+/// Policy for a pipe, a socket or a device in the way of a new file. They have no content to lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Specials {
-    /// It is [`SwapError::Blocked`].
+    /// Fail with [`SwapError::Blocked`].
     Refuse,
-    /// It is removed.
+    /// Remove it.
     Remove,
 }
 
-/// Decides what a swap would do, as [`swap`] does before it changes anything.
+/// Runs the checks of [`swap`] without changing anything.
 ///
 /// # Errors
 ///
@@ -168,15 +172,15 @@ pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<(), S
     Plan::make(place, changes, staging).map(drop)
 }
 
-/// Puts changes in place: all of them, or none. Durable when it returns. Returns what a person wrote and
-/// could not stay at its path.
+/// Applies changes: all or none. Durable when it returns. Returns the user files that could not
+/// stay at their paths.
 ///
-/// `new` holds the new files by their paths in the tree. `staging` is the name of a directory at the root of
-/// the tree that is there only for the time of the swap.
+/// `new` holds the new files by their paths in the tree. `staging` is the name of a directory at
+/// the root of the tree that exists only during the swap.
 ///
 /// # Errors
 ///
-/// [`SwapError`]. But for [`SwapError::Unfinished`] the tree is as it was.
+/// [`SwapError`]. Except for [`SwapError::Unfinished`], the tree is unchanged.
 pub fn swap(
     place: Place<'_>,
     new: &dyn Folder,
@@ -201,18 +205,18 @@ pub fn swap(
     undo::clear(place.root, &plan, true).map_err(SwapError::Unfinished)
 }
 
-/// Finishes what a crash interrupted. May be called at any time, and again.
+/// Finishes an interrupted swap. Idempotent, and can be called at any time.
 ///
 /// # Errors
 ///
-/// [`TreeError`]; call it again when the file system is well.
+/// [`TreeError`]; call it again after the I/O problem is fixed.
 pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
     let Some(plan) = read_plan(place.journal, place.names)? else {
         clear_journal(place.journal)?;
         return Ok(Recovered::Nothing);
     };
     if has(place.journal, COMMITTED)? {
-        // The mark may have been made and not yet synced when its process ended.
+        // The mark may exist without being synced when its process ended.
         place
             .journal
             .sync_dir(Path::new(""))
@@ -270,8 +274,8 @@ pub fn check(journal: &dyn Folder, names: Names) -> Result<Vec<Damage>, TreeErro
 ///
 /// # Errors
 ///
-/// As [`swap`]: what was changed since is [`SwapError::Stale`]. [`SwapError::Used`] if `done` is no journal
-/// of a committed swap.
+/// As [`swap`]: paths changed since then are [`SwapError::Stale`]. [`SwapError::Used`] if `done` is
+/// not the journal of a committed swap.
 pub fn revert(done: &dyn Folder, place: Place<'_>, staging: &str) -> Result<Vec<Kept>, SwapError> {
     let plan = read_plan(done, place.names)?;
     let (Some(plan), true) = (plan, has(done, COMMITTED)?) else {
@@ -302,7 +306,7 @@ fn mark(journal: &dyn Folder, name: &str) -> Result<(), TreeError> {
     journal.sync_dir(Path::new("")).during("sync", "journal")
 }
 
-/// Copies what is to go into the journal, by its paths.
+/// Copies files to be replaced into the journal, by their paths.
 fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
     let journal = place.journal;
     let made = journal
@@ -400,12 +404,12 @@ fn read_plan(journal: &dyn Folder, names: Names) -> Result<Option<Plan>, TreeErr
     Ok(Some(plan))
 }
 
-/// Makes a journal empty again whose swap never began, or was taken back.
+/// Clears a journal of a swap that never began or was rolled back.
 fn clear_journal(journal: &dyn Folder) -> Result<(), TreeError> {
     for name in [PLAN, PLAN_PARTIAL] {
         journal.remove(Path::new(name)).during("remove", name)?;
     }
-    // Without the plan, and only then, nobody asks any more what was staged.
+    // After the plan is durably removed, no reader needs the staged files.
     journal.sync_dir(Path::new("")).during("sync", "journal")?;
     journal.remove(Path::new(STAGED)).during("remove", STAGED)?;
     remove_all(journal, Path::new(OLD))?;
@@ -452,7 +456,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
 
 /// Step 4, and the syncs of step 5.
 fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
-    // Long: the order of these steps is what makes a swap whole or none.
+    // Long: the order of the steps makes a swap atomic.
     for (path, aside) in plan.specials() {
         match root.rename_new(path.as_path(), &aside) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -481,14 +485,15 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
         expect(root, &action)?;
     }
     if plan.reuses_names() {
-        // Neither may its directory be gone for good, nor its name another's, while it may still come back.
+        // While a file may still be moved back, its directory must not be gone and its name must
+        // not be reused.
         plan.sync(root)?;
     }
     for directory in plan.directories_to_remove() {
         match root.remove_dir(directory.as_path()) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
-                // A person put something there. It stays, unless a file is to take its place.
+                // A user added an entry. The directory stays, unless a file replaces it.
                 if plan.is_created(directory) {
                     return Err(SwapError::Stale {
                         stale: vec![Stale {
@@ -530,7 +535,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
     Ok(())
 }
 
-/// Looks at what came out of a path.
+/// Compares a replaced file with the expected one.
 fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
     let found = standing(root, &action.staged).during("read", action.path)?;
     if found.is(action.before()) {
@@ -561,7 +566,7 @@ fn undo_all(place: Place<'_>, plan: &Plan) -> Result<(Vec<RelativePath>, Vec<Kep
     let kept = if is_staged {
         undo::clear(place.root, plan, false)?
     } else {
-        // Nothing was put in place: all of it is unfinished copies.
+        // No change was applied yet, so everything staged is an unfinished copy.
         remove_all(place.root, plan.staging().as_path())?;
         place.root.sync_dir(Path::new("")).during("sync", ".")?;
         Vec::new()
@@ -570,7 +575,7 @@ fn undo_all(place: Place<'_>, plan: &Plan) -> Result<(Vec<RelativePath>, Vec<Kep
     Ok((left, kept))
 }
 
-/// Takes everything back after `error`; returns what to tell.
+/// Rolls everything back after `error`; returns the error to report.
 fn take_back(place: Place<'_>, plan: &Plan, error: SwapError) -> SwapError {
     match (undo_all(place, plan), error) {
         (Err(failed), _) => SwapError::Unfinished(failed),
@@ -579,7 +584,7 @@ fn take_back(place: Place<'_>, plan: &Plan, error: SwapError) -> SwapError {
     }
 }
 
-/// A name in the staging directory, and what it is called in messages.
+/// Describes a file in the staging directory.
 fn kept(path: &RelativePath, at: &Path) -> Kept {
     Kept {
         path: path.clone(),
@@ -591,7 +596,7 @@ impl std::fmt::Display for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use std::os::unix::ffi::OsStrExt as _;
         let at = to_text(self.at.as_os_str().as_bytes());
-        write!(f, "what a person wrote to `{}` is in `{at}`", self.path)
+        write!(f, "user changes to `{}` were moved to `{at}`", self.path)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The headers of entries in a tar archive, as GNU tar writes them.
+//! Headers of tar entries, in the format of GNU tar.
 
 use goondan_durable::disk::NodeStat;
 use tar::{EntryType, Header};
@@ -9,10 +9,10 @@ use crate::path::RelativePath;
 /// Bytes of a block.
 const BLOCK: usize = 512;
 
-/// The name of an entry that holds another's name or target.
+/// Name of an entry that holds the long name or target of the next one.
 const LONG: &[u8] = b"././@LongLink";
 
-/// Writes what stands before an entry's content.
+/// Writes the headers before an entry's content.
 pub fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &Entry) {
     let mut name = path.as_bytes().to_vec();
     let (kind, mode, bytes, target) = match entry {
@@ -48,7 +48,7 @@ pub fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entr
     out.extend_from_slice(header.as_bytes());
 }
 
-/// Fills the last block of a content of this length.
+/// Returns the padding of the last block.
 #[must_use]
 pub fn padding(bytes: u64) -> &'static [u8] {
     const ZEROS: [u8; BLOCK] = [0; BLOCK];
@@ -57,14 +57,14 @@ pub fn padding(bytes: u64) -> &'static [u8] {
     ZEROS.get(..missing).unwrap_or_default()
 }
 
-/// When it was last written, in whole seconds.
+/// Returns the modification time in whole seconds.
 #[must_use]
 pub fn seconds(stat: &NodeStat) -> u64 {
     let [_, _, written_ns, _] = stat.version;
     u64::try_from(written_ns / 1_000_000_000).unwrap_or_default()
 }
 
-/// Puts a text into a field, as much as fits; whether all of it did.
+/// Copies as much of a text as fits into a field; true if the whole text fits.
 fn put(field: &mut [u8], text: &[u8]) -> bool {
     field
         .iter_mut()
@@ -80,7 +80,7 @@ fn push_long(out: &mut Vec<u8>, kind: EntryType, text: &[u8]) {
     header.set_mtime(0);
     header.set_uid(0);
     header.set_gid(0);
-    // With the zero that ends it.
+    // Including the terminating zero.
     let bytes = text.len() as u64 + 1;
     header.set_size(bytes);
     if let Some(gnu) = header.as_gnu_mut() {

@@ -247,7 +247,7 @@ fn pkg_3_hostile_archives_change_nothing() {
             let zeros = fs::File::create(folder.join("zeros")).unwrap();
             zeros.set_len(40 << 20).unwrap();
         },
-        "much more comes out of it",
+        "much larger than an archive",
     );
     fs::write(home.path().join("words.tgz"), b"\x1f\x8b no archive").unwrap();
     home.gdn(&["package", "add", "../words.tgz"]).exits(10);

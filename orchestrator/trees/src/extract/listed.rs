@@ -1,4 +1,4 @@
-//! Unpacking an archive that holds a listed tree and nothing else (`CKPT-4`).
+//! Unpacking of an archive that must contain exactly the listed tree (`CKPT-4`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -19,20 +19,20 @@ use crate::limits::{COPY_CHUNK_BYTES, EXTRACT_HEADER_BYTES_MAX};
 use crate::manifest::{Digest, Entry, Manifest};
 use crate::path::{Names, RelativePath};
 
-/// Permission bits that an archive may have: a file that runs as somebody else is never listed.
+/// Permission bits allowed in an archive. Set-user-id files are never listed.
 const MODE_MASK: u32 = 0o7777;
 
-/// Reads a gzip archive that must hold exactly what is listed, and writes what of it is wanted into an empty
+/// Reads a gzip archive that must match the list exactly, and writes the wanted paths into an empty
 /// directory.
 ///
-/// The list decides what is allowed: names of this machine ([`Names::Local`]), links wherever they point,
-/// modes as they were. Nothing is written through a link, and nothing outside of `into`. What is written is
-/// not synced.
+/// The list decides what is allowed: local names ([`Names::Local`]), links to any target, and
+/// unchanged modes. Nothing is written through a link or outside `into`. Written files are not
+/// synced.
 ///
 /// # Errors
 ///
-/// [`TreeError`]: whatever is not listed, or otherwise than listed, comes twice, is missing, or is behind the
-/// archive's end. What was written until then is left for the caller to remove.
+/// [`TreeError`]: an entry that is unlisted, different from the list, duplicate, missing, or after
+/// the archive's end. The caller must remove the partial output.
 pub fn extract_listed(
     archive: impl Read,
     listed: &Manifest,
@@ -65,12 +65,12 @@ pub fn extract_listed(
         .entries()
         .find(|(path, _)| !work.seen.contains(*path))
     {
-        return Err(refused(&format!("`{path}` is missing in it")));
+        return Err(refused(&format!("`{path}` is missing")));
     }
     work.set_modes()
 }
 
-/// Lets through only so much as is allowed at the moment.
+/// Limits the output to the current allowance.
 struct Bounded<R> {
     inner: R,
     allowance: Rc<Cell<u64>>,
@@ -81,19 +81,19 @@ impl<R: Read> Read for Bounded<R> {
         let read = self.inner.read(buf)?;
         let left = self.allowance.get().checked_sub(read as u64);
         self.allowance
-            .set(left.ok_or_else(|| io::Error::other("a header or a name in it is too long"))?);
+            .set(left.ok_or_else(|| io::Error::other("a header or name is too long"))?);
         Ok(read)
     }
 }
 
-/// Behind the last entry there are zeros, and not many.
+/// Only a few zero blocks may follow the last entry.
 fn end(mut rest: impl Read) -> Result<(), TreeError> {
     let mut block = [0; 512];
     loop {
         let read = rest.read(&mut block).map_err(|error| damaged(&error))?;
         let piece = block.get(..read).unwrap_or_default();
         if piece.iter().any(|byte| *byte != 0) {
-            return Err(refused("something stands behind its end"));
+            return Err(refused("unexpected data after the end"));
         }
         if read == 0 {
             return Ok(());
@@ -202,7 +202,7 @@ impl Work<'_> {
         }
     }
 
-    /// Directories have their modes once all is in them.
+    /// Sets modes of directories after all their entries are written.
     fn set_modes(&self) -> Result<(), TreeError> {
         for path in self.made.iter().rev().filter(|path| (self.wanted)(path)) {
             if let Some(Entry::Directory { mode }) = self.listed.get(path) {

@@ -1,16 +1,15 @@
-//! What two edits of one text are together, line by line.
+//! Line-by-line merge of two edits of one text.
 
 use std::ops::Range;
 
 use crate::compare::{Replaced, lines, replaced};
 
-/// Merges two edits of a text. Edits that neither overlap nor touch are both made; where both sides write
-/// the same, it is written once.
+/// Merges two edits of a text. Applies edits that neither overlap nor touch; identical edits are
+/// applied once.
 ///
 /// # Errors
 ///
-/// Where they contradict each other: the lines of `ours`, counted from zero. An empty range stands before
-/// its line.
+/// The conflicting lines of `ours`, as zero-based ranges. An empty range is before its line.
 pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Vec<u8>, Vec<Range<usize>>> {
     let mut our_edits = Edits::new(base, ours);
     let mut their_edits = Edits::new(base, theirs);
@@ -24,7 +23,7 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Vec<u8>, 
         .min()
     {
         merged.extend_from_slice(base.get(done..start).unwrap_or_default());
-        // Whatever touches what one side replaced belongs to the same piece, and so on.
+        // Edits that touch an edit of the other side belong to the same piece, transitively.
         let mut end = start;
         while our_edits.take_until(&mut end) || their_edits.take_until(&mut end) {}
         let (of_ours, of_theirs) = (our_edits.piece(start..end), their_edits.piece(start..end));
@@ -47,14 +46,14 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
-/// One side: its text, its edits, and how far they have been taken.
+/// One side: its text, its edits, and the progress.
 struct Edits<'t> {
     text: Vec<&'t [u8]>,
     edits: std::iter::Peekable<std::vec::IntoIter<Replaced>>,
-    /// The end of the last piece, in the base and in this side's text.
+    /// End of the last piece, in the base and in this side's text.
     base_end: usize,
     text_end: usize,
-    /// The last edit that was taken.
+    /// The last consumed edit.
     last: Option<Replaced>,
 }
 
@@ -73,7 +72,7 @@ impl<'t> Edits<'t> {
         self.edits.peek().map(|edit| edit.old.start)
     }
 
-    /// Takes the next edit if it begins at `end` at the latest, and moves `end` behind it.
+    /// Consumes the next edit if it begins at or before `end`, and moves `end` after it.
     fn take_until(&mut self, end: &mut usize) -> bool {
         let Some(edit) = self.edits.next_if(|edit| edit.old.start <= *end) else {
             return false;
@@ -83,9 +82,10 @@ impl<'t> Edits<'t> {
         true
     }
 
-    /// The lines of this side's text that stand for these of the base, once all edits in them are taken.
+    /// Returns the lines of this side that correspond to these lines of the base, after all edits
+    /// in them are consumed.
     fn piece(&mut self, of_base: Range<usize>) -> Range<usize> {
-        // Between edits a line of the base is a line of the text.
+        // Between edits the lines of base and text correspond.
         let start = self.text_end + (of_base.start - self.base_end);
         let end = match self.last.take() {
             Some(edit) => edit.new.end + (of_base.end - edit.old.end),

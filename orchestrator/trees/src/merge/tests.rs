@@ -1,5 +1,5 @@
-//! Goal: a merge takes both sides whole, or says why it cannot. Method: random texts beside `git merge-file`,
-//! random trees against what every merge must hold, and each kind of conflict by name.
+//! Goal: a merge takes both sides completely, or reports why it cannot. Method: random texts
+//! compared with `git merge-file`, random trees with general properties, and each kind of conflict.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
 
-/// Texts and trees that are merged.
+/// Number of merged texts and trees.
 const ROUNDS: u64 = 400;
 
-/// Of so many texts, git is asked about one.
+/// git checks one text out of this many.
 const GIT_EVERY: u64 = 4;
 
 struct Side {
@@ -104,7 +104,7 @@ fn written(merge: &Merge, ours: &Side, theirs: &Side) -> Nodes {
     manifest.entries().filter_map(leaf).collect()
 }
 
-/// A text whose lines all differ, so that there is one way only to compare it with an edit of it.
+/// A text of distinct lines, so that its comparison with an edit is unambiguous.
 fn distinct_lines(random: &mut Rng) -> Vec<Vec<u8>> {
     let ending: &[u8] = if random.u8(..4) == 0 { b"\r\n" } else { b"\n" };
     let line = |number| [format!("line {number}").as_bytes(), ending].concat();
@@ -121,7 +121,7 @@ fn edit(random: &mut Rng, base: &[Vec<u8>]) -> Vec<u8> {
     let mut lines = base.to_vec();
     for _ in 0..random.usize(..3) {
         let at = random.usize(..=lines.len());
-        // Both sides write the same now and then.
+        // Both sides sometimes write the same.
         let new = format!("new {}\n", random.u8(..3)).into_bytes();
         let is_after_open_line = at > 0 && !lines[at - 1].ends_with(b"\n");
         match random.u8(..3) {
@@ -192,7 +192,7 @@ fn prop_4_texts_are_merged_as_git_merge_file_does() {
     );
 }
 
-/// Of texts whose lines are alike, several merges are right; some things hold for each.
+/// Texts with repeated lines have several valid merges; some properties hold for each.
 #[test]
 fn prop_4_a_merge_of_repeated_lines_loses_none() {
     for seed in 0..ROUNDS {
@@ -363,14 +363,14 @@ fn prop_4_what_no_tree_can_hold_is_a_conflict() {
     };
     let case = ConflictReason::Twins { other: path("A") }.to_string();
     assert_eq!(told("A", "a"), [("a".to_owned(), case)]);
-    // They made a file of a directory that we put something in.
+    // Their side replaced by a file a directory to which our side added something.
     let was = tree(&[("d/old", file(0o644, "old"))]);
     let ours = tree(&[("d/old", file(0o644, "old")), ("d/new", file(0o644, "new"))]);
     let theirs = tree(&[("d", file(0o644, "file"))]);
     let below = ConflictReason::InTheWay { of: path("d") }.to_string();
     let expected = [("d/new".to_owned(), below)];
     assert_eq!(merged(&was, &ours, &theirs).unwrap_err(), expected);
-    // Both made something else of nothing.
+    // Both sides replaced a missing path differently.
     let ours = tree(&[("d/new", file(0o644, "new"))]);
     let kinds = ConflictReason::Kinds.to_string();
     let expected = [("d".to_owned(), kinds)];

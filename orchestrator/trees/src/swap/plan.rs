@@ -1,4 +1,4 @@
-//! What a swap is going to do, decided before anything is done.
+//! Plan of a swap, decided before anything changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,25 +14,25 @@ use crate::manifest::Entry;
 use crate::path::{LocalPath, Names, RelativePath};
 use crate::read::standing;
 
-/// The modes of directories that a file needs and no change tells of.
+/// Mode of implied parent directories.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What is done, as it is in the journal.
+/// The plan, as stored in the journal.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plan {
     staging: RelativePath,
     changes: Vec<Change>,
-    /// Directories that are not there and will be, the outermost first, with their modes.
+    /// Directories to create, outermost first, with their modes.
     make: Vec<(RelativePath, u32)>,
-    /// Directories that are there and will not be, the innermost first, with their modes.
+    /// Directories to remove, innermost first, with their modes.
     remove: Vec<(RelativePath, u32)>,
-    /// Pipes, sockets and devices that make way.
+    /// Pipes, sockets and devices to move away.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     specials: Vec<RelativePath>,
 }
 
-/// The same as it is read back, with paths that may have some names.
+/// Deserialized form of the plan, with paths of type `P`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PlanOf<P> {
@@ -70,11 +70,11 @@ impl<P: Into<RelativePath>> From<PlanOf<P>> for Plan {
     }
 }
 
-/// What is done to one file or link.
+/// Action on one file or link.
 #[derive(Debug)]
 pub(super) struct Action<'p> {
     pub(super) path: &'p RelativePath,
-    /// Where it stands in the staging directory: before, what is to come; after, what was.
+    /// Its path in the staging directory: holds the new file before, and the old file after.
     pub(super) staged: PathBuf,
     change: &'p Change,
 }
@@ -120,7 +120,7 @@ impl Entry {
 }
 
 impl Plan {
-    /// Reads a plan back.
+    /// Parses a stored plan.
     pub(super) fn read(text: &[u8], names: Names) -> Result<Self, serde_json::Error> {
         match names {
             Names::Portable => serde_json::from_slice::<PlanOf<RelativePath>>(text).map(Self::from),
@@ -128,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// Compares the tree with what the changes were made for, and decides what becomes of directories.
+    /// Compares the tree with the old state of the changes, and plans the directories.
     pub(super) fn make(
         place: Place<'_>,
         changes: &[Change],
@@ -145,11 +145,11 @@ impl Plan {
                 })
             };
             if known.insert(&change.path, change).is_some() {
-                return impossible("it is changed twice");
+                return impossible("duplicate change");
             }
             if change.path.as_bytes().split(|byte| *byte == b'/').next() == Some(staging.as_bytes())
             {
-                return impossible("it is in the directory that the swap needs itself");
+                return impossible("the path is in the staging directory");
             }
         }
         for change in changes.iter().filter(|change| change.new.is_some()) {
@@ -161,7 +161,7 @@ impl Plan {
             if change.path.ancestors().iter().any(is_blocked) {
                 return Err(SwapError::Impossible {
                     path: change.path.clone(),
-                    problem: "it stands in something that is no directory then",
+                    problem: "its parent would not be a directory",
                 });
             }
         }
@@ -189,7 +189,7 @@ impl Plan {
         &self.changes
     }
 
-    /// What is done to files and links.
+    /// Returns the actions on files and links.
     pub(super) fn actions(&self) -> impl DoubleEndedIterator<Item = Action<'_>> {
         let numbered = self.changes.iter().enumerate();
         let staging = self.staging.as_path();
@@ -214,12 +214,12 @@ impl Plan {
             .filter(|action| action.before().is_some() && action.after().is_some())
     }
 
-    /// Whether a file or link is to be at a path where none was.
+    /// True if a file or link is created at a free path.
     pub(super) fn is_created(&self, path: &RelativePath) -> bool {
         self.creations().any(|action| action.path == path)
     }
 
-    /// Whether something takes the place of what is moved aside, or of a directory that held it.
+    /// True if something replaces a moved file or its parent directory.
     pub(super) fn reuses_names(&self) -> bool {
         let is_made = |path: &RelativePath| self.make.iter().any(|(made, _)| made == path);
         !self.remove.is_empty()
@@ -227,7 +227,7 @@ impl Plan {
             || self.removals().any(|action| is_made(action.path))
     }
 
-    /// What makes way, each with its name in the staging directory.
+    /// Returns the special files to move away, with their names in the staging directory.
     pub(super) fn specials(&self) -> impl Iterator<Item = (&RelativePath, PathBuf)> {
         let staging = self.staging.as_path();
         let numbered = self.specials.iter().enumerate();
@@ -238,7 +238,7 @@ impl Plan {
         self.remove.iter().map(|(path, _)| path)
     }
 
-    /// What was removed, the outermost first, with modes.
+    /// Returns the removed directories, outermost first, with modes.
     pub(super) fn directories_removed(&self) -> impl Iterator<Item = (&RelativePath, u32)> {
         self.remove.iter().rev().map(|(path, mode)| (path, *mode))
     }
@@ -247,12 +247,12 @@ impl Plan {
         self.make.iter().map(|(path, mode)| (path, *mode))
     }
 
-    /// What was made, the innermost first.
+    /// Returns the created directories, innermost first.
     pub(super) fn directories_made(&self) -> impl Iterator<Item = &RelativePath> {
         self.make.iter().rev().map(|(path, _)| path)
     }
 
-    /// The directories in which names change, the root and the staging directory among them.
+    /// Returns the directories with changed names, including the root and the staging directory.
     fn touched_directories(&self) -> BTreeSet<PathBuf> {
         let touched = self.actions().map(|action| action.path);
         let directories = self.make.iter().chain(&self.remove).map(|(path, _)| path);
@@ -265,9 +265,9 @@ impl Plan {
         directories
     }
 
-    /// Makes durable what has been done to names, as far as their directories are there.
+    /// Syncs all changed directories that exist.
     pub(super) fn sync(&self, root: &dyn Folder) -> Result<(), TreeError> {
-        // The root last: without the names in it nothing below is found.
+        // The root comes last, because names below it are unreachable without its own.
         for directory in self.touched_directories().into_iter().rev() {
             match root.sync_dir(&directory) {
                 Err(error) if is_missing(&error) => {}
@@ -278,7 +278,7 @@ impl Plan {
     }
 }
 
-/// A name that is free, or below something that is not a directory.
+/// True if a path or its parent directory does not exist.
 fn is_missing(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
@@ -289,7 +289,8 @@ fn is_special(root: &dyn Folder, path: &RelativePath) -> Result<bool, TreeError>
     Ok(stat.is_some_and(|stat| stat.kind == NodeKind::Special))
 }
 
-/// The pipes, sockets and devices where something is to be put, or in a directory that gives place to something.
+/// Returns the pipes, sockets and devices at a path to be written, or in a directory to be
+/// replaced.
 fn specials_in_the_way(
     root: &dyn Folder,
     changes: &[Change],
@@ -332,15 +333,15 @@ fn specials_in_the_way(
     Ok(specials)
 }
 
-/// Every path holds what its change says was there.
+/// Checks that every path has the old state of its change.
 fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
     let mut stale = Vec::new();
     for change in changes {
-        // A special file is in the way of what comes there, and no change says that it was there.
+        // A special file blocks the new entry, and no change lists it as the old state.
         let found = standing(root, change.path.as_path()).during("look at", &change.path)?;
         let found = found.entry();
         let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
-        // The modes of directories are nobody's reason to refuse, and one that is wanted may be there.
+        // Modes of directories never block a change, and a wanted directory may exist already.
         let is_fine = found == change.old
             || (is_directory(&found)
                 && (is_directory(&change.old)
@@ -362,8 +363,8 @@ fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
     })
 }
 
-/// The directories that are to go and hold nothing else, the innermost first. One that holds something else
-/// stays, unless a file is to take its place.
+/// Returns the directories to remove, innermost first. A directory with other entries stays, unless
+/// a file replaces it.
 fn directories_to_remove(
     root: &dyn Folder,
     changes: &[Change],
@@ -408,7 +409,7 @@ fn directories_to_remove(
     Ok(remove)
 }
 
-/// The directories that have to be made, the outermost first.
+/// Returns the directories to create, outermost first.
 fn directories_to_make(
     root: &dyn Folder,
     changes: &[Change],
@@ -434,7 +435,7 @@ fn directories_to_make(
         match stat.map(|stat| stat.kind) {
             Some(NodeKind::Directory) => {}
             None => make.push((path, mode)),
-            // A file that becomes a directory; `check` has seen it.
+            // A file that becomes a directory; `check` verified it.
             Some(_) if known.get(&path).is_some_and(|change| change.old.is_some()) => {
                 make.push((path, mode));
             }

@@ -1,10 +1,7 @@
-//! Goal: all old or all new, whenever the machine stops, and nothing lost that a person wrote, whenever they
-//! write. Method: one swap that has every kind of change, stopped, and meddled with, at every call.
+//! Goal: all old or all new at any crash point, and no user data lost at any time of a write.
+//! Method: one swap with every kind of change, with a crash or a concurrent edit at every call.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::ffi::OsString;
 use std::io;
@@ -73,7 +70,7 @@ fn after() -> Nodes {
     ])
 }
 
-/// Where pipes are in the way: of a file, of a directory, and in a directory that gives place to a file.
+/// Pipes in the way: of a file, of a directory, and in a directory replaced by a file.
 const PIPES: [&str; 3] = ["added", "becomes-file/pipe", "deep"];
 
 struct World {
@@ -96,7 +93,7 @@ impl World {
         Self { disk, old, new }
     }
 
-    /// The same, with pipes where files and directories are to be.
+    /// The same world, with pipes where files and directories will be.
     fn with_pipes() -> Self {
         let world = Self::new(&before(), &after());
         for path in PIPES {
@@ -161,7 +158,7 @@ fn found(disk: &SimulatedDisk) -> Manifest {
     all(disk.folder(Path::new("/root")).as_ref()).manifest
 }
 
-/// What a tree holds, with its pipes as left out.
+/// Lists a tree, with its pipes as excluded.
 fn all(root: &dyn Folder) -> Frozen {
     let options = Options {
         special: Unwanted::LeaveOut,
@@ -175,7 +172,7 @@ fn pipes(disk: &SimulatedDisk) -> Vec<String> {
     left_out.into_iter().map(|left| left.path).collect()
 }
 
-/// Stops the machine in every call of `work`, and in some of the calls of the recovery after that.
+/// Crashes in every call of `work`, and in some calls of the recovery.
 fn crash_everywhere(
     make: &dyn Fn() -> World,
     journal: &str,
@@ -195,7 +192,7 @@ fn crash_everywhere(
             .chain((0..6).map(|seed| Crash::Subset(seed + 100 * call)))
         {
             let disk = world.disk.after_crash(crash);
-            // The recovery is stopped, too, once.
+            // The recovery crashes once, too.
             disk.crash_at(1 + call * 7 % 40);
             let place = disk.folder(Path::new(journal));
             let root = disk.folder(Path::new("/root"));
@@ -348,7 +345,7 @@ fn nix_eio() -> i32 {
     5
 }
 
-/// A folder in which a person does something before the call with this number.
+/// A folder in which a user edits a file before the call with this number.
 #[derive(Debug)]
 struct Meddled<'w> {
     inner: Box<dyn Folder>,
@@ -377,9 +374,9 @@ impl Edit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// As most editors do: another file takes the place.
+    /// As most editors do: a new file replaces the old one.
     Replace,
-    /// The same file gets another content.
+    /// The same file gets new content.
     Write,
 }
 
@@ -472,7 +469,7 @@ impl Folder for Meddled<'_> {
     }
 }
 
-/// The places below the root that hold what the person wrote.
+/// Returns the paths below the root with the user's content.
 fn places(root: &dyn Folder) -> Vec<PathBuf> {
     let words = crate::Digest::of(WORDS);
     let is_words = |entry: &crate::Entry| matches!(entry, crate::Entry::File { sha256, .. } if *sha256 == words);
@@ -481,7 +478,7 @@ fn places(root: &dyn Folder) -> Vec<PathBuf> {
     found.map(|(path, _)| path.as_path().to_owned()).collect()
 }
 
-/// A person edits a path before every single call of the swap, as editors do and in place.
+/// A user edits a path before every single call of the swap, by replacing and in place.
 #[test]
 fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
     let paths = [
@@ -530,7 +527,7 @@ fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
                     told.iter().all(is_told),
                     "{edit_path} {how:?} {at}: {told:?} {outcome:?}"
                 );
-                // Where a directory is, or none that it could be in, a person cannot write a file.
+                // A user cannot write a file where a directory is, or where its parent is missing.
                 let is_made = edit.is_made.load(Ordering::Relaxed);
                 assert_eq!(
                     is_made,
@@ -549,7 +546,7 @@ fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
     assert!(refused > 100 && done > 20, "{refused} {done}");
 }
 
-/// The same on the file system of this machine, with another thread.
+/// The same on the real file system, with another thread.
 #[test]
 fn prop_4_another_thread_edits_while_real_files_are_swapped() {
     for round in 0..30 {
@@ -588,7 +585,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
     }
 }
 
-/// What can be at a path.
+/// Possible kinds of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -615,7 +612,8 @@ const KINDS: [Kind; 9] = [
 ];
 
 impl Kind {
-    /// Makes a tree with this at `it`, in a new directory; returns what of it a tree can hold.
+    /// Creates a tree with this kind at `it` in a new directory; returns the part that a tree can
+    /// hold.
     fn make(self, root: &Path) -> (RealFolder, Manifest) {
         std::fs::create_dir_all(root.join("beside")).unwrap();
         std::fs::write(root.join("beside/file"), "b").unwrap();
@@ -647,7 +645,7 @@ impl Kind {
         (folder, manifest)
     }
 
-    /// True if it is, or holds, what is in the way of this.
+    /// True if it is, or contains, an obstacle for `new`.
     fn blocks(self, new: Self) -> bool {
         let comes = !matches!(new, Self::Nothing | Self::Pipe | Self::Socket);
         let is_directory = matches!(new, Self::Directory | Self::DirectoryWithPipe);
@@ -691,7 +689,7 @@ fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
                     continue;
                 }
                 assert!(matches!(&swapped, Ok(kept) if kept.is_empty()), "{case}");
-                // A directory stays that holds what no change is about.
+                // A directory with unrelated entries stays.
                 let stays = old == Kind::DirectoryWithPipe && !old.blocks(new);
                 if !stays {
                     assert_eq!(all(&root).manifest, after, "{case}");
@@ -734,7 +732,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     };
     let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
     assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");
-    // New files that are not those of the changes.
+    // New files that differ from the changes.
     Edit::new("added", How::Write).make(new.as_ref());
     let refused = swap(
         place,
@@ -747,7 +745,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     assert_eq!(found(&world.disk), world.old);
 }
 
-/// Names that a tree of this machine may have are changed where that is said, and nowhere else.
+/// `.git` is changed only if local names are allowed.
 #[test]
 fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
     let disk = SimulatedDisk::new();
@@ -780,7 +778,7 @@ fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
     assert!(root.look(path.as_path()).unwrap().is_none());
     attempt(Names::Local).unwrap();
     assert!(root.look(path.as_path()).unwrap().is_some());
-    // A journal that names it is not followed where that is not allowed.
+    // Recovery rejects a journal that names `.git` where that is not allowed.
     assert!(recover(place(Names::Portable)).is_err());
     assert_eq!(
         recover(place(Names::Local)).unwrap(),

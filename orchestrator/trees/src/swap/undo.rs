@@ -1,4 +1,4 @@
-//! Taking a swap back, and removing what it leaves: by what is found, so that it can be done again.
+//! Rollback and cleanup of a swap. Decides by the current state, so it is idempotent.
 
 use std::io;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::error::{IoContext as _, TreeError};
 use crate::path::RelativePath;
 use crate::read::{Standing, standing};
 
-/// Brings the tree back to what it was; returns the paths that a person changed meanwhile, which stay as
-/// they are. All new files had been staged.
+/// Restores the old tree. Returns the paths that a user changed in the meantime, which stay
+/// unchanged. All new files must have been staged.
 pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, TreeError> {
     let mut left = Vec::new();
     let mut note = |is_back: bool, path: &RelativePath| {
@@ -26,7 +26,7 @@ pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, 
     for action in plan.creations() {
         note(move_back(root, &action)?, action.path);
     }
-    // What was moved out of a directory must not be lost with it.
+    // Files moved out of a directory must be durable before the directory is removed.
     plan.sync(root)?;
     for directory in plan.directories_made() {
         match root.remove_dir(directory.as_path()) {
@@ -76,7 +76,7 @@ fn found(root: &dyn Folder, path: &Path) -> Result<Standing, TreeError> {
     standing(root, path).during("look at", path.display())
 }
 
-/// Whether the path holds again what it held, or was never touched.
+/// True if the path has its old content again, or was never changed.
 fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     let aside = found(root, &action.staged)?;
@@ -93,7 +93,7 @@ fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeErr
     if found(root, &action.staged)?.is(action.after()) {
         return Ok(true);
     }
-    // Somebody wrote there between the look and the exchange: what they wrote stays.
+    // If a user writes between check and exchange, the user's file stays.
     match root.exchange(&action.staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => other.during("exchange", action.path)?,
@@ -101,7 +101,7 @@ fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeErr
     Ok(false)
 }
 
-/// Whether a new file is away again.
+/// True if the new file is removed again.
 fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     if root
@@ -125,8 +125,8 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
     if found(root, &action.staged)?.is(action.after()) {
         return Ok(true);
     }
-    // Somebody wrote there between the look and the rename: back with it. If they were faster once more,
-    // it stays aside and is told.
+    // A user wrote between check and rename, so move the file back. If another write came first, it
+    // stays aside and is reported.
     match root.rename_new(&action.staged, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other.during("put back", action.path)?,
@@ -134,7 +134,7 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
     Ok(false)
 }
 
-/// Whether what was moved aside is at its path again.
+/// True if the moved file is at its path again.
 fn put_back(root: &dyn Folder, path: &RelativePath, aside: &Path) -> Result<bool, TreeError> {
     if root.look(aside).during("look at", path)?.is_none() {
         return Ok(true);
@@ -157,7 +157,7 @@ fn put_back(root: &dyn Folder, path: &RelativePath, aside: &Path) -> Result<bool
     }
 }
 
-/// Removes the staging directory, but for what a person wrote, which is told.
+/// Removes the staging directory, except for user files, which are reported.
 pub(super) fn clear(
     root: &dyn Folder,
     plan: &Plan,
@@ -167,7 +167,7 @@ pub(super) fn clear(
     let mut all_kept = Vec::new();
     let stat = root.look(staging).during("look at", plan.staging())?;
     if stat.is_none_or(|stat| stat.kind != NodeKind::Directory) {
-        // It may have been removed by a process that ended before that was durable.
+        // A killed process may have removed it without a sync.
         root.sync_dir(Path::new("")).during("sync", ".")?;
         return Ok(all_kept);
     }
@@ -176,7 +176,8 @@ pub(super) fn clear(
         if aside == Standing::Free {
             continue;
         }
-        // What was there before is in the journal as well, and what was to come in its source; a pipe holds nothing.
+        // The old file is also in the journal, and the new one in its source; a pipe has no
+        // content.
         let is_known = aside == Standing::Special
             || aside.is(action.before())
             || (!is_committed && aside.is(action.after()));
