@@ -1,55 +1,58 @@
-//! What a writer thread does with its jobs, without the thread (group commit).
+//! Batch processing of a writer thread, without the thread (group commit).
 //!
-//! A thread takes all that waits, has it done at once, so that each file is synced once for many jobs, and
-//! only then reports every job. What nobody waits for is done after that, or put off. The threads are
-//! `goondan_writers`; a test or a simulation calls the same worker itself. Where files are kept elsewhere, too, the
-//! reports wait for that, and the next batch does not ([`Done::Later`]).
+//! A thread takes all queued jobs and executes them as one batch, so that each file is synced once
+//! for many jobs, and only then reports every job. Work that no caller waits for follows later.
+//! `goondan_writers` provides the threads; tests and simulations call the same worker directly. For
+//! replicated files the reports wait for replication, but the next batch does not
+//! ([`Done::Later`]).
 
 use std::fmt;
 use std::time::Instant;
 
-/// Does the jobs of one writer thread, in batches.
+/// Executes the jobs of one writer thread, in batches.
 ///
 /// # Contract
 ///
-/// * Each job of a batch has exactly one completion, after what it wrote is durable or after it failed. It is told, or
-///   what tells it is returned; whoever is told in their order has those of a route in the order of its jobs.
-/// * Jobs of one [route](Self::route) are done in the order they were submitted, all by one worker.
+/// * Each job of a batch has exactly one completion, after its writes are durable or after it
+///   failed. It is returned directly or by a returned closure. If the returned values are used in
+///   order, the completions of a route are in the order of its jobs.
+/// * One worker executes all jobs of a [route](Self::route), in the order of their submission.
 pub trait BatchWorker: Send + 'static {
-    /// What is to be done.
+    /// A unit of work.
     type Job: Send + 'static;
-    /// What came of it.
+    /// Result of a job.
     type Completion: Send + 'static;
 
-    /// Which jobs belong together: those of one route come to one worker. A number as even as a hash.
+    /// Returns the route of a job. All jobs of a route go to one worker. Routes are as evenly
+    /// distributed as a hash.
     fn route(job: &Self::Job) -> u64;
 
-    /// Does a batch and leaves it empty. Says what came of each job, in parts.
+    /// Executes a batch and leaves it empty. Returns the completions in parts.
     fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>>;
 
-    /// Does what follows a batch and nobody waits for.
+    /// Runs the work after a batch that no caller waits for.
     fn settle(&mut self);
 
-    /// When something that was put off is due; none if nothing was.
+    /// Returns the due time of the next deferred work, if any.
     fn next_due(&self) -> Option<Instant>;
 
-    /// Does what was put off and is due.
+    /// Runs deferred work that is due.
     fn tidy(&mut self);
 
-    /// Does what must not be left undone. No job comes after it.
+    /// Runs work that must happen before exit. No job follows.
     fn finish(&mut self);
 }
 
-/// What came of a part of a batch.
+/// Completions of a part of a batch.
 pub enum Done<C> {
-    /// This.
+    /// Completions that are ready.
     Now(Vec<C>),
-    /// What this returns, after it has waited for as long as that takes.
+    /// Closure that waits and then returns the completions.
     Later(Box<dyn FnOnce() -> Vec<C> + Send>),
 }
 
 impl<C> Done<C> {
-    /// Waits for it.
+    /// Waits for the completions.
     #[must_use]
     pub fn wait(self) -> Vec<C> {
         match self {

@@ -1,54 +1,54 @@
-//! Checksums of lines: CRC-32 as zlib, gzip and `crc32` compute it.
+//! Checksums of lines: CRC-32 as in zlib, gzip and `crc32`.
 //!
-//! Lines whose format is ours carry their own: a record ends in `"n":17,"d":16,"crc32":"89abcdef"}`,
-//! where `n` is its number in the file, `d` the number of the last record that was durable when it
-//! was written, and `crc32` the checksum of every byte before `,"crc32"`. So a flipped bit is seen, a
-//! line that was moved, repeated or taken out is seen, and what a crash left over can be told from
-//! damage to what was durable. Lines whose format is not ours stay plain; their checksums are kept
-//! beside the file (see `base.sums.jsonl`).
+//! Lines in our own formats carry their checksum: a record ends in
+//! `"n":17,"d":16,"crc32":"89abcdef"}`, where `n` is its number in the file, `d` the number of the
+//! last durable record at the time of writing, and `crc32` the checksum of every byte before
+//! `,"crc32"`. This detects flipped bits and moved, repeated or removed lines, and distinguishes
+//! the remains of a crash from damage to durable data. Lines in foreign formats stay plain; their
+//! checksums are in a separate file (see `base.sums.jsonl`).
 //!
-//! A CRC-32 detects every single flipped bit and every burst of up to 32 bits. It is no defence
-//! against forgery: whoever may write these files may write their checksums, too.
+//! A CRC-32 detects every single flipped bit and every burst of up to 32 bits. It does not prevent
+//! forgery, because a writer of these files can also write their checksums.
 
 use serde::Serialize;
 
 use crate::error::FileError;
 
-/// What stands before the checksum of a record.
+/// Text before the checksum of a record.
 const MARK: &[u8] = b",\"crc32\":\"";
-/// Hexadecimal digits of a checksum.
+/// Hex digits of a checksum.
 const DIGITS: usize = 8;
-/// What stands behind them.
+/// Text after the checksum.
 const END: &[u8] = b"\"}";
 /// Length of all three, in bytes.
 const SUFFIX: usize = MARK.len() + DIGITS + END.len();
 
-/// The checksum of some bytes.
+/// Returns the checksum of some bytes.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// A record's place in its file.
+/// Position of a record in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its number, from 1.
     pub n: u64,
-    /// The number of the last record that was durable when this one was written.
+    /// The number of the last durable record when this one was written.
     pub durable: u64,
 }
 
-/// What a line says of itself.
+/// State of a line's seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seal {
-    /// It carries a checksum, and the checksum is right.
+    /// The checksum is valid.
     Whole(Place),
-    /// It carries none: another implementation wrote it.
+    /// No checksum: another implementation wrote the line.
     Absent,
-    /// It carries a checksum that does not fit its bytes.
+    /// The checksum does not match.
     Broken,
 }
 
-/// Writes a record, which must be an object that is not empty, as one sealed line.
+/// Serializes a record, a non-empty object, as one sealed line.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, FileError>
     Ok(line)
 }
 
-/// What a line, without its newline, says of itself.
+/// Checks the seal of a line without its newline.
 pub fn seal_of(line: &[u8]) -> Seal {
     let Some((body, suffix)) = line
         .len()
@@ -92,8 +92,8 @@ pub fn seal_of(line: &[u8]) -> Seal {
     place_of(body).map_or(Seal::Absent, Seal::Whole)
 }
 
-/// What a sealed line, without its newline, was before it was sealed, without its closing brace; none
-/// if it is not as it was sealed.
+/// Returns the content of a sealed line (without its newline) before sealing, without its closing
+/// brace; `None` if the seal is invalid.
 pub fn unsealed(line: &[u8]) -> Option<&[u8]> {
     let Seal::Whole(_) = seal_of(line) else {
         return None;
@@ -104,7 +104,7 @@ pub fn unsealed(line: &[u8]) -> Option<&[u8]> {
     Some(record)
 }
 
-/// Reads `…,"n":17,"d":16`.
+/// Parses `…,"n":17,"d":16`.
 fn place_of(body: &[u8]) -> Option<Place> {
     let (rest, durable) = number_behind(body, b",\"d\":")?;
     let (_, n) = number_behind(rest, b",\"n\":")?;
@@ -118,8 +118,8 @@ fn number_behind<'a>(body: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], u64)> {
     Some((rest.strip_suffix(mark)?, number))
 }
 
-/// The lengths of the sealed records that a line holds which lost the line breaks between them, the
-/// byte that stands for each line break included; what is left behind them is no record.
+/// Returns the lengths of the sealed records in a line that lost its line breaks, each including
+/// the byte in place of the line break. The bytes after them are not a record.
 pub fn sealed_prefixes(line: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut start = 0;
@@ -160,13 +160,14 @@ mod tests {
         assert_eq!(seal_of(b""), Seal::Absent);
     }
 
-    /// The polynomial is that of zlib, so that people can check a line with what they have.
+    /// zlib's polynomial, so that standard tools can verify a line.
     #[test]
     fn the_checksum_is_the_one_everybody_has() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 
-    /// A flip is seen, or it is in the checksum's own name and leaves the record's content alone.
+    /// A flip is detected, or it hits the name of the checksum field and leaves the record's
+    /// content intact.
     #[test]
     fn msg_11_no_flipped_bit_is_taken_for_a_whole_record() {
         let line = sealed();

@@ -1,13 +1,14 @@
-//! The few file operations the store needs, behind an interface that tests can make fail.
+//! The file operations the store needs, behind an interface that can fail in tests.
 //!
-//! [`RealDisk`] is the operating system. [`SimulatedDisk`] lives in memory, keeps what was not synced
-//! apart, can fail any call and can crash at any call.
+//! [`RealDisk`] is the operating system. [`SimulatedDisk`] is in memory, tracks unsynced data
+//! separately, and can fail or crash at any call.
 //!
-//! The interface is as low as system calls: a write may be short, and nothing is durable before it is
-//! synced — a file's content by [`DiskFile::sync`], its name by [`Disk::sync_dir`].
+//! The interface is as low-level as system calls: a write may be short, and nothing is durable
+//! before a sync: a file's content by [`DiskFile::sync`], its name by [`Disk::sync_dir`].
 //!
-//! Trees that others write, too, are reached through a [`Folder`], such as [`SimulatedDisk::folder`]. The
-//! operating system's is in `goondan-trees`: what it needs is nothing that the store and the core need.
+//! A [`Folder`], such as [`SimulatedDisk::folder`], is a tree that other programs write too. The
+//! implementation for the operating system is in `goondan-trees`, because store and core do not
+//! need its dependencies.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -23,14 +24,14 @@ pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
 pub use simulated::{Crash, Fault, SimulatedDisk};
 
-/// What a directory entry is.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// Anything else: a symbolic link above all. Never followed.
+    /// Any other type, mostly a symbolic link. Never followed.
     Other,
 }
 
@@ -39,115 +40,116 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name within the directory.
     pub name: OsString,
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
 }
 
-/// What a path names.
+/// Metadata of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// A file's length in bytes.
     pub len: u64,
-    /// Its number on its file system.
+    /// Its inode number.
     pub inode: u64,
 }
 
 /// A file system.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
-    /// Opens a file for reading and appending; makes it if it is missing.
+    /// Opens a file for reading and appending; creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// As the file system says. A symbolic link is an error.
+    /// I/O errors. A symbolic link is an error.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes an empty file for appending, in the place of any that is there.
+    /// Creates an empty file for appending, replacing an existing one.
     ///
     /// # Errors
     ///
-    /// As the file system says. A symbolic link is an error.
+    /// I/O errors. A symbolic link is an error.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens a file for reading only.
     ///
     /// # Errors
     ///
-    /// As the file system says. A symbolic link is an error.
+    /// I/O errors. A symbolic link is an error.
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// What a path names, without following a link; none if it names nothing.
+    /// Returns the metadata of a path without following a link; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn stat(&self, path: &Path) -> io::Result<Option<Stat>>;
 
-    /// The entries of a directory, in no order.
+    /// Returns the entries of a directory, unordered.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
 
-    /// Makes one directory, open to its owner only. One that is there already is left as it is.
+    /// Creates one directory, accessible to its owner only. An existing one is unchanged.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames a file or directory, in the place of any file that is there.
+    /// Renames a file or directory, replacing an existing file.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name, which must be free. Both name the same content from then on, whatever becomes of the
-    /// other name.
+    /// Creates a hard link under a free name. Both names refer to the same content, even if one is
+    /// removed.
     ///
     /// # Errors
     ///
-    /// As the file system says; [`io::ErrorKind::Unsupported`] on a disk that cannot.
+    /// I/O errors; [`io::ErrorKind::Unsupported`] on a disk without hard links.
     fn link(&self, _file: &Path, _name: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Removes a file. One that is missing is no error.
+    /// Removes a file. A missing file is not an error.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory and all it holds, following no link. One that is missing is no error.
+    /// Removes a directory recursively, without following links. A missing directory is not an
+    /// error.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Sees to it that all that was changed below a directory gets to wherever else it is kept. What is returned waits
-    /// until all of it that was synced stands there; none if there is nothing to wait for, as on a disk that is kept
-    /// nowhere else.
+    /// Starts the replication of all changes below a directory. The returned value waits until the
+    /// synced changes are replicated; `None` if there is nothing to wait for, such as on a disk
+    /// without replication.
     ///
     /// # Errors
     ///
-    /// If it is kept elsewhere and will never be known to stand there.
+    /// If replication failed permanently.
     fn confirmation(&self, _dir: &Path) -> io::Result<Option<Box<dyn Confirmation>>> {
         Ok(None)
     }
 
-    /// Waits for that.
+    /// Waits for replication.
     ///
     /// # Errors
     ///
@@ -160,13 +162,13 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What is on its way to wherever else a disk is kept.
+/// Pending replication of a disk.
 pub trait Confirmation: fmt::Debug + Send {
-    /// Waits until it stands there.
+    /// Waits until the changes are replicated.
     ///
     /// # Errors
     ///
-    /// If that will never be known.
+    /// If replication failed permanently.
     fn wait(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -176,77 +178,77 @@ pub trait Confirmation: fmt::Debug + Send {
     reason = "a length that can fail has no use for `is_empty`"
 )]
 pub trait DiskFile: fmt::Debug + Send {
-    /// Reads from `offset`; fewer bytes than asked for may come, none at the end.
+    /// Reads from `offset`. May return fewer bytes than requested, and none at the end.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn read_at(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at the end; fewer bytes than given may be taken.
+    /// Writes at the end. May accept fewer bytes than given.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn append(&mut self, buf: &[u8]) -> io::Result<usize>;
 
-    /// Cuts the file to `len` bytes.
+    /// Truncates the file to `len` bytes.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether `path` still names this file: it does not once the file was deleted, moved or replaced.
+    /// True if `path` still names this file, which was not deleted, moved or replaced.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn is_at(&self, path: &Path) -> io::Result<bool>;
 
-    /// The file's number on its file system, as in [`Stat::inode`].
+    /// Returns the file's inode number, as in [`Stat::inode`].
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn inode(&self) -> io::Result<u64>;
 
-    /// Makes the content and length durable.
+    /// Makes content and length durable.
     ///
     /// # Errors
     ///
-    /// As the file system says. The content's fate is then unknown, and a later success would not
-    /// say otherwise: the handle must not be used again.
+    /// I/O errors. The durability of the content is then unknown, and a later success would not
+    /// prove it: the handle must not be used again.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Takes over the content of another file into this empty one without copying it, if both are on a file
-    /// system that lets files share their blocks; else nothing happens, and it returns false.
+    /// Clones the content of another file into this empty one by sharing its blocks. Returns false
+    /// and does nothing if the file system does not support it.
     ///
     /// # Errors
     ///
-    /// As the file system says. That it cannot is no error.
+    /// I/O errors. A missing capability is not an error.
     fn share(&mut self, _source: &dyn DiskFile) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// The kernel's handle of the file, if the kernel has one.
+    /// Returns the kernel's file descriptor, if there is one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// Appends all of `buf`, as many writes as that takes.
+/// Appends all of `buf`, with as many writes as necessary.
 ///
 /// # Errors
 ///
-/// As the file system says; a part may have been written then.
+/// I/O errors; the write may be partial then.
 pub fn append_all(file: &mut dyn DiskFile, mut buf: &[u8]) -> io::Result<()> {
     while !buf.is_empty() {
         match file.append(buf) {
@@ -259,11 +261,11 @@ pub fn append_all(file: &mut dyn DiskFile, mut buf: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills `buf` from `offset` as far as the file goes; returns how many bytes came.
+/// Fills `buf` from `offset` until it is full or the file ends; returns the number of bytes read.
 ///
 /// # Errors
 ///
-/// As the file system says.
+/// I/O errors.
 pub fn read_full(file: &mut dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -281,7 +283,7 @@ pub fn read_full(file: &mut dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Re
 ///
 /// # Errors
 ///
-/// As the file system says, or [`io::ErrorKind::FileTooLarge`] past `max` bytes.
+/// I/O errors, or [`io::ErrorKind::FileTooLarge`] past `max` bytes.
 pub fn read_all(file: &mut dyn DiskFile, max: usize) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.len()?).ok().filter(|len| *len <= max);
     let mut buf = vec![0; len.ok_or(io::ErrorKind::FileTooLarge)?];

@@ -1,42 +1,42 @@
-//! What can go wrong with a file, and whose fault it is.
+//! Errors of file operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an operation on a file failed. Nothing was acknowledged.
+/// Reason why an operation on a file failed. Nothing was acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file system refused.
+    /// An I/O error.
     #[error("cannot {operation} `{}`", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what its format says.
+    /// A file violates its format.
     #[error("`{}` is damaged at line {line}: {problem}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The violation.
         problem: String,
     },
-    /// A record cannot be written as JSON, or a name it needs cannot be made: a fault of goondan.
-    #[error("a record could not be made: {problem}")]
+    /// A record cannot be written as JSON, or has no valid file name, which is a bug in goondan.
+    #[error("failed to serialize a record: {problem}")]
     Unwritable {
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
 }
 
 impl FileError {
-    /// Whether descriptors or memory ran out: that says nothing of the file.
+    /// True if descriptors or memory ran out. Such an error says nothing about the file.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         use nix::errno::Errno;
@@ -48,15 +48,15 @@ impl FileError {
         code.is_some_and(|code| shortages.contains(&Errno::from_raw(code)))
     }
 
-    /// Whether the file system, not the request, is at fault: handles are not to be trusted any more, and
-    /// the same request may succeed later.
+    /// True if the file system, not the request, is at fault. Handles are then unusable, and the
+    /// same request may succeed later.
     #[must_use]
     pub fn is_io(&self) -> bool {
         matches!(self, Self::Io { .. })
     }
 
-    /// Whether what is needed is lost or damaged: the same request fails until a person mends it. An
-    /// error of the file system is one if what should be there is not, or is something else.
+    /// True if required data is lost or damaged: the same request fails until a user repairs it.
+    /// This includes I/O errors for a file that is missing or has the wrong type.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -73,13 +73,13 @@ impl FileError {
     }
 }
 
-/// Names the file and the operation in an I/O error.
+/// Adds file and operation to an I/O error.
 pub trait IoContext<T> {
-    /// Turns an [`io::Error`] into [`FileError::Io`].
+    /// Converts an [`io::Error`] to [`FileError::Io`].
     ///
     /// # Errors
     ///
-    /// The error it was given, with its context.
+    /// The given error, with its context.
     fn during(self, operation: &'static str, path: &Path) -> Result<T, FileError>;
 }
 

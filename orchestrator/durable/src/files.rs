@@ -1,15 +1,16 @@
-//! The one way a file is replaced: temp → fsync → rename → fsync of the directory.
+//! Atomic replacement of files: temp → fsync → rename → fsync of the directory. All replacements
+//! use this module.
 
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, append_all, read_all};
 use crate::error::{FileError, IoContext as _};
 
-/// Ending of the temporary files this module makes. One that a crash left is overwritten by the next
-/// replacement of the same file.
+/// Suffix of temporary files. A file left by a crash is overwritten by the next replacement of the
+/// same file.
 pub const TEMP_SUFFIX: &str = ".tmp";
 
-/// The temporary file that stands in for `path` until it is complete.
+/// Returns the path of the temporary file for `path`.
 #[must_use]
 pub fn temp_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -21,19 +22,19 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Puts `content` in the place of `path`: after a crash at any moment the file holds the old content
-/// or the new, whole. Durable when it returns.
+/// Replaces `path` by `content`: after a crash at any moment the file has the complete old or new
+/// content. Durable when it returns.
 ///
 /// # Errors
 ///
-/// [`FileError::Io`]; the old content is still there then.
+/// [`FileError::Io`]; the old content is unchanged then.
 pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), FileError> {
     let temp = temp_path(path);
     write_synced(disk, &temp, content)?;
     install(disk, &temp, path)
 }
 
-/// Writes a new file and makes its content durable, though not its name.
+/// Writes a new file and syncs its content, but not its name.
 ///
 /// # Errors
 ///
@@ -44,7 +45,7 @@ pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), 
     file.sync().during("sync", path)
 }
 
-/// Renames a complete, synced file into its place and makes the name durable.
+/// Renames a complete, synced file into place and makes the name durable.
 ///
 /// # Errors
 ///
@@ -54,9 +55,9 @@ pub fn install(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), FileErro
     disk.sync_dir(parent(path)).during("sync", parent(path))
 }
 
-/// Keeps a copy of `content`, which came from `path`, beside it: `<name>.<label>`, or with a number
-/// behind if that name holds something else. Nothing kept earlier is ever overwritten, and keeping the
-/// same content again makes no second copy. Durable when it returns.
+/// Keeps a copy of `content` from `path` beside it: `<name>.<label>`, with a number appended if
+/// another content has that name. Never overwrites an earlier copy, and keeps equal content only
+/// once. Durable when it returns.
 ///
 /// # Errors
 ///
@@ -69,7 +70,7 @@ pub fn keep_aside(
 ) -> Result<PathBuf, FileError> {
     let (kept, is_there) = aside_name(disk, path, label, Some(content))?;
     if is_there {
-        // Its name may have been made by a process that died before it was durable.
+        // The name may come from a process that died before it was durable.
         disk.sync_dir(parent(path)).during("sync", parent(path))?;
     } else {
         replace(disk, &kept, content)?;
@@ -77,8 +78,8 @@ pub fn keep_aside(
     Ok(kept)
 }
 
-/// A name beside `path` for what is set aside: one that is free, or the one that holds `content`
-/// already; and whether it does.
+/// Returns a name beside `path` for a copy: a free name, or the name that already holds `content`;
+/// and true in the second case.
 ///
 /// # Errors
 ///
@@ -112,7 +113,7 @@ pub fn aside_name(
     }
 }
 
-/// Makes a directory and its missing parents below `root`, durably.
+/// Creates a directory and its missing parents below `root`, durably.
 ///
 /// # Errors
 ///

@@ -1,91 +1,91 @@
-//! What is found wrong with files, as data (`MSG-11`).
+//! Problems found in files, as data (`MSG-11`).
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know; nothing is lost.
+    /// Informational; nothing is lost.
     Info,
-    /// Something is not as it was left, but nothing that was acknowledged is known to be lost.
+    /// Unexpected, but no acknowledged data is known to be lost.
     Warning,
-    /// Something that was written cannot be read.
+    /// Written data is unreadable.
     Error,
 }
 
-/// What kind of thing was found. Stable: scripts may depend on it.
+/// Kind of a finding. Stable: scripts may depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     /// A crash cut an append short.
     TornTail,
-    /// A record's bytes are not those that were written.
+    /// A record's bytes differ from the written ones.
     DamagedRecord,
-    /// Records that were written are not there any more.
+    /// Written records are missing.
     MissingRecords,
-    /// A record stands where it was not written.
+    /// A record is out of place.
     MisplacedRecord,
-    /// A record stands there twice.
+    /// A duplicate record.
     RepeatedRecord,
-    /// A record that was not written here, or of a kind this version does not know.
+    /// A record that this store did not write, or of an unknown kind.
     UnknownRecord,
-    /// Records have no checksum that could tell whether they are as they were written.
+    /// Records without checksums cannot be verified.
     Unverified,
-    /// A file cannot be read as what it should be.
+    /// A file violates its format.
     UnreadableFile,
-    /// A file or folder is not there.
+    /// A file or folder is missing.
     MissingFile,
-    /// A file or folder nobody here knows.
+    /// An unknown file or folder.
     UnknownFile,
-    /// A file stands for another thing than the folder it lies in.
+    /// A file describes another object than its folder.
     WrongOwner,
-    /// A file is not the one that was written there: an older copy, another's, or edited.
+    /// A file differs from the written one: an older copy, another file, or edited.
     ReplacedFile,
-    /// Work that a crash cut short; opening what it belongs to finishes it.
+    /// Interrupted work; opening its object finishes it.
     UnfinishedWork,
-    /// A file that was set aside earlier, for people to look at.
+    /// A file that was moved aside earlier for inspection.
     SetAside,
 }
 
-/// The bytes of a file that a finding is about.
+/// Byte range of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ByteRange {
-    /// The first of them, from 0.
+    /// First byte, from 0.
     pub from: u64,
-    /// The one behind the last.
+    /// End (exclusive).
     pub to: u64,
 }
 
-/// Something that was found wrong with a file.
+/// A problem found in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// The file.
     pub path: PathBuf,
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: FindingKind,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The line it begins in, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The bytes it is about. Empty, at the place, where something is missing.
+    /// The affected bytes. An empty range marks the position of missing data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<ByteRange>,
-    /// What was found and what it means.
+    /// Description of the problem.
     pub problem: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub advice: String,
-    /// Where a copy of the bytes is kept, if one was made.
+    /// Copy of the bytes, if one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_in: Option<PathBuf>,
 }
 
 impl Finding {
-    /// A finding about a file as a whole.
+    /// Creates a finding about a whole file.
     pub fn new(path: &Path, kind: FindingKind, problem: impl Into<String>) -> Self {
         let (severity, advice) = defaults_of(kind);
         Self {
@@ -100,7 +100,7 @@ impl Finding {
         }
     }
 
-    /// The same, of bytes `from` up to `to` in a line, counted from 1.
+    /// Sets the position: bytes `from` to `to` in a line, counted from 1.
     #[must_use]
     pub fn at(mut self, line: u64, from: u64, to: u64) -> Self {
         self.line = Some(line);
@@ -108,21 +108,21 @@ impl Finding {
         self
     }
 
-    /// The same, of bytes that are kept in a file.
+    /// Sets the file with a copy of the bytes.
     #[must_use]
     pub fn kept(mut self, path: &Path) -> Self {
         self.kept_in = Some(path.to_owned());
         self
     }
 
-    /// The same, as bad as that.
+    /// Sets the severity.
     #[must_use]
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// The same, with other advice.
+    /// Sets the advice.
     #[must_use]
     pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
@@ -136,7 +136,7 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
     match kind {
         FindingKind::TornTail => (
             Severity::Warning,
-            "nothing to do: what was acknowledged is whole",
+            "nothing to do: all acknowledged data is intact",
         ),
         FindingKind::DamagedRecord
         | FindingKind::MissingRecords
@@ -148,37 +148,37 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
         }
         FindingKind::Unverified | FindingKind::UnfinishedWork => (Severity::Info, "nothing to do"),
         FindingKind::MissingFile => (Severity::Warning, RESTORE),
-        FindingKind::UnknownFile => (Severity::Info, "remove it if nobody needs it"),
+        FindingKind::UnknownFile => (Severity::Info, "remove it if it is not needed"),
         FindingKind::SetAside => (
             Severity::Info,
-            "look at it, and remove it when nobody needs it",
+            "inspect it, and remove it when it is no longer needed",
         ),
     }
 }
 
-/// What checking found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verified {
-    /// Files that were read.
+    /// Number of files read.
     pub files: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// What is not as it should be, in the order of the files.
+    /// Findings in the order of the files.
     pub findings: Vec<Finding>,
-    /// Files that a repair kept as they were.
+    /// Copies of damaged files made by a repair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<PathBuf>,
 }
 
 impl Verified {
-    /// The worst of the findings; none if there are none.
+    /// Returns the highest severity of the findings, if any.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// Counts a file that was read, and its bytes.
+    /// Counts a file and its bytes.
     pub fn count(&mut self, bytes: u64) {
         self.files += 1;
         self.bytes += bytes;

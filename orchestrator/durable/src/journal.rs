@@ -1,4 +1,4 @@
-//! Append-only files of JSON lines, which a crash may have cut short.
+//! Append-only files of JSON lines, with handling of torn tails.
 
 use std::path::{Path, PathBuf};
 
@@ -14,26 +14,26 @@ use crate::limits::{JOURNAL_PENDING_BYTES, READ_CHUNK_BYTES};
 pub struct Journal {
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    /// How long the file is.
+    /// Length of the file.
     written: u64,
-    /// What is appended and not in the file yet.
+    /// Appended bytes that are not written yet.
     pending: Vec<u8>,
     is_dirty: bool,
 }
 
-/// A line that ends the file and is not whole, or a run of them.
+/// Incomplete or damaged lines at the end of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// Where it was.
+    /// Offset of the removed bytes.
     pub offset: u64,
-    /// How many bytes were cut.
+    /// Number of removed bytes.
     pub bytes: u64,
-    /// Where they are kept.
+    /// File with a copy.
     pub kept_in: PathBuf,
 }
 
 impl Journal {
-    /// Opens a file; makes it if it is missing. Its content is not looked at.
+    /// Opens a file without reading it; creates it if it is missing.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ impl Journal {
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let file = disk.open(path).during("open", path)?;
         let len = file.len().during("read the length of", path)?;
-        // What a killed process wrote may be readable without being durable, so the first sync of a
-        // file that holds anything is never left out.
+        // Data from a killed process may be readable without being durable, so the first sync of a
+        // non-empty file is never skipped.
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -52,7 +52,7 @@ impl Journal {
         })
     }
 
-    /// Opens a file for reading only. It must be there.
+    /// Opens an existing file for reading only.
     ///
     /// # Errors
     ///
@@ -69,14 +69,14 @@ impl Journal {
         })
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file's length in bytes, everything appended included.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    /// Returns the length in bytes, including unwritten appends.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.written + self.pending.len() as u64
@@ -98,7 +98,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts everything appended so far into the file.
+    /// Writes all appended lines to the file.
     ///
     /// # Errors
     ///
@@ -112,17 +112,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes everything appended so far durable; does nothing if there is nothing new.
+    /// Syncs all appended lines. Does nothing without changes.
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`], also if the path does not name this file any more. The handle is not to be used
+    /// [`FileError::Io`], also if the path no longer names this file. The handle must not be used
     /// again then.
     pub fn sync(&mut self) -> Result<(), FileError> {
         if self.is_dirty {
             self.write_out()?;
             self.file.sync().during("sync", &self.path)?;
-            // What is in no file any more is not on disk, however often it was synced.
+            // Data in an unlinked file is lost even after a successful sync.
             if !self.file.is_at(&self.path).during("look at", &self.path)? {
                 let gone = "it was deleted, moved or replaced while it was in use";
                 let gone = std::io::Error::new(std::io::ErrorKind::NotFound, gone);
@@ -133,7 +133,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts the file. Not durable before [`Self::sync`].
+    /// Truncates the file. Durable only after [`Self::sync`].
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Journal {
         Ok(buf)
     }
 
-    /// As [`Self::read`], behind what `buf` holds.
+    /// As [`Self::read`], but appends to `buf`.
     ///
     /// # Errors
     ///
@@ -190,8 +190,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Calls `line` with the offset and content of every whole line, without its newline. Returns
-    /// the offset behind the last newline.
+    /// Calls `line` with the offset and content of every complete line, without its newline.
+    /// Returns the offset after the last newline.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl Journal {
         self.scan_from(0, line)
     }
 
-    /// As [`Self::scan`], from the line that begins at `start` on.
+    /// As [`Self::scan`], starting with the line at `start`.
     ///
     /// # Errors
     ///
@@ -235,8 +235,8 @@ impl Journal {
         }
     }
 
-    /// Cuts what a crash left behind the last whole line, and keeps it beside the file for people
-    /// to inspect (`MSG-11`). A last line that is whole but for its newline gets its newline.
+    /// Truncates the remains of a crash after the last complete line, and keeps a copy for
+    /// inspection (`MSG-11`). A last line that lacks only its newline gets one.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! The limits of the durable layer.
+//! Limits of the durable layer.
 
-/// Bytes appended to a file that wait in memory at most, until what was asked for together is written.
+/// Most appended bytes buffered in memory before a write.
 pub const JOURNAL_PENDING_BYTES: usize = 256 * 1024;
 
-/// Bytes read at a time when a file is scanned.
+/// Chunk size when a file is scanned, in bytes.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
-/// Size of a manifest from which it is written anew, in bytes.
+/// Size of a manifest that triggers compaction, in bytes.
 pub const MANIFEST_COMPACT_BYTES: u64 = 256 * 1024;
 
-/// Losses that a manifest remembers until they are acknowledged.
+/// Most unacknowledged losses kept in a manifest.
 pub const MANIFEST_FINDINGS_MAX: usize = 256;

@@ -1,16 +1,16 @@
-//! What was last known of files, in another file than these (`MSG-11`).
+//! Recorded expectations about files, stored in a separate file (`MSG-11`).
 //!
-//! A file that was removed, cut short, exchanged or put back as it once was looks whole by itself. So
-//! how long a file was when it was last made durable, and the checksum of all of it, stand in a
-//! *manifest* outside its folder. A manifest is written behind the syncs that it speaks of and is not
-//! synced itself: one that is behind its files is what any crash leaves, and says nothing against
-//! them; files that are behind their manifest lost something.
+//! A file that was removed, truncated, exchanged or restored from an older copy looks intact on its
+//! own. So a *manifest* outside its folder records the file's length at the last sync and the
+//! checksum of its content. A manifest is written after the syncs it describes and is not synced
+//! itself. A manifest that is behind its files is normal after a crash; files that are behind their
+//! manifest have lost data.
 //!
-//! It also remembers what was found to be lost, until a person says that they know of it: what is
-//! missing would otherwise be forgotten as soon as the file is written on.
+//! The manifest also keeps losses until a user acknowledges them, because later appends would hide
+//! them.
 //!
-//! A file that is about to be written anew is released first, durably: no claim is left that the new
-//! file could not meet.
+//! A file is released, durably, before it is rewritten, so that no claim remains that the new file
+//! cannot meet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,32 +27,32 @@ use crate::finding::{Finding, FindingKind, Severity};
 use crate::journal::Journal;
 use crate::limits::{MANIFEST_COMPACT_BYTES, MANIFEST_FINDINGS_MAX, READ_CHUNK_BYTES};
 
-/// How long a file was, and what it held, when it was last made durable.
+/// Length and content of a file at its last sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// Lines.
+    /// Number of lines.
     pub records: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The CRC-32 of these bytes.
+    /// CRC-32 of the bytes.
     pub crc32: u32,
 }
 
-/// What a manifest knows: of the files of a folder, and whatever else whoever keeps it wants to find again.
+/// State of a manifest: claims about the files of a folder, plus additional data of its owner.
 pub trait State: Clone + Default + PartialEq + Serialize + DeserializeOwned {
-    /// What is claimed of files, by their names.
+    /// Returns the claims by file name.
     fn files(&self) -> &BTreeMap<String, Claim>;
 
-    /// The same, to be changed.
+    /// Returns the claims by file name, mutable.
     fn files_mut(&mut self) -> &mut BTreeMap<String, Claim>;
 }
 
-/// What is known of the files of a folder, and nothing else.
+/// Claims about the files of a folder, without additional data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Files {
-    /// By file name.
+    /// Claims by file name.
     pub files: BTreeMap<String, Claim>,
 }
 
@@ -70,28 +70,28 @@ impl State for Files {
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Record<S> {
     State(S),
-    /// With a path relative to the manifest's folder.
+    /// A finding with a path relative to the manifest's folder.
     Finding(Box<Finding>),
 }
 
-/// How a file stands against what was claimed of it.
+/// Result of comparing a file with its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It begins with what it held.
+    /// The file begins with the claimed content.
     Whole,
-    /// It is shorter.
+    /// The file is shorter.
     Short {
-        /// The lines it has.
+        /// Number of its lines.
         records: u64,
-        /// The bytes it has.
+        /// Number of its bytes.
         bytes: u64,
     },
-    /// It holds something else.
+    /// The content differs.
     Replaced,
 }
 
 impl Standing {
-    /// What is to be said of the file.
+    /// Returns the finding, if there is a loss.
     pub fn finding(self, path: &Path, claim: Claim) -> Option<Finding> {
         let Claim { records, bytes, .. } = claim;
         match self {
@@ -101,15 +101,15 @@ impl Standing {
                 bytes: left_bytes,
             } => {
                 let problem = format!(
-                    "it held {records} records in {bytes} bytes, and holds {left} in {left_bytes}: \
-                     what is missing is lost"
+                    "expected {records} records in {bytes} bytes, found {left} in {left_bytes}: the \
+                     rest is lost"
                 );
                 Some(Finding::new(path, FindingKind::MissingRecords, problem))
             }
             Self::Replaced => {
                 let problem = format!(
-                    "it is not the file that was written here, which began with {records} other \
-                     records in {bytes} bytes: an older copy, another's file, or edited"
+                    "the first {bytes} bytes with {records} records differ from those written: the \
+                     file was edited, or replaced by an older or other file"
                 );
                 Some(Finding::new(path, FindingKind::ReplacedFile, problem))
             }
@@ -117,7 +117,7 @@ impl Standing {
     }
 }
 
-/// The length and checksum of a file that grows.
+/// Running length and checksum of a growing file.
 #[derive(Debug, Clone, Default)]
 pub struct Running {
     records: u64,
@@ -141,7 +141,7 @@ impl From<Claim> for Running {
 }
 
 impl Running {
-    /// Of a whole file.
+    /// Returns the totals of a whole file.
     ///
     /// # Errors
     ///
@@ -153,14 +153,14 @@ impl Running {
         Ok(running)
     }
 
-    /// Adds what was appended: whole lines.
+    /// Adds appended whole lines.
     pub fn add(&mut self, bytes: &[u8]) {
         self.records += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.bytes += bytes.len() as u64;
         self.hasher.update(bytes);
     }
 
-    /// Adds what a file holds up to byte `to`.
+    /// Adds the content of a file up to byte `to`.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Running {
         Ok(())
     }
 
-    /// What can be claimed of the file.
+    /// Returns the claim for the totals.
     #[must_use]
     pub fn claim(&self) -> Claim {
         Claim {
@@ -188,7 +188,7 @@ impl Running {
     }
 }
 
-/// Reads a file, as far as a claim goes, and holds it against that.
+/// Reads the claimed part of a file and compares it with the claim.
 ///
 /// # Errors
 ///
@@ -199,7 +199,7 @@ pub fn standing(journal: &mut Journal, claim: Claim) -> Result<Standing, FileErr
     Ok(stands(found.claim(), claim))
 }
 
-/// As [`standing`] of a file that is not there.
+/// As [`standing`], for a missing file.
 pub fn standing_of_missing(claim: Claim) -> Standing {
     stands(Running::default().claim(), claim)
 }
@@ -215,20 +215,20 @@ fn stands(found: Claim, claim: Claim) -> Standing {
     }
 }
 
-/// What a manifest says.
+/// Content of a manifest.
 #[derive(Debug, Clone, Default)]
 pub struct Content<S> {
-    /// What is known.
+    /// The recorded state.
     pub state: S,
-    /// What was found to be lost, and nobody has said that they know of.
+    /// Losses that are not acknowledged.
     pub unacknowledged: Vec<Finding>,
     records: u64,
-    /// Whether it holds anything that is no record, as a crash may leave.
+    /// True if it has invalid records, which a crash may leave.
     is_odd: bool,
 }
 
 impl<S: State> Content<S> {
-    /// Reads a manifest; an empty one if there is none.
+    /// Reads a manifest; empty if the file does not exist.
     ///
     /// # Errors
     ///
@@ -271,14 +271,14 @@ fn folder(path: &Path) -> PathBuf {
 /// A manifest, open for writing.
 #[derive(Debug)]
 pub struct Manifest<S> {
-    /// None if writing it failed: it stays behind until it is opened anew.
+    /// `None` after a failed write: the manifest stays outdated until it is reopened.
     journal: Option<Journal>,
     path: PathBuf,
     content: Content<S>,
 }
 
 impl<S: State> Manifest<S> {
-    /// Opens a manifest, making it if it is missing. What a crash left of it is put right.
+    /// Opens or creates a manifest, and repairs the remains of a crash.
     ///
     /// # Errors
     ///
@@ -298,25 +298,26 @@ impl<S: State> Manifest<S> {
         Ok(manifest)
     }
 
-    /// What was last noted.
+    /// Returns the recorded state.
     #[must_use]
     pub fn state(&self) -> &S {
         &self.content.state
     }
 
-    /// What was last claimed of a file; none if nothing was.
+    /// Returns the claim about a file, if any.
     #[must_use]
     pub fn claim(&self, file: &str) -> Option<Claim> {
         self.content.state.files().get(file).copied()
     }
 
-    /// What was found to be lost, and nobody has said that they know of.
+    /// Returns the losses that are not acknowledged.
     #[must_use]
     pub fn unacknowledged(&self) -> &[Finding] {
         &self.content.unacknowledged
     }
 
-    /// Notes what is durable now. That this fails is no reason to refuse what is durable.
+    /// Records the durable state. A failure is only logged, because the files themselves are
+    /// durable.
     pub fn note(&mut self, state: S) {
         if self.content.state == state || self.journal.is_none() {
             return;
@@ -325,7 +326,7 @@ impl<S: State> Manifest<S> {
             tracing::warn!(
                 path = %self.path.display(),
                 error = &error as &dyn std::error::Error,
-                "what was last known of files could not be written; losses of them may go unnoticed"
+                "failed to update a manifest; a later loss may go unnoticed"
             );
             self.journal = None;
             return;
@@ -333,7 +334,7 @@ impl<S: State> Manifest<S> {
         self.content.state = state;
     }
 
-    /// Takes back what is claimed of a file that is about to be written anew. Durable when it returns.
+    /// Drops the claim about a file before it is rewritten. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -361,7 +362,7 @@ impl<S: State> Manifest<S> {
         Ok(())
     }
 
-    /// Remembers what was found to be lost. Durable when it returns.
+    /// Records losses. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -390,7 +391,7 @@ impl<S: State> Manifest<S> {
         }
     }
 
-    /// Forgets what was lost: a person knows of it. Durable when it returns.
+    /// Removes the recorded losses after a user acknowledged them. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -400,7 +401,7 @@ impl<S: State> Manifest<S> {
         self.rewrite(disk)
     }
 
-    /// Writes it anew if it has grown large. Durable when it returns.
+    /// Compacts a large manifest. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -450,13 +451,12 @@ impl<S: State> Manifest<S> {
     }
 }
 
-/// Whether two findings say the same.
+/// True if two findings report the same problem.
 pub fn is_same(a: &Finding, b: &Finding) -> bool {
     (&a.path, a.kind, &a.problem) == (&b.path, b.kind, &b.problem)
 }
 
-/// Whether a finding is to be remembered: of something that is lost or was not written here. What a crash
-/// leaves is ordinary.
+/// True if a finding must be recorded: a loss or foreign data. Remains of a crash are normal.
 fn is_loss(finding: &Finding) -> bool {
     let is_ordinary = matches!(
         finding.kind,

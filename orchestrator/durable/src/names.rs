@@ -1,10 +1,10 @@
-//! How any text becomes the name of a file, and is read back from it.
+//! Encoding of any text as a file name, and decoding.
 //!
-//! A pure function that never gives two texts the same name.
+//! Pure and injective.
 
 use sha2::{Digest as _, Sha256};
 
-/// Longest name that spells its text out, in bytes. File systems allow 255.
+/// Longest name with a complete encoding, in bytes. File systems allow 255.
 pub const PLAIN_NAME_BYTES: usize = 200;
 /// Begins the two hexadecimal digits that stand for a byte in the name of a file.
 const FILE_ESCAPE: char = '%';
@@ -17,9 +17,10 @@ const HASH_MARK: char = '~';
 
 /// The name of a file that stands for `text`, which must not be empty.
 ///
-/// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
-/// `%xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
-/// text whose name would be longer than [`PLAIN_NAME_BYTES`] keeps its head and ends in its SHA-256.
+/// Lower-case letters, digits, `-`, `_` and inner `.` are kept; every other byte becomes `%xx`.
+/// Only lower case is written, so that names stay distinct on a case-insensitive file system. If
+/// the name would exceed [`PLAIN_NAME_BYTES`], it keeps the head of the text and ends in its
+/// SHA-256.
 #[must_use]
 pub fn encode(text: &str) -> String {
     encode_with(text, FILE_ESCAPE)
@@ -65,7 +66,7 @@ fn encode_with(text: &str, escape: char) -> String {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
-            // Hidden files, `.` and `..` begin with a dot; some systems drop one at the end.
+            // A leading dot means a hidden file, `.` or `..`; some systems drop a trailing dot.
             b'.' if at != 0 && at != last => out.push('.'),
             _ => out.push_str(&format!("{escape}{byte:02x}")),
         }

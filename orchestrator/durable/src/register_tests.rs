@@ -29,7 +29,7 @@ fn append(disk: &SimulatedDisk, line: &str) -> Result<(), FileError> {
     disk.sync_dir(Path::new(FOLDER)).during("sync", &path)
 }
 
-/// A life of a folder: a log that grows, a file that is replaced, one that comes and goes.
+/// One run of a folder: a growing log, a replaced file, and a temporary file.
 fn live(disk: &SimulatedDisk) -> Result<(), FileError> {
     let register = register(disk);
     for round in 0..3 {
@@ -44,7 +44,7 @@ fn live(disk: &SimulatedDisk) -> Result<(), FileError> {
         let folder = Path::new(FOLDER);
         disk.sync_dir(folder).during("sync", folder)?;
     }
-    // A note that fails is passed over; a machine that stopped is not.
+    // A failed update is ignored; a stopped machine is not.
     let root = Path::new(WORKSPACE);
     disk.stat(root).during("look at", root).map(drop)
 }
@@ -68,7 +68,7 @@ fn msg_11_no_crash_makes_a_known_file_look_lost() {
             has_ended &= live(&disk).is_ok();
             let after = disk.after_crash(crash);
             assert_eq!(kinds(&after), [], "call {call}, {crash:?}");
-            // A second crash, of what the first one left.
+            // A second crash, after the first one.
             live(&after).unwrap();
             let after = after.after_crash(Crash::LoseUnsynced);
             assert_eq!(kinds(&after), [], "call {call}, {crash:?}, again");
@@ -150,7 +150,7 @@ fn what_was_there_before_is_known_from_the_first_note_on() {
     assert_eq!(kinds(&disk), []);
     register(&disk).note_new(&[LOG]);
     append(&disk, "{}\n").unwrap();
-    // A claim that is there stays: what is missing must not become known as it is.
+    // An existing claim stays, because missing data must not become the expected state.
     register(&disk).note_new(&[LOG]);
     disk.remove_file(&Path::new(FOLDER).join(LOG)).unwrap();
     let found = register(&disk).check().unwrap();

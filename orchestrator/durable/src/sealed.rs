@@ -1,10 +1,9 @@
-//! Append-only files of sealed records, and how they are read when they are not as they were left.
+//! Append-only files of sealed records, with tolerant reading.
 //!
-//! Reading takes everything that can be read, in the order of the records' own numbers, says exactly
-//! what could not be read, and leaves it where it is. Only what a crash left over is cut off, and
-//! kept beside the file: an end without its newline, and zeros in the place of bytes that never
-//! reached the disk, with all that follows them. Zeros which a later record says were durable before
-//! are no crash's doing and stay.
+//! Reading returns every readable record in the order of the records' numbers, reports exactly the
+//! unreadable bytes, and leaves them in place. It only truncates the remains of a crash and keeps a
+//! copy: an end without newline, and zeros in place of bytes that never reached the disk, with
+//! everything after them. Zeros that were durable according to a later record are damage and stay.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,10 +18,10 @@ use crate::finding::{Finding, FindingKind, Severity};
 use crate::journal::{Journal, TornTail};
 use crate::manifest::{self, Claim, Running, Standing};
 
-/// Where a record lies in its file, without its newline.
+/// Position of a record in its file, without its newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The byte it begins at.
+    /// Offset of its first byte.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
@@ -35,7 +34,7 @@ impl Span {
         self.offset + self.len
     }
 
-    /// A finding about this record.
+    /// Creates a finding about this record.
     pub fn finding(self, path: &Path, kind: FindingKind, problem: String) -> Finding {
         Finding::new(path, kind, problem).at(self.line, self.offset, self.end())
     }
@@ -44,9 +43,9 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sealed(Place),
-    /// Valid JSON without a seal: another implementation's.
+    /// Valid JSON without a seal, from another implementation.
     Plain,
-    /// Neither. Bytes that never reached the disk read as zeros, which JSON never holds.
+    /// Invalid. Bytes that never reached the disk read as zeros, which JSON never contains.
     Broken {
         has_zeros: bool,
     },
@@ -57,20 +56,20 @@ struct Piece {
     span: Span,
     kind: Kind,
     sum: u32,
-    /// The record's own number, or the one its place gives it.
+    /// The record's own number, or the number derived from its position.
     number: u64,
 }
 
-/// What reading found.
+/// Result of reading a file.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// The records that can be read, in order.
+    /// Readable records, in order.
     pub records: Vec<Span>,
-    /// Those that are whole lines, but not as they were written.
+    /// Complete lines with invalid checksums.
     pub broken: Vec<Span>,
-    /// What is wrong with the others.
+    /// Findings about the other bytes.
     pub findings: Vec<Finding>,
-    /// Where what a crash left over begins.
+    /// Offset of the remains of a crash.
     pub cut: Option<u64>,
     last_number: u64,
 }
@@ -81,11 +80,11 @@ pub struct SealedLog {
     journal: Journal,
     last_number: u64,
     durable_number: u64,
-    /// Whether it holds bytes that could not be read. They must be kept when it is cleared.
+    /// True if it has unreadable bytes, which must be kept when it is cleared.
     is_damaged: bool,
-    /// The length and checksum of the whole file, of one that a manifest speaks of.
+    /// Totals of the whole file, if a manifest tracks it.
     running: Option<Running>,
-    /// What the file surely holds.
+    /// Content known to be durable.
     durable: Option<Claim>,
 }
 
@@ -172,7 +171,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
         pieces.truncate(at);
     }
     report_misplaced(path, pieces, &mut reading.findings);
-    // Stable: what has no number of its own keeps its place.
+    // A stable sort, so that records without a number keep their position.
     pieces.sort_by_key(|piece| piece.number);
     let mut seen: HashMap<u64, u32> = HashMap::new();
     let mut last_sealed = 0;
@@ -184,7 +183,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
         match piece.kind {
             Kind::Sealed(place) if seen.get(&place.n) == Some(&piece.sum) => {
                 let problem = format!(
-                    "line {}: record {} stands there a second time; it counts once",
+                    "line {}: record {} is a duplicate; it counts once",
                     span.line, place.n
                 );
                 let kind = FindingKind::RepeatedRecord;
@@ -209,7 +208,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
             Kind::Broken { .. } => {
                 unnumbered += 1;
                 let problem = format!(
-                    "line {}: {} bytes are not as they were written; the record is passed over",
+                    "line {}: {} bytes are damaged; the record is skipped",
                     span.line, span.len
                 );
                 let kind = FindingKind::DamagedRecord;
@@ -218,12 +217,13 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
             }
         }
     }
-    // A repetition takes no number: the next record would seem to follow one that is missing.
+    // A duplicate takes no number; otherwise the next record would look like it follows a missing
+    // one.
     reading.last_number = reading.last_number.max(pieces.len() as u64 - repeated);
     reading
 }
 
-/// The first piece that a crash left over: zeros that no later record knows to have been durable.
+/// Returns the first remains of a crash: zeros that no later record declares durable.
 fn crash_hole(pieces: &[Piece]) -> Option<usize> {
     pieces.iter().enumerate().position(|(at, piece)| {
         matches!(piece.kind, Kind::Broken { has_zeros: true })
@@ -244,7 +244,7 @@ fn report_misplaced(path: &Path, pieces: &[Piece], findings: &mut Vec<Finding>) 
         };
         if place.n < highest && seen.insert(place.n) {
             let problem = format!(
-                "line {}: record {} stands behind record {highest}; it is read in its own place",
+                "line {}: record {} follows record {highest}; it is read in its own order",
                 piece.span.line, place.n
             );
             let kind = FindingKind::MisplacedRecord;
@@ -257,17 +257,16 @@ fn report_misplaced(path: &Path, pieces: &[Piece], findings: &mut Vec<Finding>) 
 
 fn missing_before(path: &Path, span: Span, n: u64, count: u64) -> Finding {
     let problem = format!(
-        "before line {}: {count} record{} that {} written there {} missing (up to record {})",
+        "before line {}: {count} record{} {} missing (up to record {})",
         span.line,
         if count == 1 { "" } else { "s" },
-        if count == 1 { "was" } else { "were" },
         if count == 1 { "is" } else { "are" },
         n - 1
     );
     Finding::new(path, FindingKind::MissingRecords, problem).at(span.line, span.offset, span.offset)
 }
 
-/// The finding for what was cut off.
+/// Returns the finding for a truncated tail.
 pub fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
     let TornTail {
         offset,
@@ -275,7 +274,7 @@ pub fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
         kept_in,
     } = torn;
     let problem = format!(
-        "{bytes} bytes from byte {offset} on were cut short; they are kept in `{}`",
+        "{bytes} bytes from byte {offset} on were truncated; a copy is in `{}`",
         kept_in.display()
     );
     Finding::new(path, FindingKind::TornTail, problem)
@@ -284,8 +283,8 @@ pub fn torn(path: &Path, line: u64, torn: &TornTail) -> Finding {
         .severity(Severity::Warning)
 }
 
-/// A record as it was before it was sealed, byte for byte; none if it is not as it was sealed, or no
-/// object that holds anything.
+/// Returns a record as before sealing, byte for byte; `None` if its seal is invalid or it is not a
+/// non-empty object.
 pub fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
     let text = match seal_of(record) {
         Seal::Whole(_) => [checksum::unsealed(record)?, b"}"].concat(),
@@ -299,7 +298,7 @@ pub fn unsealed(record: &[u8]) -> Option<Box<RawValue>> {
 }
 
 impl SealedLog {
-    /// Opens the file, making it if it is missing, and cuts off what a crash left over.
+    /// Opens or creates the file and truncates the remains of a crash.
     ///
     /// # Errors
     ///
@@ -314,7 +313,7 @@ impl SealedLog {
                     let line = reading.records.len() as u64 + 1;
                     reading.findings.push(torn(path, line, &tail));
                 }
-                // The last record lacked only its newline; now it counts.
+                // The last record lacked only its newline and is now complete.
                 None => return Self::open(disk, path),
             }
         }
@@ -329,7 +328,7 @@ impl SealedLog {
         Ok((log, reading))
     }
 
-    /// Has what is claimed of the file kept up to date ([`Self::claim`]).
+    /// Starts to track the durable content ([`Self::claim`]).
     ///
     /// # Errors
     ///
@@ -339,12 +338,12 @@ impl SealedLog {
         Ok(())
     }
 
-    /// What the file surely holds; none if it is not tracked, or nothing was synced yet.
+    /// Returns the content known to be durable; `None` if it is not tracked, or not synced yet.
     pub fn claim(&self) -> Option<Claim> {
         self.durable
     }
 
-    /// How the file stands against what was claimed of it.
+    /// Compares the file with its claim.
     ///
     /// # Errors
     ///
@@ -353,18 +352,19 @@ impl SealedLog {
         manifest::standing(&mut self.journal, claim)
     }
 
-    /// Puts a new file with these records in the place of the old. Durable when it returns.
+    /// Replaces the file by one with these records. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`FileError::Unwritable`] if one cannot be written as JSON; [`FileError::Io`], the old file is still there then.
+    /// [`FileError::Unwritable`] if a record cannot be written as JSON; [`FileError::Io`]. The old
+    /// file is unchanged then.
     pub fn replace(&mut self, disk: &dyn Disk, records: &[Box<RawValue>]) -> Result<(), FileError> {
         self.keep_damage(disk)?;
         let mut content = Vec::new();
         let mut number = 0;
         for record in records {
             number += 1;
-            // The file appears whole or not at all: whoever reads one record has all before it.
+            // The replacement is atomic, so each record can declare all earlier ones durable.
             let place = Place {
                 n: number,
                 durable: number - 1,
@@ -383,8 +383,8 @@ impl SealedLog {
         Ok(())
     }
 
-    /// Writes the file anew with what can be read of it, if anything cannot; it is kept as it was
-    /// beside itself. Returns where. Durable when it returns.
+    /// Rewrites a damaged file with its readable records, and keeps a copy. Returns the path of the
+    /// copy. Durable when it returns.
     ///
     /// # Errors
     ///
@@ -398,12 +398,12 @@ impl SealedLog {
         Ok(kept)
     }
 
-    /// Writes the file anew with those of its records that `keep` is true for, each as it is but for its
-    /// place. What could not be read is kept beside it first. Durable when it returns.
+    /// Rewrites the file with the records for which `keep` is true, with new positions only. Keeps
+    /// a copy of a damaged file first. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`FileError::Damaged`] if one that is kept is no object; [`FileError::Io`].
+    /// [`FileError::Damaged`] if a retained record is not an object; [`FileError::Io`].
     pub fn retain(
         &mut self,
         disk: &dyn Disk,
@@ -416,33 +416,33 @@ impl SealedLog {
                 records.push(unsealed(&bytes).ok_or_else(|| FileError::Damaged {
                     path: self.path().to_owned(),
                     line: span.line,
-                    problem: "a record is no object".to_owned(),
+                    problem: "a record is not an object".to_owned(),
                 })?);
             }
         }
         self.replace(disk, &records)
     }
 
-    /// Whether it holds bytes that could not be read.
+    /// True if it has unreadable bytes.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.journal.path()
     }
 
-    /// The file's length in bytes, everything appended included.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    /// Returns the length in bytes, including unwritten appends.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.journal.len()
     }
 
-    /// Appends a record; says where it lies. Not durable before [`Self::sync`].
+    /// Appends a record; returns its position. Durable only after [`Self::sync`].
     ///
     /// # Errors
     ///
@@ -466,7 +466,7 @@ impl SealedLog {
         Ok(span)
     }
 
-    /// Puts everything appended so far into the file.
+    /// Writes all appended records to the file.
     ///
     /// # Errors
     ///
@@ -475,7 +475,7 @@ impl SealedLog {
         self.journal.write_out()
     }
 
-    /// Makes everything appended so far durable; does nothing if there is nothing new.
+    /// Syncs all appended records. Does nothing without changes.
     ///
     /// # Errors
     ///
@@ -487,7 +487,7 @@ impl SealedLog {
         Ok(())
     }
 
-    /// The bytes of a record.
+    /// Returns the bytes of a record.
     ///
     /// # Errors
     ///
@@ -497,12 +497,12 @@ impl SealedLog {
         self.journal.read(span.offset, len)
     }
 
-    /// Notes that a record which could be read made no sense.
+    /// Marks the file as damaged because a readable record was invalid.
     pub fn mark_damaged(&mut self) {
         self.is_damaged = true;
     }
 
-    /// Keeps a copy of a file that holds what could not be read, before it is cleared.
+    /// Keeps a copy of a damaged file before it is cleared.
     fn keep_damage(&mut self, disk: &dyn Disk) -> Result<Option<PathBuf>, FileError> {
         if !self.is_damaged {
             return Ok(None);
@@ -513,8 +513,8 @@ impl SealedLog {
         Ok(Some(kept))
     }
 
-    /// Clears the file; what it held must be durable elsewhere. What could not be read is kept
-    /// beside it first. Not durable before [`Self::sync`].
+    /// Clears the file; its content must be durable elsewhere. Keeps a copy of a damaged file
+    /// first. Durable only after [`Self::sync`].
     ///
     /// # Errors
     ///

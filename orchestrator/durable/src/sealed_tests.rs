@@ -1,4 +1,4 @@
-//! Tests of reading sealed files that are not as they were left.
+//! Tests of reading damaged sealed files.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::disk::SimulatedDisk;
 
 const FILE: &str = "/log";
 
-/// A file of `count` records, each durable before the next; its lines.
+/// Lines of a file with `count` records, each durable before the next.
 fn file(count: u64) -> Vec<Vec<u8>> {
     let record = |n: u64| {
         let place = Place { n, durable: n - 1 };
@@ -16,8 +16,8 @@ fn file(count: u64) -> Vec<Vec<u8>> {
     (1..=count).map(record).collect()
 }
 
-/// What can be read of `content`: the values, the kinds of findings with their lines, and what is
-/// left in the file.
+/// Reads `content`: the readable values, the kinds of findings with their lines, and the remaining
+/// file.
 fn open(content: &[u8]) -> (Vec<u64>, Vec<(FindingKind, u64)>, Vec<u8>) {
     let disk = SimulatedDisk::new();
     disk.plant(Path::new(FILE), content).unwrap();
@@ -33,7 +33,7 @@ fn open(content: &[u8]) -> (Vec<u64>, Vec<(FindingKind, u64)>, Vec<u8>) {
         .map(|found| (found.kind, found.line.unwrap_or(0)))
         .collect();
     let left = log.journal.read(0, usize::MAX).unwrap();
-    // Whatever was found, the next record is one of its own.
+    // A new record gets an unused number, independent of the findings.
     let span = log.append(&json!({"value": 99})).unwrap();
     assert!(log.record(span).unwrap().starts_with(b"{\"value\":99"));
     let whole = log.journal.read(0, usize::MAX).unwrap();
@@ -78,8 +78,8 @@ fn msg_11_what_is_whole_is_read_and_what_is_not_is_named() {
     assert_eq!(unended, (all, vec![], whole));
 }
 
-/// Zeros that a later record knows to have been durable are damage; without one that knows, they are
-/// what a crash leaves, and what follows them was never acknowledged.
+/// Zeros are damage if a later record declares them durable. Otherwise they are remains of a crash,
+/// and nothing after them was acknowledged.
 #[test]
 fn msg_8_a_hole_that_a_crash_left_ends_the_file() {
     let lines = file(3);

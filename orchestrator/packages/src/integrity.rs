@@ -1,4 +1,4 @@
-//! How it is known that an archive is the one that was locked.
+//! Verification that an archive matches the lockfile.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,30 +9,30 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha512};
 
-/// The SHA-512 of an archive, written as registries do: `sha512-` and base64 (`PKG-3`).
+/// SHA-512 of an archive, in the format of registries: `sha512-` and base64 (`PKG-3`).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Integrity([u8; 64]);
 
-/// Text that holds no SHA-512.
+/// Text without a valid SHA-512.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` holds no SHA-512 in the form `sha512-…`")]
+#[error("`{0}` has no SHA-512 of the form `sha512-…`")]
 pub struct InvalidIntegrity(String);
 
 const PREFIX: &str = "sha512-";
 
 impl Integrity {
-    /// That of some bytes.
+    /// Returns the digest of some bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha512::digest(bytes).into())
     }
 
-    /// That of all that a reader has.
+    /// Returns the digest of a reader's content.
     ///
     /// # Errors
     ///
-    /// What reading fails with.
+    /// I/O errors of the reader.
     pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut hasher = Sha512::new();
         io::copy(&mut reader, &mut hasher)?;
@@ -43,7 +43,7 @@ impl Integrity {
 impl FromStr for Integrity {
     type Err = InvalidIntegrity;
 
-    /// Takes the first SHA-512 of what may be a list of several digests. Weaker ones are passed over.
+    /// Parses the first SHA-512 in a list of digests. Weaker digests are ignored.
     fn from_str(text: &str) -> Result<Self, InvalidIntegrity> {
         let invalid = || InvalidIntegrity(text.to_owned());
         let mut digests = text.split_ascii_whitespace();

@@ -1,12 +1,14 @@
-//! Packages: what they are called, which versions will do, which ones are taken, and how it is known that they
-//! are what was locked (`PKG-1` to `PKG-3`).
+//! Packages: names, version requirements, resolution, and integrity against the lockfile (`PKG-1`
+//! to `PKG-3`).
 //!
 //! # Invariants
 //!
-//! * Resolution is a function of what the project requires and what there is: the order in which packages were
-//!   added changes nothing, and neither does the machine.
-//! * One version of each package is taken. Where none will do, whoever asks is told by a chain of requirements.
-//! * Nothing here writes a file, starts a program or speaks to the network. What is read is read to be checked.
+//! * Resolution is a pure function of the project's requirements and the available versions. It
+//!   does not depend on the machine or on the order in which packages were added.
+//! * One version of each package is chosen. If none satisfies all requirements, the error lists the
+//!   chain of requirements.
+//! * This crate writes no file, starts no program and does not use the network. All input is
+//!   validated.
 
 mod integrity;
 pub mod limits;

@@ -1,68 +1,68 @@
-//! The limits of packages.
+//! Limits of packages.
 
-/// Bytes of a package's name at most.
+/// Most bytes of a package's name.
 pub const PACKAGE_NAME_BYTES_MAX: usize = 214;
 
-/// Bytes of what is required of a package at most: a range, a path, an address.
+/// Most bytes of a requirement: a range, a path, an address.
 pub const REQUIREMENT_BYTES_MAX: usize = 2048;
 
-/// Packages that one project takes at most, those of its packages included.
+/// Most packages of one project, including indirect ones.
 pub const PACKAGES_MAX: usize = 500;
 
-/// Signatures of one version that are looked at, at most.
+/// Most signatures read for one version.
 pub const SIGNATURES_MAX: usize = 16;
 
-/// Keys of one registry that are looked at, at most.
+/// Most keys read for one registry.
 pub const REGISTRY_KEYS_MAX: usize = 64;
 
-/// Versions of one package that are looked at, at most.
+/// Most versions read for one package.
 pub const VERSIONS_MAX: usize = 20_000;
 
-/// Bytes of a lockfile at most.
+/// Most bytes of a lockfile.
 pub const LOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Files, directories and links of one package at most.
+/// Most files, directories and links in one package.
 pub const PACKAGE_ENTRIES_MAX: usize = 20_000;
 
-/// Bytes of all files of one package at most.
+/// Most bytes of all files in one package.
 pub const PACKAGE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// Bytes of a package's archive at most.
+/// Most bytes of a package's archive.
 pub const ARCHIVE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Directories below one another in a package at most.
+/// Most nested directories in a package.
 pub const PACKAGE_DEPTH_MAX: usize = 64;
 
-/// Requirements that an explanation of a conflict names at most.
+/// Most requirements listed in the explanation of a conflict.
 pub const EXPLAINED_MAX: usize = 20;
 
-/// Bytes of what a registry says of one package at most.
+/// Most bytes of a registry's metadata of one package.
 pub const METADATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Milliseconds that connecting to a registry takes at most.
+/// Timeout for a connection to a registry, in milliseconds.
 pub const REGISTRY_CONNECT_TIMEOUT_MS: u64 = 10_000;
 
-/// Milliseconds without a byte after which a registry's answer is given up.
+/// Timeout for a registry response without progress, in milliseconds.
 pub const REGISTRY_STALL_TIMEOUT_MS: u64 = 10_000;
 
-/// Milliseconds that one answer of a registry takes at most, archives included.
+/// Timeout for a whole registry response, including archives, in milliseconds.
 pub const REGISTRY_ANSWER_TIMEOUT_MS: u64 = 300_000;
 
-/// Other addresses that an archive's address may lead to, one after the other.
+/// Most redirects of an archive's address.
 pub const REGISTRY_REDIRECTS_MAX: usize = 3;
 
-/// Requests to registries at the same time.
+/// Most concurrent requests to registries.
 pub const REGISTRY_REQUESTS_MAX: usize = 8;
 
-/// Milliseconds that git takes at most to fetch a commit.
+/// Timeout for fetching a commit with git, in milliseconds.
 pub const GIT_FETCH_TIMEOUT_MS: u64 = 300_000;
 
-/// Bytes of what git fetches of a repository at most.
+/// Most bytes fetched by git from a repository.
 pub const GIT_FETCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Days that a package nobody uses stays in the store, unless a person says otherwise: projects that never ran are not
-/// known.
+/// Default days that an unused package stays in the store, because projects that never ran are
+/// unknown.
 pub const PRUNE_AGE_DAYS: u32 = 7;
 
-/// Days that a version must have been in its registry before it is chosen, unless a person says otherwise.
+/// Default minimum days between a version's publication and its selection.
 pub const RELEASE_AGE_DAYS: u32 = 3;

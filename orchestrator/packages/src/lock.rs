@@ -1,4 +1,4 @@
-//! The lockfile: which version of each package the project uses, and how it is known again.
+//! The lockfile: the version of each package used by the project, with its digests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::name::PackageName;
 use crate::requirement::Requires;
 use crate::tree::TreeDigest;
 
-/// Its name, in the Project Root.
+/// File name in the Project Root.
 pub const LOCK_FILE: &str = "goondan.lock";
 
-/// The one form there is.
+/// The supported format version.
 const FORM: u32 = 1;
 
-/// The lockfile. Written the same way for the same packages, whatever came first.
+/// The lockfile. Serialization is canonical: equal packages give equal text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lock {
@@ -26,29 +26,29 @@ pub struct Lock {
     packages: BTreeMap<PackageName, Locked>,
 }
 
-/// One package of it. Packages that are folders are used as they are, and are not in it.
+/// A locked package. Folder packages are used in place and not locked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Locked {
-    /// The version that is used.
+    /// The version.
     #[serde(with = "version_text")]
     pub version: Version,
-    /// Where it came from: an address, `file:` and a path, or `git+` with the commit.
+    /// Its origin: an address, `file:` and a path, or `git+` with the commit.
     pub resolved: String,
-    /// The SHA-512 of its archive; none if it came from a repository, which has no archive.
+    /// SHA-512 of its archive; `None` if it came from a repository, which has no archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrity: Option<Integrity>,
-    /// What it holds.
+    /// Digest of its content.
     pub tree: TreeDigest,
-    /// What it requires itself.
+    /// Its own requirements.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: Requires,
-    /// What a person has granted it.
+    /// Permissions granted by a user.
     #[serde(default, skip_serializing_if = "Permissions::is_empty")]
     pub granted: Permissions,
 }
 
-/// Versions as text.
+/// Serialization of versions as text.
 mod version_text {
     use nodejs_semver::Version;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -65,16 +65,16 @@ mod version_text {
     }
 }
 
-/// Why a lockfile says nothing.
+/// Reason why a lockfile is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidLock {
-    /// It is no lockfile.
-    #[error("it is no lockfile")]
+    /// The text is not a lockfile.
+    #[error("not a lockfile")]
     Form(#[from] serde_json::Error),
-    /// It is one of another goondan.
+    /// The format version is not supported.
     #[error("it is a lockfile of the form {0}, and this goondan knows the form {FORM}")]
     Foreign(u32),
-    /// It is too large.
+    /// The lockfile exceeds a limit.
     #[error("it holds more than {PACKAGES_MAX} packages or {LOCK_BYTES_MAX} bytes")]
     TooLarge,
 }
@@ -86,7 +86,7 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// One with these packages.
+    /// Creates a lockfile with these packages.
     #[must_use]
     pub fn new(packages: BTreeMap<PackageName, Locked>) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Lock {
         }
     }
 
-    /// Reads one.
+    /// Parses a lockfile.
     ///
     /// # Errors
     ///
@@ -120,28 +120,28 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Its text.
+    /// Serializes the lockfile.
     ///
     /// # Errors
     ///
-    /// None that comes up: everything in it can be written.
+    /// None in practice: all content is serializable.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// A package of it.
+    /// Returns a locked package.
     #[must_use]
     pub fn get(&self, name: &PackageName) -> Option<&Locked> {
         self.packages.get(name)
     }
 
-    /// All packages, by name.
+    /// Returns all packages, sorted by name.
     pub fn packages(&self) -> impl ExactSizeIterator<Item = (&PackageName, &Locked)> {
         self.packages.iter()
     }
 
-    /// What is wrong with it for those who require this, in words; `None` if it will do. `is_folder` tells the
-    /// packages that are folders.
+    /// Returns the reason why the lockfile does not satisfy these requirements; `None` if it does.
+    /// `is_folder` is true for folder packages.
     #[must_use]
     pub fn lacks<'r>(
         &'r self,
@@ -178,11 +178,11 @@ impl Lock {
     }
 }
 
-/// Digits of a commit that are shown.
+/// Number of commit digits shown.
 const COMMIT_DIGITS_SHOWN: usize = 10;
 
 impl Locked {
-    /// Its version for people, with the commit if it came from a repository.
+    /// Returns the version for display, with the commit if it came from a repository.
     #[must_use]
     pub fn shown(&self) -> String {
         let commit = self.resolved.strip_prefix("git+");
@@ -194,8 +194,7 @@ impl Locked {
         }
     }
 
-    /// Whether it came from the place that a requirement names. A repository's commit stands for whichever
-    /// revision was asked for.
+    /// True if the package came from the required place. For a repository, any revision counts.
     #[must_use]
     pub fn is_from(&self, required: &str) -> bool {
         let repository = |text: &str| {

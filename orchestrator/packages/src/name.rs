@@ -1,4 +1,4 @@
-//! What a package is called.
+//! Package names.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::PACKAGE_NAME_BYTES_MAX;
 
-/// A package's name: `name` or `@scope/name`, each part of letters, digits, `-`, `_` and `.`, and beginning with
-/// a letter or digit. So it is a path that leads nowhere else.
+/// A package's name: `name` or `@scope/name`. Each part consists of letters, digits, `-`, `_` and
+/// `.`, and begins with a letter or digit, so that the name is a safe path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PackageName(String);
 
-/// Text that names no package.
+/// Text that is not a package name.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{0}` is not a package name; allowed are `name` and `@scope/name` of letters, digits, `-`, `_` and `.`"
@@ -22,13 +22,13 @@ pub struct PackageName(String);
 pub struct InvalidName(String);
 
 impl PackageName {
-    /// The name as text.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its scope without the `@`, if it has one, and the rest.
+    /// Returns the scope without the `@`, if there is one, and the rest.
     #[must_use]
     pub fn parts(&self) -> (Option<&str>, &str) {
         let scoped = self.0.strip_prefix('@');

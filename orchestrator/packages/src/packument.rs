@@ -1,4 +1,4 @@
-//! What a registry says of a package, read with suspicion: whoever answers may be wrong, or may lie.
+//! Parsing of a registry's package metadata, which is not trusted.
 
 use std::collections::BTreeMap;
 
@@ -11,58 +11,58 @@ use crate::limits::{SIGNATURES_MAX, VERSIONS_MAX};
 use crate::name::PackageName;
 use crate::requirement::{Requirement, Requires};
 
-/// What a registry says of one package.
+/// Registry metadata of one package.
 #[derive(Debug, Clone)]
 pub struct Packument {
-    /// Names for versions: `latest` and others.
+    /// Version tags, such as `latest`.
     pub tags: BTreeMap<String, Version>,
-    /// The versions that can be taken.
+    /// Usable versions.
     pub offers: BTreeMap<Version, Offer>,
-    /// Those that cannot, and why.
+    /// Unusable versions and the reasons.
     pub passed_over: BTreeMap<Version, String>,
 }
 
 /// A version in a registry.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    /// What it requires, without what is built in and without what it brings along.
+    /// Its requirements, without built-in and bundled packages.
     pub requires: Requires,
     /// The address of its archive.
     pub archive: String,
     /// The archive's SHA-512.
     pub integrity: Integrity,
-    /// Why it is not to be used any more, in its makers' words.
+    /// Deprecation message of its maintainers.
     pub deprecated: Option<String>,
-    /// When it was published, in ISO 8601, if the registry says so.
+    /// Publication time in ISO 8601, if the registry provides it.
     pub published: Option<String>,
-    /// What the registry promises of the archive, in its own words: what its signatures are over.
+    /// The registry's integrity string for the archive, verbatim: the signed text.
     pub promised: String,
-    /// What the registry has signed that with. At most [`SIGNATURES_MAX`].
+    /// The registry's signatures. At most [`SIGNATURES_MAX`].
     pub signatures: Vec<RegistrySignature>,
 }
 
-/// A registry's signature, unchecked.
+/// A registry's signature, not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RegistrySignature {
-    /// The key.
+    /// Id of the key.
     #[serde(rename = "keyid")]
     pub key_id: String,
-    /// In base64.
+    /// Signature in base64.
     #[serde(rename = "sig")]
     pub signature: String,
 }
 
-/// Why an answer says nothing of a package.
+/// Reason why metadata is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidPackument {
-    /// It is something else.
-    #[error("the answer is not what registries say of a package")]
+    /// The response is not package metadata.
+    #[error("the response is not package metadata")]
     Form(#[from] serde_json::Error),
-    /// It tells of another package.
-    #[error("the answer tells of the package `{0}`")]
+    /// The response describes another package.
+    #[error("the response describes the package `{0}`")]
     Other(String),
-    /// It is too much.
-    #[error("the answer tells of more than {VERSIONS_MAX} versions")]
+    /// The response exceeds a limit.
+    #[error("the response has more than {VERSIONS_MAX} versions")]
     TooMany,
 }
 
@@ -77,7 +77,7 @@ struct Wire {
     time: BTreeMap<String, Value>,
 }
 
-/// Every field may be anything: registries have kept what people published for fifteen years.
+/// Any field can have any type, because registries keep publications of fifteen years.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireVersion {
@@ -108,7 +108,7 @@ struct WireDist {
 }
 
 impl Packument {
-    /// Reads the answer to the question for `name`. `built_in` is a package that everybody has.
+    /// Parses the metadata of `name`. `built_in` is a package that every project has.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Packument {
             }
         }
         for (text, it) in wire.versions {
-            // What is no semantic version is no version that a range could mean.
+            // No range can match an invalid semantic version.
             let Some(version) = exactly(&text) else {
                 continue;
             };
@@ -154,7 +154,7 @@ impl Packument {
         Ok(found)
     }
 
-    /// Takes the versions out that `why_not` has something to say against.
+    /// Moves versions for which `why_not` returns a reason to [`Self::passed_over`].
     pub fn pass_over(&mut self, why_not: impl Fn(&Version, &Offer) -> Option<String>) {
         let offers = std::mem::take(&mut self.offers);
         for (version, offer) in offers {
@@ -170,7 +170,7 @@ impl Packument {
     }
 }
 
-/// A version, written the one way there is.
+/// Parses a version in canonical form only.
 fn exactly(text: &str) -> Option<Version> {
     let version = Version::parse(text).ok()?;
     (version.to_string() == text).then_some(version)
@@ -183,11 +183,11 @@ fn offer(
     built_in: &str,
 ) -> Result<Offer, String> {
     if it.name.as_str() != Some(name.as_str()) || it.version.as_str() != Some(version) {
-        return Err("the registry tells of another package there".to_owned());
+        return Err("the registry's entry describes another package".to_owned());
     }
     let promised = it.dist.integrity.as_str().unwrap_or_default().to_owned();
     let Ok(integrity) = promised.parse() else {
-        return Err("the registry has no SHA-512 of it".to_owned());
+        return Err("the registry has no SHA-512 for it".to_owned());
     };
     let signatures = it.dist.signatures.as_array().into_iter().flatten();
     let signatures = signatures.take(SIGNATURES_MAX);
@@ -195,7 +195,7 @@ fn offer(
         .filter_map(|it| RegistrySignature::deserialize(it).ok())
         .collect();
     let Some(archive) = it.dist.tarball.as_str() else {
-        return Err("the registry has no archive of it".to_owned());
+        return Err("the registry has no archive for it".to_owned());
     };
     let bundled = [&it.bundle_dependencies, &it.bundled_dependencies];
     let is_bundled = |name: &str| {
@@ -215,7 +215,7 @@ fn offer(
             (Ok(inner), Some(requirement)) => drop(requires.insert(inner, requirement)),
             _ => {
                 return Err(format!(
-                    "it requires `{inner}` {range}, which is no range of versions"
+                    "it requires `{inner}` {range}, which is not a version range"
                 ));
             }
         }
@@ -306,7 +306,8 @@ mod tests {
         ] {
             assert!(read(&wrong).is_err(), "{wrong}");
         }
-        // Nested without an end: passed over where nobody asks for it, and no answer where somebody does.
+        // Deep nesting in an unrelated field is ignored; in a required field it makes the metadata
+        // invalid.
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let name = "@acme/a".parse().unwrap();
         let within =

@@ -1,4 +1,4 @@
-//! What ranges mean, by the grammar that npm documents: each with versions that are in it and that are not.
+//! Semantics of npm version ranges: each row lists matching and non-matching versions.
 
 use crate::requirement::Requirement;
 use nodejs_semver::Version;
@@ -46,7 +46,7 @@ const COMPARED: &[Row] = &[
     ("=0.7.x", &["0.7.2"], &["0.8.2", "0.7.0-asdf"]),
 ];
 
-/// Comparisons together: all of them, or one of several sets.
+/// Combined comparisons: all of a set, or any of several sets.
 const COMBINED: &[Row] = &[
     (">1.2.7 <1.3", &["1.2.8", "1.2.99"], &["1.2.7", "1.3.0"]),
     (
@@ -66,7 +66,7 @@ const COMBINED: &[Row] = &[
     ("||", &["0.0.1", "1.3.4"], &["1.0.0-rc.1"]),
 ];
 
-/// From one to another.
+/// Hyphen ranges.
 const HYPHENS: &[Row] = &[
     (
         "1.2.3 - 2.3.4",
@@ -85,7 +85,7 @@ const HYPHENS: &[Row] = &[
     ("1.0.0 - x", &["1.0.0", "9.9.7"], &["0.9.9", "1.0.0-rc.1"]),
 ];
 
-/// Parts that are left open.
+/// Wildcards.
 const OPEN: &[Row] = &[
     ("", &["0.0.0", "1.0.0"], &["1.0.0-rc.1"]),
     ("*", &["0.0.0", "9.1.2"], &["1.2.3-foo"]),
@@ -108,7 +108,7 @@ const OPEN: &[Row] = &[
     ("<\t2.0.0", &["1.9.9"], &["2.0.0"]),
 ];
 
-/// Patches alone.
+/// Tilde ranges: patch updates.
 const TILDES: &[Row] = &[
     (
         "~1.2.3",
@@ -135,7 +135,7 @@ const TILDES: &[Row] = &[
     ),
 ];
 
-/// All that does not change the first number that is not zero.
+/// Caret ranges: updates that keep the first non-zero number.
 const CARETS: &[Row] = &[
     (
         "^1.2.3",
@@ -163,7 +163,7 @@ const CARETS: &[Row] = &[
     ("^1.2.3+build", &["1.2.3", "1.3.0"], &["1.2.0", "2.0.0"]),
 ];
 
-/// Pre-releases: of the very version that a range names, and of no other.
+/// Pre-releases match only if the range names a pre-release of the same version.
 const PRE_RELEASES: &[Row] = &[
     (
         ">1.2.3-alpha.3",

@@ -1,4 +1,4 @@
-//! Which registry a package is asked of.
+//! Selection of the registry of a package.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 use crate::limits::REQUIREMENT_BYTES_MAX;
 use crate::name::PackageName;
 
-/// The address of a registry: `https://host/path`, or `http://` of this machine.
+/// URL of a registry: `https://host/path`, or `http://` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegistryUrl(String);
 
-/// Text that is the address of no registry.
+/// Text that is not a registry URL.
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is not the address of a registry: {reason}")]
 pub struct InvalidRegistry {
@@ -20,13 +20,13 @@ pub struct InvalidRegistry {
 }
 
 impl RegistryUrl {
-    /// The address, without a slash at its end.
+    /// Returns the URL without a trailing slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Where the registry tells of a package: a scope's slash is written `%2f`.
+    /// Returns the URL of a package's metadata. The slash of a scope is encoded as `%2f`.
     #[must_use]
     pub fn of_package(&self, name: &PackageName) -> String {
         format!("{}/{}", self.0, name.as_str().replace('/', "%2f"))
@@ -39,7 +39,7 @@ impl fmt::Display for RegistryUrl {
     }
 }
 
-/// Why text is no address, if it is none.
+/// Returns the reason why a text is not a valid URL.
 fn wrong_with(text: &str) -> Option<&'static str> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let host = rest.split('/').next().unwrap_or_default();
@@ -78,26 +78,26 @@ impl FromStr for RegistryUrl {
     }
 }
 
-/// The registries that a project names.
+/// Registries configured by a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Registries {
     general: Option<RegistryUrl>,
     by_scope: BTreeMap<String, RegistryUrl>,
 }
 
-/// A scope for which a registry is named twice, or what is no scope.
+/// An invalid or duplicate scope.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidScope {
-    /// It is no scope.
+    /// The text is not a scope.
     #[error("`{0}` is not a scope; write one as `@acme`")]
     Form(String),
-    /// It has a registry already.
+    /// The scope already has a registry.
     #[error("a registry is named twice for {0}")]
     Twice(String),
 }
 
 impl Registries {
-    /// Names one more: for a scope, written `@acme`, or for all packages without one of their own.
+    /// Adds a registry: for a scope such as `@acme`, or for all packages of other scopes.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Registries {
         }
     }
 
-    /// The registry of a package; none if the project names none for it.
+    /// Returns the registry of a package, if the project configures one.
     #[must_use]
     pub fn of(&self, name: &PackageName) -> Option<&RegistryUrl> {
         let scope = name.parts().0;
@@ -126,7 +126,7 @@ impl Registries {
         own.or(self.general.as_ref())
     }
 
-    /// All of them.
+    /// Returns all registries.
     pub fn all(&self) -> impl Iterator<Item = &RegistryUrl> {
         self.general.iter().chain(self.by_scope.values())
     }

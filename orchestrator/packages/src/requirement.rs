@@ -1,4 +1,4 @@
-//! What is required of a package: which versions will do, or where the one is that will.
+//! Requirements for a package: a version range, or the location of the package.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::limits::REQUIREMENT_BYTES_MAX;
 use crate::name::PackageName;
 use crate::spelling::as_known;
 
-/// What a package or a project requires, by name.
+/// Requirements of a package or project, by name.
 pub type Requires = BTreeMap<PackageName, Requirement>;
 
-/// What is required of a package, as `version` of a dependency says it.
+/// A requirement, as in `version` of a dependency.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Requirement {
@@ -31,18 +31,18 @@ enum Source {
     Git(GitSource),
 }
 
-/// A repository, a revision of it, and the folder of it that is the package.
+/// A repository, its revision, and the package's folder in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitSource {
-    /// What git is given: `https://host/path`.
+    /// URL for git: `https://host/path`.
     pub url: String,
-    /// A branch, a tag or a commit; none for the branch that is checked out in a new clone.
+    /// A branch, a tag or a commit; `None` for the default branch.
     pub revision: Option<String>,
-    /// The folder; none for the repository itself.
+    /// The folder; `None` for the root of the repository.
     pub folder: Option<String>,
 }
 
-/// Text that requires nothing that can be found.
+/// Text that is not a valid requirement.
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is neither a range of versions nor the place of a package: {reason}")]
 pub struct InvalidRequirement {
@@ -50,11 +50,11 @@ pub struct InvalidRequirement {
     reason: &'static str,
 }
 
-/// The endings of archives.
+/// File name suffixes of archives.
 const ARCHIVE_ENDINGS: [&str; 3] = [".tgz", ".tar.gz", ".tar"];
 
 impl Requirement {
-    /// The range of versions, if any version of a registry in it will do.
+    /// Returns the version range, for a package of a registry.
     #[must_use]
     pub fn range(&self) -> Option<&Range> {
         match &self.source {
@@ -63,7 +63,7 @@ impl Requirement {
         }
     }
 
-    /// The path of a folder that is used as it is.
+    /// Returns the path of a folder that is used in place.
     #[must_use]
     pub fn folder(&self) -> Option<&str> {
         match &self.source {
@@ -72,7 +72,7 @@ impl Requirement {
         }
     }
 
-    /// The path of an archive.
+    /// Returns the path of an archive.
     #[must_use]
     pub fn archive_file(&self) -> Option<&str> {
         match &self.source {
@@ -81,7 +81,7 @@ impl Requirement {
         }
     }
 
-    /// The address of an archive.
+    /// Returns the URL of an archive.
     #[must_use]
     pub fn archive_url(&self) -> Option<&str> {
         match &self.source {
@@ -90,7 +90,7 @@ impl Requirement {
         }
     }
 
-    /// The repository.
+    /// Returns the repository.
     #[must_use]
     pub fn git(&self) -> Option<&GitSource> {
         match &self.source {
@@ -99,7 +99,7 @@ impl Requirement {
         }
     }
 
-    /// As it was written.
+    /// Returns the original text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -124,7 +124,7 @@ fn git(rest: &str) -> Result<Source, &'static str> {
     };
     let is_plain = |text: &str| !text.starts_with('-') && !text.contains(char::is_whitespace);
     if !is_plain(revision) || !folder.split('/').all(|part| part != ".." && part != ".git") {
-        return Err("neither a revision nor a folder of a repository is written so");
+        return Err("invalid revision or folder of a repository");
     }
     let some = |text: &str| Some(text.trim_matches('/').to_owned()).filter(|it| !it.is_empty());
     Ok(Source::Git(GitSource {
@@ -139,13 +139,13 @@ fn is_archive(path: &str) -> bool {
 }
 
 fn source_of(text: &str) -> Result<Source, &'static str> {
-    // npm takes a tabulator within a range for a space.
+    // npm accepts a tab in a range as a space.
     let is_odd = |c: char| c.is_control() && c != '\t';
     if text.len() > REQUIREMENT_BYTES_MAX || text.contains(is_odd) {
-        return Err("it is too long, or holds what no text does");
+        return Err("the text is too long or has control characters");
     }
     if text.contains('\t') && text.contains(':') {
-        return Err("no address and no path of a package holds a tabulator");
+        return Err("addresses and paths cannot have a tab");
     }
     if let Some(rest) = text.strip_prefix("git+") {
         return git(rest);
@@ -165,7 +165,7 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
         let range = known.and_then(|known| Range::parse(known).ok());
         range.ok_or("write a range such as `^1.2`, or `file:PATH`")
     };
-    // Together, an alternative that is none would be passed over.
+    // Each alternative is parsed alone, because the parser ignores an invalid one among others.
     for alternative in text.split("||").filter(|it| !it.trim().is_empty()) {
         range(alternative)?;
     }
@@ -204,7 +204,7 @@ impl From<Requirement> for String {
 }
 
 impl GitSource {
-    /// The requirement of one commit of the repository, which nobody can move.
+    /// Returns the requirement of one commit of the repository, which is immutable.
     #[must_use]
     pub fn pinned(&self, commit: &str) -> String {
         let folder = self.folder.as_deref();

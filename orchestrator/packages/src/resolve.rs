@@ -1,4 +1,4 @@
-//! Which version of each package is taken.
+//! Version resolution.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -17,54 +17,54 @@ use crate::name::PackageName;
 use crate::requirement::Requires;
 use crate::versions::Versions;
 
-/// A version of a package that can be had.
+/// An available version of a package.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The version.
     pub version: Version,
-    /// What it requires.
+    /// Its requirements.
     pub requires: Requires,
 }
 
-/// Knows what there is.
+/// Source of available versions.
 pub trait Supply {
-    /// What fails in it.
+    /// Error of the source.
     type Error: Error + 'static;
 
-    /// The versions of a package, in any order. None: there is no such package.
+    /// Returns the versions of a package, unordered; empty if the package does not exist.
     ///
     /// # Errors
     ///
-    /// It cannot be found out.
+    /// The versions cannot be determined.
     fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, Self::Error>;
 }
 
-/// Why there is no choice.
+/// Reason why resolution failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError<E: Error + 'static> {
-    /// No version of each package meets all requirements.
+    /// No set of versions satisfies all requirements.
     #[error("{0}")]
     Conflict(Conflict),
-    /// It could not be found out what there is.
-    #[error("cannot find out which versions of `{name}` there are")]
+    /// The available versions are unknown.
+    #[error("failed to determine the versions of `{name}`")]
     Supply {
-        /// Of which package.
+        /// The package.
         name: PackageName,
-        /// Why.
+        /// The reason.
         #[source]
         source: E,
     },
-    /// There is more than anybody uses.
+    /// A limit is exceeded.
     #[error(
         "more than {PACKAGES_MAX} packages are required, or one has more than {VERSIONS_MAX} versions"
     )]
     TooMany,
 }
 
-/// Requirements that cannot all be met, as a chain from the project on.
+/// Requirements that cannot be satisfied together, as chains from the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// One requirement in each line.
+    /// One requirement per line.
     pub lines: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Takes the newest versions that meet all requirements, one of each package.
+/// Chooses the newest version of each package such that all requirements are satisfied.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub fn resolve<S: Supply>(
     }
 }
 
-/// A package, or the project.
+/// A package, or the project if `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node(Option<PackageName>);
 
@@ -127,13 +127,13 @@ impl fmt::Display for Node {
 
 #[derive(Debug, thiserror::Error)]
 enum Stopped<E: Error + 'static> {
-    #[error("cannot find out which versions of `{name}` there are")]
+    #[error("failed to determine the versions of `{name}`")]
     Supply {
         name: PackageName,
         #[source]
         source: E,
     },
-    #[error("there is too much")]
+    #[error("limit exceeded")]
     TooMany,
 }
 
@@ -144,7 +144,7 @@ struct Provider<'a, S: Supply> {
 }
 
 impl<S: Supply> Provider<'_, S> {
-    /// Finds out once what there is of a package.
+    /// Loads the versions of a package once.
     fn learn(&self, name: &PackageName) -> Result<(), Stopped<S::Error>> {
         if self.known.borrow().contains_key(name) {
             return Ok(());
@@ -177,7 +177,7 @@ impl<S: Supply> Provider<'_, S> {
         }
     }
 
-    /// The requirements that cannot be met together, from the project on.
+    /// Returns the requirements that conflict, starting at the project.
     fn explain(&self, tree: &DerivationTree<Node, Versions, String>) -> Conflict {
         let mut edges = BTreeSet::new();
         gather(tree, &mut edges);
@@ -200,7 +200,7 @@ impl<S: Supply> Provider<'_, S> {
         Conflict { lines }
     }
 
-    /// What one package requires of another, in words: a line for each way in which its versions say so.
+    /// Describes the requirement of one package on another, one line per distinct requirement.
     fn edge(&self, from: &Node, versions: &[Version], to: &Node) -> Vec<String> {
         let Some(to) = &to.0 else {
             return Vec::new();
@@ -226,7 +226,7 @@ impl<S: Supply> Provider<'_, S> {
         .collect()
     }
 
-    /// What there is of a package whose requirements are part of the conflict, and that requires nothing itself.
+    /// Describes the available versions of a conflicting package that has no requirements.
     fn what_there_is(
         &self,
         node: &Node,
@@ -246,8 +246,8 @@ impl<S: Supply> Provider<'_, S> {
     }
 }
 
-/// What a version requires besides its own package. None if it requires another version of that: there is one of
-/// each, so it can never be taken.
+/// Returns a version's requirements without its own package. `None` if it requires another version
+/// of itself, which can never be satisfied.
 fn besides_itself(name: &PackageName, candidate: Candidate) -> Option<Requires> {
     let Candidate {
         version,
@@ -260,7 +260,7 @@ fn besides_itself(name: &PackageName, candidate: Candidate) -> Option<Requires> 
         .then_some(requires)
 }
 
-/// The newest of many versions.
+/// Shortens a list to the newest versions.
 fn shortened(versions: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<&str> = versions.iter().take(SHOWN).map(String::as_str).collect();
@@ -293,8 +293,8 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
     type P = Node;
     type V = Version;
     type VS = Versions;
-    /// What is decided first: the package with the fewest versions left. The name settles the rest, so that the
-    /// choice is the same everywhere.
+    /// Decision order: the package with the fewest remaining versions first, then by name, so that
+    /// the result is deterministic.
     type Priority = (Reverse<usize>, Reverse<Node>);
     type M = String;
     type Err = Stopped<S::Error>;
@@ -329,7 +329,7 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
             let there = known.get(&name).into_iter().flat_map(BTreeMap::keys);
             let fits = there.filter(|version| match requirement.range() {
                 Some(range) => range.satisfies(version),
-                // The supply has nothing else of it than what is there.
+                // The source has no further versions.
                 None => true,
             });
             let fits = Versions::of(fits.cloned());
@@ -407,12 +407,12 @@ mod tests {
             ("c", "2.1.0-beta.1", &[]),
         ]);
         assert_eq!(taken(&shelf, &[("a", "^1")]), ["a@1.1.0", "c@2.0.0"]);
-        // An older `a` rather than two of `c`.
+        // An older `a` is chosen instead of two versions of `c`.
         assert_eq!(
             taken(&shelf, &[("a", "^1"), ("b", "*")]),
             ["a@1.0.0", "b@1.0.0", "c@1.9.0"]
         );
-        // A pre-release only where it is asked for.
+        // A pre-release is chosen only if required.
         assert_eq!(taken(&shelf, &[("c", ">=2")]), ["c@2.0.0"]);
         assert_eq!(taken(&shelf, &[("c", "^2.1.0-alpha")]), ["c@2.1.0-beta.1"]);
         assert_eq!(taken(&shelf, &[]), Vec::<String>::new());
@@ -462,7 +462,7 @@ mod tests {
         assert!(matches!(unreachable, Err(ResolveError::Supply { .. })));
     }
 
-    /// Whether the choice meets all requirements, by hand.
+    /// True if the choice satisfies all requirements, checked independently.
     fn is_met(shelf: &Shelf, wanted: &Requires, taken: &BTreeMap<PackageName, Version>) -> bool {
         let of = |name: &PackageName, version: &Version| {
             let mut all = shelf.0[name].iter();
@@ -480,7 +480,7 @@ mod tests {
             })
     }
 
-    /// Every choice of versions, one or none of each package.
+    /// Tries every choice of versions: one or none of each package.
     fn any_choice(shelf: &Shelf, wanted: &Requires) -> bool {
         let mut choices = vec![BTreeMap::new()];
         for (name, versions) in &shelf.0 {

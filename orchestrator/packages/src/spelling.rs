@@ -1,12 +1,12 @@
-//! Ranges of versions as npm reads them where `nodejs-semver` does not: written in a way that it knows.
+//! Rewrites npm version ranges that `nodejs-semver` parses differently than npm.
 
-/// What stands before a version in a comparison.
+/// Operators before a version in a comparison.
 const OPERATORS: [char; 5] = ['^', '~', '<', '>', '='];
 
-/// Every version but pre-releases.
+/// Every version except pre-releases.
 const ANY: &str = "*";
 
-/// The range, written so that the library reads it as npm does; none if npm takes it for no range.
+/// Rewrites a range such that the library parses it like npm does; `None` if npm rejects it.
 pub(crate) fn as_known(range: &str) -> Option<String> {
     let alternatives = range.split("||").map(alternative);
     let alternatives: Option<Vec<String>> = alternatives.collect();
@@ -53,7 +53,7 @@ fn comparison(word: &str) -> Option<String> {
     (!is_odd).then(|| word.to_owned())
 }
 
-/// Whether a version leaves everything open: `x`, `*`, `x.x`.
+/// True if a version is a wildcard: `x`, `*`, `x.x`.
 fn is_open(version: &str) -> bool {
     let major = version.split('.').next();
     matches!(major, Some("x" | "X" | "*"))

@@ -1,4 +1,4 @@
-//! Where packages are on this machine: below `packages/` of the System Root (`PKG-1`).
+//! Location of packages on this machine: below `packages/` of the System Root (`PKG-1`).
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use nodejs_semver::Version;
 use crate::name::PackageName;
 use crate::tree::TreeDigest;
 
-/// Below it, the trees by their digests.
+/// Subdirectory of trees, named by digest.
 const TREES: &str = ".trees";
 
-/// Where what is written: paths only. The daemon alone writes there.
+/// Paths of the store. Only the daemon writes there.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
 }
 
 impl Store {
-    /// The store of a System Root.
+    /// Returns the store of a System Root.
     #[must_use]
     pub fn of(state_root: &Path) -> Self {
         Self {
@@ -25,25 +25,25 @@ impl Store {
         }
     }
 
-    /// The directory of all packages.
+    /// Returns the directory of all packages.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The directory of all trees.
+    /// Returns the directory of all trees.
     #[must_use]
     pub fn trees(&self) -> PathBuf {
         self.root.join(TREES)
     }
 
-    /// The directory of one tree.
+    /// Returns the directory of one tree.
     #[must_use]
     pub fn tree(&self, digest: &TreeDigest) -> PathBuf {
         self.trees().join(digest.to_hex())
     }
 
-    /// The directory of the links to the packages of a scope, or of those without one.
+    /// Returns the directory of links for a scope, or for packages without a scope.
     #[must_use]
     pub fn folder(&self, name: &PackageName) -> PathBuf {
         match name.parts() {
@@ -52,14 +52,14 @@ impl Store {
         }
     }
 
-    /// The link to a version of a package: `packages/@scope/name@1.0.0`.
+    /// Returns the link of a package's version: `packages/@scope/name@1.0.0`.
     #[must_use]
     pub fn link(&self, name: &PackageName, version: &Version) -> PathBuf {
         let (_, own) = name.parts();
         self.folder(name).join(format!("{own}@{version}"))
     }
 
-    /// Where the link leads, from the directory that it is in.
+    /// Returns the link's target, relative to the link's directory.
     #[must_use]
     pub fn link_target(name: &PackageName, digest: &TreeDigest) -> PathBuf {
         let up = if name.parts().0.is_some() { ".." } else { "" };

@@ -1,4 +1,4 @@
-//! What a package holds, as one digest.
+//! Digest of a package's content.
 
 use std::fmt;
 use std::fs;
@@ -13,41 +13,41 @@ use sha2::{Digest as _, Sha256};
 
 use crate::limits::{PACKAGE_BYTES_MAX, PACKAGE_DEPTH_MAX, PACKAGE_ENTRIES_MAX};
 
-/// The SHA-256 of a tree: of every path with its kind, whether it can be run, and its content. Times, owners and
-/// other permissions are no part of it, so that it is the same on every machine.
+/// SHA-256 of a tree: of every path with its kind, executable bit and content. Times, owners and
+/// other permissions do not count, so that it is equal on every machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TreeDigest([u8; 32]);
 
 const PREFIX: &str = "sha256-";
 
-/// Why a tree has no digest.
+/// Reason why a tree has no digest.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// It cannot be read.
+    /// An I/O error.
     #[error("cannot read {}", path.display())]
     Io {
-        /// What of it.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// It holds something else than files, directories and links.
+    /// An entry other than a file, directory or link.
     #[error("{} is neither a file, nor a directory, nor a link", .0.display())]
     Special(PathBuf),
-    /// It is larger than packages are.
+    /// The tree exceeds the limits of packages.
     #[error("{} holds more than a package may", .0.display())]
     TooLarge(PathBuf),
 }
 
-/// Text that is no digest of a tree.
+/// Text that is not a tree digest.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no digest of a tree in the form `sha256-…`")]
+#[error("`{0}` is not a tree digest of the form `sha256-…`")]
 pub struct InvalidDigest(String);
 
 impl TreeDigest {
-    /// Its digits.
+    /// Returns the hex digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
@@ -97,7 +97,7 @@ impl fmt::Debug for TreeDigest {
     }
 }
 
-/// Reads all of a package's tree and gives its digest. Follows no link. Blocks on the file system.
+/// Reads a package's tree and returns its digest. Follows no link. Blocks on I/O.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Every part with its length before it, so that no two trees read alike.
+    /// Each part is length-prefixed, so that the encoding is unambiguous.
     fn note(&mut self, kind: u8, path: &Path, content: &[u8]) {
         let path = path.as_os_str().as_bytes();
         self.hasher.update([kind]);
@@ -195,10 +195,7 @@ mod tests {
         tree_digest(dir.path()).unwrap()
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a tree of a test is no durable state"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "test files need not be durable")]
     fn write(dir: &Path, name: &str, text: &str) {
         fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
         fs::write(dir.join(name), text).unwrap();
@@ -239,7 +236,7 @@ mod tests {
         others.sort();
         others.dedup();
         assert_eq!(others.len(), count);
-        // What differs between machines is no part of it.
+        // Machine-specific attributes do not change the digest.
         let read_only = tree(|dir| {
             plain(dir);
             let mode = fs::Permissions::from_mode(0o444);

@@ -1,7 +1,7 @@
-//! Sets of versions: those that are listed, or all but those.
+//! Sets of versions: a list, or the complement of a list.
 //!
-//! A range of npm is no interval: whether it holds a pre-release depends on how it is written. So a range stands for
-//! the versions of a package that there are and that are in it.
+//! An npm range is not an interval, because matching pre-releases depends on how it is written. So
+//! a range is represented by the available versions that match it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use nodejs_semver::Version;
 use pubgrub::VersionSet;
 
-/// A set of versions. There is one way to write each.
+/// A set of versions, in canonical form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Versions {
     listed: BTreeSet<Version>,
@@ -17,7 +17,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// These alone.
+    /// Creates a set from a list of versions.
     pub(crate) fn of(listed: impl IntoIterator<Item = Version>) -> Self {
         Self {
             listed: listed.into_iter().collect(),
@@ -25,7 +25,7 @@ impl Versions {
         }
     }
 
-    /// The versions of it, if they are listed.
+    /// Returns the listed versions; empty for a complement.
     pub(crate) fn listed(&self) -> impl DoubleEndedIterator<Item = &Version> {
         self.listed.iter().filter(|_| !self.is_all_but)
     }

@@ -193,7 +193,7 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
             "the archive holds the package `another`",
         ),
         (Lie::HidesRequirements, 10, "it is said to require nothing"),
-        (Lie::WeakPromise, 5, "the registry has no SHA-512 of it"),
+        (Lie::WeakPromise, 5, "the registry has no SHA-512 for it"),
         (Lie::Elsewhere, 5, "its archive is not at its registry"),
         (Lie::LeadsHere, 10, "which is not in the Internet"),
         (Lie::Endless, 10, "answered with more than 67108864 bytes"),

@@ -1,9 +1,9 @@
-//! A directory tree that goondan shares with people: what [`Disk`](super::Disk) leaves out.
+//! A directory tree that goondan shares with other programs.
 //!
-//! A [`Disk`](super::Disk) keeps goondan's own files, whose names goondan chose. A [`Folder`] is one
-//! directory with everything below it, where others may read, write and lay links at any moment. So it
-//! knows modes and links, renames without replacing, exchanges two names at once, and resolves every
-//! path beneath its root without following a link.
+//! A [`Disk`](super::Disk) holds goondan's own files, under names chosen by goondan. A [`Folder`]
+//! is one directory with everything below it, where other programs may read, write and create links
+//! at any moment. So it supports modes and links, renames without replacing, exchanges two names
+//! atomically, and resolves every path beneath its root without following a link.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::DiskFile;
 
-/// What a name in a folder stands for.
+/// Type of a name in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// A regular file.
@@ -25,114 +25,117 @@ pub enum NodeKind {
     Special,
 }
 
-/// What is known of a name without opening it.
+/// Metadata of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeStat {
-    /// What it is.
+    /// Its type.
     pub kind: NodeKind,
-    /// The permission bits, at most `0o777`; of a link, no meaning.
+    /// The permission bits, at most `0o777`; meaningless for a link.
     pub mode: u32,
     /// A file's length in bytes.
     pub len: u64,
-    /// Tells whether it is still the same, unchanged: device, inode, times of change in nanoseconds.
+    /// Identity and version: device, inode, and change times in nanoseconds. Equal if the entry is
+    /// unchanged.
     pub version: [i128; 4],
 }
 
-/// A directory and everything below it. Paths are relative to it; an empty path is itself.
+/// A directory and everything below it. Paths are relative to it; an empty path is the directory
+/// itself.
 ///
-/// No path leads out of it: `..`, an absolute path and a link on the way are errors.
+/// No path leads outside: `..`, an absolute path and a link in the path are errors.
 pub trait Folder: fmt::Debug + Send + Sync {
-    /// What a path names, without following a link; none if it names nothing.
+    /// Returns the metadata of a path without following a link; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// As the file system says. A parent that is missing, or anything but a directory, is no error: the path
-    /// names nothing then, since no link is followed.
+    /// I/O errors. A parent that is missing or not a directory is not an error: the path does not
+    /// exist then, because no link is followed.
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>>;
 
-    /// The names in a directory, in no order.
+    /// Returns the names in a directory, unordered.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn names(&self, path: &Path) -> io::Result<Vec<OsString>>;
 
     /// Opens a regular file for reading.
     ///
     /// # Errors
     ///
-    /// As the file system says. A link and a special file are errors, of kind [`io::ErrorKind::InvalidInput`] in a
-    /// real folder; neither is ever waited for.
+    /// I/O errors. A link and a special file are errors, of kind [`io::ErrorKind::InvalidInput`] in
+    /// a real folder; neither ever blocks.
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Where a link points, as it was written.
+    /// Returns the unmodified target of a link.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn read_link(&self, path: &Path) -> io::Result<OsString>;
 
-    /// Makes a new file with exactly these permission bits.
+    /// Creates a new file with exactly these permission bits.
     ///
     /// # Errors
     ///
-    /// As the file system says; a name that is taken is an error.
+    /// I/O errors; an existing name is an error.
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a new link.
+    /// Creates a new link.
     ///
     /// # Errors
     ///
-    /// As the file system says; a name that is taken is an error.
+    /// I/O errors; an existing name is an error.
     fn create_link(&self, path: &Path, target: &Path) -> io::Result<()>;
 
-    /// Makes a new directory with exactly these permission bits.
+    /// Creates a new directory with exactly these permission bits.
     ///
     /// # Errors
     ///
-    /// As the file system says; a name that is taken is an error.
+    /// I/O errors; an existing name is an error.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Sets the permission bits of a directory.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Renames to a name that must be free (`RENAME_NOREPLACE`).
     ///
     /// # Errors
     ///
-    /// As the file system says; [`io::ErrorKind::AlreadyExists`] if the name is taken.
+    /// I/O errors; [`io::ErrorKind::AlreadyExists`] if the name is taken.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Lets two names change places at once (`RENAME_EXCHANGE`).
+    /// Exchanges two names atomically (`RENAME_EXCHANGE`).
     ///
     /// # Errors
     ///
-    /// As the file system says; both must be there.
+    /// I/O errors; both names must exist.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
 
-    /// Removes a file or link. One that is missing is no error.
+    /// Removes a file or link. A missing one is not an error.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
     ///
-    /// As the file system says; [`io::ErrorKind::DirectoryNotEmpty`] if it holds anything.
+    /// I/O errors; [`io::ErrorKind::DirectoryNotEmpty`] if it has entries.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a file, link or directory with all it holds, following no link. One that is missing is no error.
+    /// Removes a file, link or directory recursively, without following links. A missing path is
+    /// not an error.
     ///
     /// # Errors
     ///
-    /// As the file system says; a part may be gone then.
+    /// I/O errors; the removal may be partial then.
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
         let mut rest = vec![(path.to_owned(), false)];
         while let Some((path, is_emptied)) = rest.pop() {
@@ -156,11 +159,11 @@ pub trait Folder: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Checks that names in a directory can be made, renamed and removed by this process.
+    /// Checks that this process can create, rename and remove names in a directory.
     ///
     /// # Errors
     ///
-    /// Why they cannot, such as [`io::ErrorKind::ReadOnlyFilesystem`].
+    /// The reason, such as [`io::ErrorKind::ReadOnlyFilesystem`].
     fn check_writable(&self, path: &Path) -> io::Result<()> {
         self.names(path).map(drop)
     }
@@ -169,29 +172,28 @@ pub trait Folder: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the content of several new files durable, in no order. One result for each.
+    /// Syncs several new files, unordered. Returns one result for each.
     ///
-    /// Of a real folder they are synced at once, since a file system writes down together what is asked for
-    /// together.
+    /// A real folder syncs them concurrently, because file systems combine concurrent syncs.
     fn sync_files(&self, files: &mut [Box<dyn DiskFile>]) -> Vec<io::Result<()>> {
         files.iter_mut().map(|file| file.sync()).collect()
     }
 
-    /// A directory below, as a folder of its own.
+    /// Opens a subdirectory as a separate folder.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
 
-    /// Bytes that may still be written to the file system it is on; none if that is not known.
+    /// Returns the free bytes of its file system, if known.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// I/O errors.
     fn free_bytes(&self) -> io::Result<Option<u64>> {
         Ok(None)
     }

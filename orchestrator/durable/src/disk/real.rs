@@ -9,9 +9,9 @@ use nix::fcntl::OFlag;
 
 use super::{Disk, DiskFile, Entry, EntryKind, Stat};
 
-/// Files are for their owner only (`SEC-4`).
+/// Files are accessible to their owner only (`SEC-4`).
 const FILE_MODE: u32 = 0o600;
-/// Directories are for their owner only (`ROOT-8`).
+/// Directories are accessible to their owner only (`ROOT-8`).
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// The operating system's file system.
@@ -19,7 +19,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// A file that was opened elsewhere.
+    /// Wraps a file that was opened elsewhere.
     #[must_use]
     pub fn file(file: File) -> Box<dyn DiskFile> {
         Box::new(RealFile(file))
@@ -31,7 +31,7 @@ fn options() -> OpenOptions {
     options
         .read(true)
         .mode(FILE_MODE)
-        // Of a named pipe nobody may ever open the other end: it is opened at once, and then cannot be read.
+        // A named pipe may never get another end. So the open does not block, and reading fails.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     options
 }
@@ -99,10 +99,7 @@ impl Disk for RealDisk {
         ignore(io::ErrorKind::AlreadyExists, made)
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that may rename"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "only this function may rename")]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -116,8 +113,8 @@ impl Disk for RealDisk {
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        // The standard library descends by directory handles and unlinks links, so that a link
-        // slipped in meanwhile is not followed either.
+        // The standard library descends by directory handles and unlinks links, so it does not
+        // follow a link that is created concurrently.
         ignore(io::ErrorKind::NotFound, fs::remove_dir_all(path))
     }
 
@@ -161,7 +158,7 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // Length changes are data to fdatasync; only times are left out.
+        // fdatasync persists length changes; it only omits times.
         self.0.sync_data()
     }
 }

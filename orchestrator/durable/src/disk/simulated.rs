@@ -1,8 +1,8 @@
-//! A file system in memory that forgets what was not synced.
+//! An in-memory file system that can lose unsynced data.
 //!
-//! Every file and every directory keeps two things: what is durable, and the changes since the last
-//! sync, one by one. A crash ([`SimulatedDisk::after_crash`]) keeps any subset of those changes, torn
-//! appends and holes of zeros included, which is more hostile than real file systems are.
+//! Every file and directory has a durable state and a list of changes since the last sync. A crash
+//! ([`SimulatedDisk::after_crash`]) keeps any subset of the changes, including torn appends and
+//! holes of zeros, which is more hostile than real file systems.
 //!
 //! Calls are counted from 1. [`SimulatedDisk::crash_at`] stops the machine in the N-th call, and
 //! [`SimulatedDisk::fail_at`] makes the N-th call fail, so that tests can try every N.
@@ -27,7 +27,7 @@ use crash::{Choice, settle};
 use machine::{Machine, ROOT, errno, not_found};
 use node::{DIRECTORY_MODE, DirChange, FileChange, Ino, Node};
 
-/// A file system in memory; clones share it.
+/// An in-memory file system. Clones share it.
 #[derive(Clone)]
 pub struct SimulatedDisk(Arc<Mutex<Machine>>);
 
@@ -44,7 +44,7 @@ impl Default for SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// An empty file system.
+    /// Creates an empty file system.
     #[must_use]
     pub fn new() -> Self {
         let nodes = BTreeMap::from([(ROOT, Node::dir(DIRECTORY_MODE))]);
@@ -55,20 +55,20 @@ impl SimulatedDisk {
         })))
     }
 
-    /// How many calls were made so far.
+    /// Returns the number of calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.machine().calls
     }
 
-    /// How many bytes were appended so far.
+    /// Returns the number of bytes appended so far.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.machine().bytes_written
     }
 
-    /// Stops the machine in call `call`: that call and all later ones fail. What the call changes may
-    /// or may not survive.
+    /// Stops the machine in call `call`: that call and all later ones fail. The changes of the call
+    /// may or may not survive.
     pub fn crash_at(&self, call: u64) {
         self.machine().crash_at = Some(call);
     }
@@ -78,24 +78,24 @@ impl SimulatedDisk {
         self.machine().fault = Some((call, fault, for_ever));
     }
 
-    /// Says how many bytes are free from now on. Nothing is refused for it.
+    /// Sets the reported free bytes. The limit is not enforced.
     pub fn set_free_bytes(&self, free_bytes: u64) {
         self.machine().free_bytes = Some(free_bytes);
     }
 
-    /// Whether the machine has stopped.
+    /// True if the machine has stopped.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.machine().is_down
     }
 
-    /// How many times a file handle was written to or synced after a sync of it had failed.
+    /// Returns the number of writes or syncs on a file handle after a failed sync.
     #[must_use]
     pub fn reused_after_failed_sync(&self) -> u64 {
         self.machine().reused_after_failed_sync
     }
 
-    /// The file system as it is found when the machine starts again.
+    /// Returns the file system after a restart of the machine.
     #[must_use]
     pub fn after_crash(&self, crash: Crash) -> Self {
         let mut choice = Choice::new(crash);
@@ -113,14 +113,14 @@ impl SimulatedDisk {
         Self(Arc::new(Mutex::new(machine)))
     }
 
-    /// How many bytes were appended since the oldest unsynced append.
+    /// Returns the number of bytes appended since the oldest unsynced append.
     #[must_use]
     pub fn unsynced_bytes(&self) -> u64 {
         let machine = self.machine();
         machine.bytes_written - machine.oldest_unsynced()
     }
 
-    /// Puts a whole durable file there, as if it had always been: for tests of found data.
+    /// Creates a durable file, for tests of existing data.
     ///
     /// # Errors
     ///
@@ -132,11 +132,11 @@ impl SimulatedDisk {
         self.sync_dir(path.parent().unwrap_or(Path::new("/")))
     }
 
-    /// Makes a named pipe, which nobody opens.
+    /// Creates a named pipe.
     ///
     /// # Errors
     ///
-    /// As the disk says.
+    /// I/O errors.
     pub fn plant_pipe(&self, path: &Path) -> io::Result<()> {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;
@@ -289,7 +289,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        // Entry by entry, each a call of its own, so that a crash can come in between.
+        // Each entry is a separate call, so that a crash can happen in between.
         if self.stat(path)?.is_none() {
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl Disk for SimulatedDisk {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.call(|machine| {
             let ino = machine.find(path)?;
-            // A machine that stops in this very call has not synced.
+            // A machine that stops in this call has not synced.
             if machine.crash_at != Some(machine.calls) {
                 machine.sync_names(ino, None);
             }

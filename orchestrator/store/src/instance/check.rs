@@ -170,7 +170,7 @@ pub(crate) fn check_json(
         Ok(bytes) => {
             out.count(bytes.len() as u64);
             if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-                let problem = format!("it is no JSON: {error}");
+                let problem = format!("not JSON: {error}");
                 let mut finding = Finding::new(path, FindingKind::UnreadableFile, problem);
                 finding.line = u64::try_from(error.line()).ok();
                 out.findings.push(finding);

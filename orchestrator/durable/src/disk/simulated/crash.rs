@@ -1,22 +1,22 @@
-//! What a crash leaves of the changes that were not synced.
+//! Selection of unsynced changes that survive a crash.
 
 use std::collections::BTreeMap;
 
 use super::node::{DirChange, FileChange, Node, change_names};
 
-/// Which unsynced changes survive a crash.
+/// Set of unsynced changes that survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// None of them.
+    /// No unsynced change.
     LoseUnsynced,
-    /// All of them.
+    /// Every unsynced change.
     KeepUnsynced,
     /// A subset chosen by this seed; appends may be torn at any byte.
     Subset(u64),
-    /// All changes of names, and so many bytes of the appends, in the order they were made; a cut
-    /// counts as no byte.
+    /// All changes of names, and this many appended bytes in order; a truncation counts as zero
+    /// bytes.
     KeepBytes(u64),
-    /// Only the process ended, not the machine: all of them are seen, and none is durable yet.
+    /// Only the process ends: all changes stay visible, but not durable.
     ProcessOnly,
 }
 
@@ -24,9 +24,9 @@ pub enum Crash {
 pub(super) struct Choice {
     pub(super) crash: Crash,
     pub(super) state: u64,
-    /// How many bytes were appended before the oldest unsynced append.
+    /// Number of bytes appended before the oldest unsynced append.
     pub(super) bytes_before: u64,
-    /// What was decided of renames from one directory to another.
+    /// Decisions about renames between two directories.
     pub(super) pairs: BTreeMap<u64, bool>,
 }
 
@@ -45,7 +45,7 @@ impl Choice {
         }
     }
 
-    /// A number below `bound` (which is not 0), by xorshift: enough for choosing.
+    /// Returns a number below `bound` (which is not 0), by xorshift, which is random enough here.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -73,7 +73,7 @@ impl Choice {
         kept
     }
 
-    /// Whether a cut survives that was made after so many bytes were appended.
+    /// True if a truncation survives that was made after `before` appended bytes.
     pub(super) fn keeps_cut(&mut self, before: u64) -> bool {
         match self.crash {
             Crash::KeepBytes(kept) => before <= self.bytes_before + kept,
@@ -81,7 +81,7 @@ impl Choice {
         }
     }
 
-    /// How many of `len` bytes survive that were appended after `before` others.
+    /// Returns the number of surviving bytes of an append of `len` bytes after `before` others.
     pub(super) fn bytes(&mut self, len: usize, before: u64) -> usize {
         match self.crash {
             Crash::KeepBytes(kept) => {
@@ -145,7 +145,7 @@ pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
             }
             current.clone_from(durable);
         }
-        // Its content comes and goes with its name.
+        // Its content persists with its name.
         Node::Link { .. } | Node::Pipe => {}
     }
 }

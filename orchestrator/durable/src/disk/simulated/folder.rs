@@ -19,7 +19,7 @@ struct SimulatedFolder {
 }
 
 impl SimulatedDisk {
-    /// A directory of this disk as a folder.
+    /// Returns a directory of this disk as a folder.
     #[must_use]
     pub fn folder(&self, root: &Path) -> Box<dyn Folder> {
         Box::new(SimulatedFolder {

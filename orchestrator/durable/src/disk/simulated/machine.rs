@@ -1,4 +1,4 @@
-//! The machine a simulated disk is in: it counts calls, fails them, and stops.
+//! The machine of a simulated disk: it counts calls, fails them, and stops.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,12 +9,13 @@ use super::node::{DirChange, FILE_MODE, FileChange, Ino, Names, Node, change_nam
 
 pub(super) const ROOT: Ino = 0;
 
-/// How a call fails.
+/// Effect of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// With this `errno`, without effect. On a sync, what becomes of the unsynced changes is open.
+    /// This `errno`, without other effect. After a failed sync the durability of the changes is
+    /// undefined.
     Errno(i32),
-    /// An append takes only so many bytes; other calls are not affected.
+    /// An append accepts only this many bytes; other calls are not affected.
     ShortWrite(usize),
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Machine {
     pub(super) nodes: BTreeMap<Ino, Node>,
     pub(super) next_ino: Ino,
     pub(super) next_pair: u64,
-    /// When each file was made or last changed, by a clock that goes on with every change.
+    /// Creation or last change of each file, by a clock that advances with every change.
     pub(super) versions: BTreeMap<Ino, u64>,
     pub(super) clock: u64,
     pub(super) calls: u64,
@@ -31,7 +32,7 @@ pub(super) struct Machine {
     pub(super) crash_at: Option<u64>,
     pub(super) fault: Option<(u64, Fault, bool)>,
     pub(super) is_down: bool,
-    /// What is said to be free; nothing is refused for it.
+    /// Reported free bytes; not enforced.
     pub(super) free_bytes: Option<u64>,
     pub(super) reused_after_failed_sync: u64,
 }
@@ -44,16 +45,16 @@ pub(super) fn not_found() -> io::Error {
     errno(nix::errno::Errno::ENOENT)
 }
 
-/// What a call is to do after it was counted.
+/// Action for a counted call.
 #[derive(Clone, Copy)]
 pub(super) enum Turn {
     Go,
-    /// Do it, and then the machine stops.
+    /// Execute it, then stop the machine.
     Last,
 }
 
 impl Machine {
-    /// Counts a call; fails it if it is to fail. `append_len` is how long an append is.
+    /// Counts a call, and fails it if a fault is due. `append_len` is the length of an append.
     pub(super) fn count(&mut self, append_len: Option<&mut usize>) -> io::Result<Turn> {
         if self.is_down {
             return Err(io::Error::other("the machine is down"));
@@ -117,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// Lets names change in one or two directories at once.
+    /// Changes names in one or two directories atomically.
     pub(super) fn change_both(
         &mut self,
         one: (Ino, OsString, Option<Ino>),
@@ -173,7 +174,7 @@ impl Machine {
         }
     }
 
-    /// How many bytes were appended before the oldest append that is not synced.
+    /// Returns the number of bytes appended before the oldest unsynced append.
     pub(super) fn oldest_unsynced(&self) -> u64 {
         let changes = self.nodes.values().filter_map(|node| match node {
             Node::File { changes, .. } => changes.first(),
@@ -203,8 +204,8 @@ impl Machine {
         self.versions.get(&ino).copied().unwrap_or_default()
     }
 
-    /// Makes the changes of a directory's names durable, all or up to the half of a rename, and so the
-    /// other halves with all that came before them.
+    /// Syncs the name changes of a directory, all or up to one half of a rename. This also syncs
+    /// the other halves, with all changes before them.
     pub(super) fn sync_names(&mut self, dir: Ino, up_to: Option<u64>) {
         let Some(Node::Dir {
             durable, changes, ..

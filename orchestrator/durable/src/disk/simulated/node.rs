@@ -1,4 +1,5 @@
-//! What is on a simulated disk: of each file and directory what is durable, and the changes since.
+//! Content of a simulated disk: the durable state of each file and directory, and the changes
+//! since.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +11,7 @@ pub(super) enum FileChange {
     Append {
         offset: usize,
         data: Vec<u8>,
-        /// How many bytes of all files were appended before it.
+        /// Number of bytes appended to all files before it.
         before: u64,
     },
     SetLen {
@@ -19,12 +20,12 @@ pub(super) enum FileChange {
     },
 }
 
-/// Names of one directory that change at once: each stands for this from now on, or for nothing.
+/// Atomic change of names in one directory: each now refers to this inode, or to none.
 #[derive(Debug, Clone)]
 pub(super) struct DirChange {
     pub(super) names: Vec<(OsString, Option<Ino>)>,
-    /// The other directory of a rename from one to another, and the number both halves share: file
-    /// systems keep both halves or neither.
+    /// The other directory of a rename between two, and the number of both halves. File systems
+    /// keep both halves or neither.
     pub(super) with: Option<(u64, Ino)>,
 }
 
@@ -65,7 +66,7 @@ pub(super) enum Node {
     Pipe,
 }
 
-/// The modes of what a [`Disk`] makes.
+/// Modes of files and directories created by a [`Disk`].
 pub(super) const FILE_MODE: u32 = 0o600;
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
