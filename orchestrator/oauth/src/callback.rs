@@ -1,32 +1,32 @@
-//! What an authorization server sends a person back with.
+//! Parsing of an authorization server's redirect.
 
 use goondan_protocol::oauth::{Refused, url_decoded};
 use goondan_protocol::secret::SecretValue;
 
-/// What stands in the address that a person was sent back to.
+/// Parameters of a redirect URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
     pub(crate) state: SecretValue,
-    /// Who says it is the server (RFC 9207).
+    /// Issuer named by the server (RFC 9207).
     pub(crate) issuer: Option<String>,
     pub(crate) outcome: Result<SecretValue, Refused>,
 }
 
-/// Why an address is none that ends this login. It is never quoted: it may hold a code.
+/// Reason why a URL does not finish this login. It never quotes the URL, which may contain a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallbackError {
-    #[error("the address is another than the one that the server was to send you back to")]
+    #[error("the address does not begin with the redirect address of the login")]
     OtherAddress,
     #[error("the address has no `{0}`")]
     Missing(&'static str),
     #[error("the address has `{0}` twice")]
     Twice(&'static str),
-    #[error("the address is not encoded as one should be")]
+    #[error("the address is not properly URL-encoded")]
     NotEncoded,
 }
 
 impl Callback {
-    /// Reads an address that must be `redirect_uri` with fields behind it.
+    /// Parses a URL that must be `redirect_uri` plus query parameters.
     pub(crate) fn parse(address: &str, redirect_uri: &str) -> Result<Self, CallbackError> {
         let address = address.trim();
         let address = address
@@ -39,7 +39,7 @@ impl Callback {
         Self::of_query(query.ok_or(CallbackError::OtherAddress)?)
     }
 
-    /// Reads what stands behind the address, if it is known that it is the right one.
+    /// Parses the query of a verified URL.
     pub(crate) fn of_query(query: &str) -> Result<Self, CallbackError> {
         let find = |name: &'static str| {
             let mut found = query.split('&').filter_map(|field| {

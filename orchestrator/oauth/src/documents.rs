@@ -1,4 +1,4 @@
-//! What is kept of a grant, of a login and of a refresh under way: flat fields, which whoever keeps them
+//! Stored documents of grants, logins and refreshes in progress: flat fields, which the caller
 //! encrypts (`SYS-3`).
 
 use std::collections::BTreeMap;
@@ -11,35 +11,35 @@ use goondan_protocol::time::Timestamp;
 
 use crate::key::{GrantKey, Place};
 
-/// The version of these documents.
+/// Version of the documents.
 const VERSION: &str = "1";
 
-/// The fields of one document. Shown nowhere.
+/// Fields of one document. Never displayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields(BTreeMap<String, SecretValue>);
 
-/// What is on disk of one application of one workspace.
+/// Documents on disk of one application of one workspace.
 #[derive(Debug, Clone, Default)]
 pub struct Documents {
-    /// Grants, logins and locks, whichever they are.
+    /// Grants, logins and locks, in any order.
     pub found: Vec<Fields>,
-    /// What could not be read, in words.
+    /// Descriptions of unreadable documents.
     pub problems: Vec<String>,
 }
 
 impl Fields {
-    /// Fields that were read.
+    /// Wraps fields read from disk.
     #[must_use]
     pub fn new(fields: BTreeMap<String, SecretValue>) -> Self {
         Self(fields)
     }
 
-    /// Each field with its value.
+    /// Returns each field with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Which of the values nobody is to see in any log.
+    /// Returns the values that must be masked in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretValue> {
         const SECRET: [&str; 7] = [
             "accessToken",
@@ -54,17 +54,20 @@ impl Fields {
         fields.filter_map(|(name, value)| SECRET.contains(&name.as_str()).then_some(value))
     }
 
-    /// Why these cannot be the document at this path below the directory of OAuth; none if they can.
+    /// Returns the reason why these fields cannot be the document at this path below the OAuth
+    /// directory, if there is one.
     #[must_use]
     pub fn problem_at(&self, path: &Path) -> Option<&'static str> {
         let place = match Known::read(self) {
-            None => return Some("it is no grant, login or lock that this version knows"),
+            None => return Some("unknown kind or version of document"),
             Some(Known::Grant(key, _)) => Place::Grant(key),
             Some(Known::Lock(key, _)) => Place::Lock(key),
             Some(Known::Session(key, session)) => Place::Session(key, session.id),
         };
         let is_its_own = place.path() == path;
-        (!is_its_own).then_some("it is of another application, subject or login than its name says")
+        (!is_its_own).then_some(
+            "the content belongs to another application, subject or login than the file name",
+        )
     }
 
     fn of(kind: &str, key: &GrantKey) -> Self {
@@ -78,7 +81,7 @@ impl Fields {
     }
 
     fn put(&mut self, name: &str, value: &str) {
-        // An empty value is as good as none, and is not kept.
+        // An empty value means an absent one and is not stored.
         if !value.is_empty() {
             let value = SecretValue::new(value.to_owned());
             self.0.insert(name.to_owned(), value);
@@ -123,7 +126,7 @@ impl Fields {
     }
 }
 
-/// A document, told apart.
+/// A parsed document.
 #[derive(Debug)]
 pub(crate) enum Known {
     Grant(GrantKey, Grant),
@@ -132,7 +135,7 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// What a document says; none if it is of another version, or is none of these.
+    /// Parses a document; `None` if its version or kind is unknown.
     pub(crate) fn read(fields: &Fields) -> Option<Self> {
         if fields.text("version") != Some(VERSION) {
             return None;
@@ -147,15 +150,14 @@ impl Known {
     }
 }
 
-/// Which server tokens are of, and who the application is there, where that is not written in the
-/// configuration.
+/// Server of a grant and the client registered there, if the configuration does not define them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
-    /// The server, as it says itself.
+    /// The server's issuer identifier.
     pub(crate) issuer: String,
-    /// What they are for, as that called itself when they were asked for.
+    /// The resource identifier for which the tokens were requested.
     pub(crate) resource: Option<String>,
-    /// Who the application is there, if it was registered.
+    /// The registered client, if any.
     pub(crate) client: Option<Client>,
 }
 
@@ -171,7 +173,7 @@ impl Binding {
         }
     }
 
-    /// What a document says of it: nothing, or none if that makes no sense.
+    /// Parses the binding of a document: `Some(None)` if it has none, `None` if it is invalid.
     fn read(fields: &Fields) -> Option<Option<Self>> {
         let Some(issuer) = fields.owned("boundIssuer") else {
             return Some(None);
@@ -192,25 +194,26 @@ impl Binding {
     }
 }
 
-/// The tokens that a server gave.
+/// Tokens issued by a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// What was said of the application when they were given.
+    /// Fingerprint of the application when the tokens were issued.
     pub(crate) fingerprint: String,
-    /// Whose they are, if that is not written in the configuration.
+    /// Their server and client, if the configuration does not define them.
     pub(crate) binding: Option<Binding>,
-    /// Grows with each answer of the server that was kept.
+    /// Increases with each stored response of the server.
     pub(crate) generation: u64,
-    /// Why a person has to log in again, if so.
+    /// Reason why the user must log in again, if so.
     pub(crate) needs_auth: Option<String>,
     pub(crate) access_token: SecretValue,
     pub(crate) refresh_token: Option<SecretValue>,
     pub(crate) obtained_at_ms: i64,
     pub(crate) expires_at_ms: Option<i64>,
     pub(crate) scope: Option<String>,
-    /// What it would have to allow besides, as servers said that were called with it.
+    /// Missing scopes, as reported by servers that were called with the token.
     pub(crate) wider: Option<String>,
-    /// Whether it was asked for since the token before was declined, and nobody has seen it taken yet.
+    /// True if the token was renewed after its predecessor was rejected, and no server has accepted
+    /// it yet.
     pub(crate) is_on_trial: bool,
 }
 
@@ -262,11 +265,11 @@ impl Grant {
     }
 }
 
-/// That a refresh of a grant is under way: if it is there and the grant is still that one, nobody knows
-/// what became of it.
+/// Marks a refresh of a grant in progress. If the mark exists and the generation is still current,
+/// the outcome of the refresh is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// Which grant is renewed.
+    /// Generation of the grant that is renewed.
     pub(crate) generation: u64,
     pub(crate) since_ms: i64,
 }
@@ -287,33 +290,33 @@ impl Lock {
     }
 }
 
-/// A login that has begun.
+/// A login in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) id: LoginId,
     pub(crate) fingerprint: String,
-    /// Which server it is at, if that is not written in the configuration.
+    /// Its server, if the configuration does not define it.
     pub(crate) binding: Option<Binding>,
     pub(crate) how: How,
     pub(crate) expires_at_ms: i64,
-    /// What the person is asked to consent to, if anything is named.
+    /// Scopes requested from the user, if any.
     pub(crate) scope: Option<String>,
-    /// Whether its code was handed in already.
+    /// True if its code was submitted already.
     pub(crate) is_used: bool,
 }
 
-/// By which way a person consents.
+/// Way of obtaining the user's consent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum How {
-    /// In a browser that comes back with a code.
+    /// A browser that is redirected with a code.
     Code {
         state: SecretValue,
         verifier: SecretValue,
-        /// To be said again at the exchange, exactly.
+        /// Must be repeated exactly in the exchange.
         redirect_uri: String,
-        /// Who the server must say it is, if it says so.
+        /// Expected issuer in the redirect, if the server sends one.
         issuer: Option<String>,
-        /// Whether it must.
+        /// True if the server must send its issuer.
         says_issuer: bool,
     },
     /// On another device.

@@ -1,4 +1,4 @@
-//! Whose tokens they are, and where their documents lie (`SYS-2`).
+//! Owners of tokens, and paths of their documents (`SYS-2`).
 
 use std::path::PathBuf;
 
@@ -6,26 +6,26 @@ use goondan_protocol::ids::{LoginId, WorkspaceId};
 use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use sha2::{Digest as _, Sha256};
 
-/// What a document's file is called behind its name.
+/// Suffix of document files.
 const DOCUMENT_SUFFIX: &str = ".sops.yaml";
 
-/// Whose tokens: of one application of one workspace, for one subject.
+/// Owner of tokens: one application of one workspace, for one subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantKey {
-    /// The workspace. Another project with an application of the same name has grants of its own.
+    /// The workspace. Applications with equal names in other projects have separate grants.
     pub workspace_id: WorkspaceId,
     /// The application and the subject.
     pub need: OAuthNeed,
 }
 
 impl GrantKey {
-    /// What stands for workspace and subject in the names of files.
+    /// Returns the part of file names that identifies workspace and subject.
     fn subject_hash(&self) -> String {
         digest(&[self.workspace_id.as_str(), self.need.subject.as_str()])
     }
 }
 
-/// The SHA-256 of several texts, so that no two lists share one, as hexadecimal digits.
+/// Returns the SHA-256 of several texts in hex, with unambiguous boundaries.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -35,7 +35,7 @@ fn digest(parts: &[&str]) -> String {
     hex::encode(hash.finalize())
 }
 
-/// What makes an application the one that a grant was given to: its server and its id there.
+/// Returns the fingerprint of the application's server and client id, which ties a grant to it.
 pub(crate) fn fingerprint(app: &OAuthApp) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let endpoints = [
@@ -47,7 +47,7 @@ pub(crate) fn fingerprint(app: &OAuthApp) -> String {
     let issuer = part(&app.issuer);
     let endpoints = endpoints.iter().map(String::as_str);
     let client_id = part(&app.client_id);
-    // Those that are for no server alone are what they were before there were others.
+    // Fingerprints without a resource stay as in earlier versions.
     let resource = app.resource.iter().map(String::as_str);
     let parts: Vec<&str> = [issuer.as_str(), client_id.as_str()]
         .into_iter()
@@ -57,19 +57,19 @@ pub(crate) fn fingerprint(app: &OAuthApp) -> String {
     digest(&parts)
 }
 
-/// Which document.
+/// Identifies a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// The tokens.
+    /// A grant.
     Grant(GrantKey),
-    /// That a refresh is under way.
+    /// The mark of a refresh in progress.
     Lock(GrantKey),
     /// A login.
     Session(GrantKey, LoginId),
 }
 
 impl Place {
-    /// Whose it is.
+    /// Returns its owner.
     #[must_use]
     pub fn key(&self) -> &GrantKey {
         match self {
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// Its path below the directory of OAuth.
+    /// Returns its path below the OAuth directory.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let key = self.key();

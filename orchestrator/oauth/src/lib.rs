@@ -1,27 +1,29 @@
-//! Tokens of authorization servers: how they are got, renewed and kept (`SYS-2`, `SYS-4`, `SYS-5`).
+//! Tokens of authorization servers: obtaining, renewing and storing them (`SYS-2`, `SYS-4`,
+//! `SYS-5`).
 //!
-//! [`Machine`] decides. It is told what happened and what time it is, and says what is to be done
-//! ([`Effect`]): write a document, ask a server, hand a token out, answer somebody. It reads no clock, no
-//! file and no randomness.
+//! [`Machine`] makes all decisions. It takes events with the current time and returns [`Effect`]s:
+//! write a document, send a request, hand out a token, answer a caller. It uses no clock, file or
+//! randomness.
 //!
-//! * `key`: whose tokens they are, and where their documents lie.
-//! * `documents`: what is kept of a grant, of a login and of a refresh under way.
-//! * `callback`: what an authorization server sends a person back with.
-//! * `pkce`: what proves that who began a login ends it (RFC 7636).
-//! * `machine`: what follows from what.
+//! * `key`: owners of tokens, and paths of their documents.
+//! * `documents`: stored grants, logins and refreshes in progress.
+//! * `callback`: parsing of an authorization server's redirect.
+//! * `pkce`: proof that one client begins and ends a login (RFC 7636).
+//! * `machine`: the state machine.
 //!
 //! # Invariants
 //!
-//! * Of one grant there is at most one refresh under way, however many want one.
-//! * A refresh is on disk as under way before the server is asked, and its token before anybody gets it.
-//! * A token that a server declines is renewed once, however many were declined with it; if the next one is declined,
-//!   too, a person is asked.
-//! * Nobody's token gets to allow more unless a person has logged in for that.
-//! * A grant is deleted when a person says so, and never because a server declines.
-//! * A login is used once: that it was is on disk before its code is exchanged.
-//! * Tokens go to the server that gave them, and to no other: a grant of another application of the same
-//!   name, or of another workspace, is not used.
-//! * No error and no `Debug` holds a token, a code or a verifier.
+//! * Each grant has at most one refresh in progress, independent of the number of requests.
+//! * A refresh is marked on disk before its request is sent, and its token is stored before it is
+//!   handed out.
+//! * A rejected token is renewed once, independent of the number of rejections. If the next token
+//!   is rejected too, the user must log in.
+//! * The scopes of a token grow only through a login by the user.
+//! * A grant is deleted only at a user's request, never because a server rejects it.
+//! * A login is used once: its use is on disk before its code is exchanged.
+//! * Tokens are sent only to the server that issued them. A grant of another application with the
+//!   same name, or of another workspace, is not used.
+//! * No error and no `Debug` output contains a token, a code or a verifier.
 
 mod callback;
 mod documents;

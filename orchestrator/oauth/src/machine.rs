@@ -1,14 +1,14 @@
-//! What follows from what: logins, grants and their renewal.
+//! State machine of logins, grants and renewals.
 //!
-//! * `clients`: who an application is at its server.
-//! * `registration`: finds that out for a login.
-//! * `logins`: from the wish to log in to the grant.
-//! * `renewal`: the next token, once for all who want it.
-//! * `revocation`: taking tokens back.
-//! * `servers`: where requests go.
-//! * `reading`: what was on disk when the application was first seen.
-//! * `verdicts`: what servers say of the tokens that they are called with.
-//! * `views`: what people are told.
+//! * `clients`: the application's client at its server.
+//! * `registration`: determines the client for a login.
+//! * `logins`: logins up to the grant.
+//! * `renewal`: the next token, requested once for all callers.
+//! * `revocation`: revocation of tokens.
+//! * `servers`: endpoints of servers.
+//! * `reading`: initial load of an application's documents.
+//! * `verdicts`: acceptance and rejection of tokens by servers.
+//! * `views`: displayed state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,146 +40,146 @@ mod servers;
 mod verdicts;
 mod views;
 
-/// Somebody who waits for an answer, as whoever asks names them.
+/// Id of a caller that waits for an answer, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiter(pub u64);
 
-/// Names something that is to be done, for what came of it.
+/// Id that links an effect to its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
 /// A request to an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// What it says of itself.
+    /// Request the server's metadata.
     Metadata(MetadataRequest),
-    /// Tokens.
+    /// Request tokens.
     Token(FormRequest),
-    /// To take a token back.
+    /// Revoke a token.
     Revoke(FormRequest),
-    /// To begin a login on another device.
+    /// Begin a login on another device.
     Device(FormRequest),
-    /// To be registered.
+    /// Register a client.
     Register(RegisterRequest),
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
-    /// What the server says of itself.
+    /// The server's metadata.
     Metadata(Reply<Metadata>),
-    /// Tokens.
+    /// Issued tokens.
     Token(Reply<Token>),
-    /// The token is taken back.
+    /// The token was revoked.
     Revoked(Reply<()>),
-    /// A login on another device has begun.
+    /// Reply to a login on another device.
     Device(Reply<DeviceCode>),
-    /// The application is registered.
+    /// A client was registered.
     Registered(Reply<Client>),
-    /// The server never got it; says why.
+    /// The request was not sent, with the reason.
     NotMade(String),
-    /// Nobody knows whether the server got it; says why.
+    /// The outcome is unknown, with the reason.
     Unknown(String),
 }
 
-/// What somebody waits for.
+/// Answer to a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// A login has begun.
+    /// A login began.
     Begun(LoginBegun),
-    /// How a grant stands.
+    /// State of a grant.
     Grant(GrantInfo),
-    /// Tokens are taken back, or forgotten.
+    /// Tokens were revoked, or deleted locally.
     Revoked(GrantRevoked),
 }
 
-/// What happened, for people.
+/// Event to report to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
-    /// Somebody has logged in (`auth.granted`).
+    /// A user logged in (`auth.granted`).
     Granted,
     /// The token was renewed.
     Renewed,
-    /// A person has to log in again; says why.
+    /// A user must log in again, with the reason.
     NeedsAuth(String),
-    /// The token could not be renewed now; says why.
+    /// The renewal failed, with the reason.
     NotRenewed(String),
-    /// A server does not take the token, and the next one is asked for.
+    /// A server rejected the token, and a renewal was requested.
     Declined,
-    /// A person has to consent to more; says to what.
+    /// A user must consent to more scopes.
     NeedsWider(String),
-    /// The tokens are taken back, or forgotten.
+    /// The tokens were revoked, or deleted locally.
     Revoked,
-    /// A document cannot be read; says why.
+    /// A document is unreadable, with the reason.
     Unreadable(String),
 }
 
-/// Something to be done about documents.
+/// Operation on documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentWork {
-    /// Read what is on disk of an application.
+    /// Read the documents of an application.
     Read {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The application.
         app: ResourceName,
     },
-    /// Keep a document durably and encrypted, in place of what was.
+    /// Write an encrypted document durably, replacing an existing one.
     Write {
-        /// For what came of it.
+        /// Ticket of the result.
         ticket: Ticket,
-        /// Which.
+        /// The document.
         place: Place,
-        /// What it says.
+        /// Its content.
         fields: Fields,
     },
-    /// Remove a document durably, if it is there.
+    /// Remove a document durably, if it exists.
     Remove {
-        /// For what came of it.
+        /// Ticket of the result.
         ticket: Ticket,
-        /// Which.
+        /// The document.
         place: Place,
     },
 }
 
-/// Something to be done.
+/// Effect for the caller to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Do something about documents, in the order in which that is asked for.
+    /// An operation on documents. Operations are executed in order.
     Documents(DocumentWork),
-    /// Ask a server.
+    /// A request to a server.
     Ask {
-        /// For what came of it.
+        /// Ticket of the result.
         ticket: Ticket,
-        /// The workspace whose process asks.
+        /// The workspace whose process sends the request.
         workspace_id: WorkspaceId,
-        /// What.
+        /// The request.
         request: Request,
     },
-    /// Whoever needs it has this token from now on, or none.
+    /// Replaces the token of its users, or withdraws it.
     Token {
-        /// Whose.
+        /// The owner.
         key: GrantKey,
         /// The token.
         token: Option<SecretValue>,
     },
-    /// Tell whoever waits.
+    /// An answer to a waiting caller.
     Answer {
-        /// Who.
+        /// The caller.
         waiter: Waiter,
-        /// What.
+        /// The answer.
         result: Result<Answer, ControlError>,
     },
-    /// Tell people.
+    /// An event to report.
     Happened {
-        /// Whose grant it is about.
+        /// The affected grant.
         key: GrantKey,
-        /// What happened.
+        /// The event.
         what: Happening,
     },
 }
 
-/// What is asked of the machine, once the documents of the application are read.
+/// Request to the machine that waits until the application's documents are loaded.
 #[derive(Debug)]
 enum Call {
     Login(Box<Beginning>),
@@ -188,7 +188,7 @@ enum Call {
     Revoke(Revoking),
 }
 
-/// What is done once it is known where a server takes requests.
+/// Step that waits until the server's endpoints are known.
 #[derive(Debug)]
 enum Step {
     Begin(Box<Beginning>),
@@ -203,72 +203,72 @@ enum Step {
 struct App {
     definition: OAuthApp,
     fingerprint: String,
-    /// Whether the configuration still has it.
+    /// True if the configuration contains it.
     is_there: bool,
-    /// Whether its documents are read.
+    /// True if its documents are loaded.
     is_read: bool,
-    /// What waits for them.
+    /// Requests that wait for its documents.
     unread: Vec<Call>,
-    /// What its servers say of themselves.
+    /// Metadata of its servers.
     servers: BTreeMap<Which, Server>,
 }
 
-/// What is known of one grant.
+/// State of one grant.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Whether anything in the project asks for it.
+    /// True if the project requires the token.
     is_needed: bool,
-    /// What is durable of it.
+    /// The durable grant.
     grant: Option<Grant>,
-    /// The latest generation that anything was made of.
+    /// The latest generation assigned.
     issued: u64,
-    /// How its renewal stands.
+    /// Phase of its renewal.
     phase: Phase,
-    /// Those who wait for the renewal.
+    /// Callers that wait for the renewal.
     waiters: Vec<Waiter>,
-    /// When a renewal that nobody asked for may begin.
+    /// Earliest time of an automatic renewal.
     not_before_ms: i64,
-    /// Renewals in a row that failed.
+    /// Number of consecutive failed renewals.
     failures: u32,
-    /// The generation whose token was handed out.
+    /// Generation of the token handed out.
     handed: Option<u64>,
-    /// The generation whose token a server has declined.
+    /// Generation of the token that a server rejected.
     declined: Option<u64>,
-    /// What went wrong last.
+    /// The latest problem.
     problem: Option<String>,
 }
 
-/// What a ticket is for.
+/// Purpose of a ticket.
 #[derive(Debug)]
 enum Pending {
     Nothing,
-    /// What a server says of itself is asked for.
+    /// A metadata request is in progress.
     Metadata(Asked),
-    /// A login is being kept; then its beginning is told.
+    /// A login is being stored; then its begin is reported.
     Session(Waiter, Box<Login>, Box<LoginBegun>),
-    /// That a login was used is being kept; then its code is exchanged.
+    /// The use of a login is being stored; then its code is exchanged.
     Used(LoginId),
     Exchange(LoginId),
     DeviceCode(Box<Beginning>),
     Register(Box<Beginning>),
-    /// The grant of a login is being kept.
+    /// The grant of a login is being stored.
     LoginGrant(LoginId, Box<Grant>),
     Lock(GrantKey),
     Refresh(GrantKey),
-    /// What came of a refresh is being kept.
+    /// The result of a refresh is being stored.
     Renewed(GrantKey),
     Revoke(Revoking),
     Forgotten(Revoking, bool, Option<String>),
 }
 
-/// The state of everything about tokens.
+/// State of all tokens.
 #[derive(Debug, Default)]
 pub struct Machine {
     now_ms: i64,
     apps: BTreeMap<(WorkspaceId, ResourceName), App>,
     grants: BTreeMap<GrantKey, Entry>,
     logins: BTreeMap<LoginId, Login>,
-    /// The latest that ended before anybody waited for them.
+    /// Latest logins that ended before a caller waited for them.
     ended: VecDeque<logins::Ended>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
@@ -276,19 +276,19 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// What is dealt with next happened at this time.
+    /// Sets the time of the next events.
     pub fn begin(&mut self, now: Timestamp) {
         self.now_ms = now.as_unix_millis();
     }
 
-    /// What is to be done, in order.
+    /// Returns the effects to execute, in order.
     #[must_use]
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether a document is being written or removed: a daemon that ends waits for that, since a server's reply
-    /// may be in it that comes once.
+    /// True if a document is being written or removed. A stopping daemon waits for that, because
+    /// the document may contain a server's response that cannot be requested again.
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.pending.values().any(|pending| match pending {
@@ -308,14 +308,13 @@ impl Machine {
         })
     }
 
-    /// Whether time may ask for anything.
+    /// True if no application needs timer events.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.apps.is_empty()
     }
 
-    /// A configuration is taken up: a workspace has these applications, and something in it asks for these
-    /// tokens.
+    /// Applies a workspace's configuration: its applications, and the tokens it requires.
     pub fn set_apps(
         &mut self,
         workspace_id: &WorkspaceId,
@@ -367,7 +366,7 @@ impl Machine {
         self.hand_all(workspace_id);
     }
 
-    /// A workspace is closed. What is on disk of it stays.
+    /// Removes a closed workspace. Its documents stay on disk.
     pub fn forget(&mut self, workspace_id: &WorkspaceId) {
         self.apps.retain(|(of, _), _| of != workspace_id);
         self.grants
@@ -376,7 +375,7 @@ impl Machine {
             .retain(|_, login| login.key.workspace_id != *workspace_id);
     }
 
-    /// A document is durable as was asked for, or gone; or why not.
+    /// Handles the result of a document operation.
     pub fn on_kept(&mut self, ticket: Ticket, result: Result<(), String>) {
         match self.pending.remove(&ticket) {
             None
@@ -402,7 +401,7 @@ impl Machine {
         }
     }
 
-    /// A server has answered, or has not.
+    /// Handles the result of a request.
     pub fn on_answered(&mut self, ticket: Ticket, answered: Answered) {
         match self.pending.remove(&ticket) {
             Some(Pending::Metadata(asked)) => self.on_metadata(&asked, answered),
@@ -415,7 +414,7 @@ impl Machine {
         }
     }
 
-    /// What the passing of time asks for.
+    /// Handles the passing of time.
     pub fn on_time(&mut self) {
         self.renew_due();
         self.on_login_time();
@@ -429,7 +428,7 @@ impl Machine {
             Some(app) if app.is_there && app.is_read => self.make(call),
             Some(app) if app.is_there => app.unread.push(call),
             Some(_) | None => {
-                let text = format!("there is no OAuthApp `{}`", key.need.app);
+                let text = format!("OAuthApp `{}` does not exist", key.need.app);
                 let error = ControlError::new(ErrorCode::OauthNotFound, text);
                 let error = error
                     .suggest("`gdn oauth list` shows all; one is a document of `kind: OAuthApp`");
@@ -500,7 +499,7 @@ impl Machine {
         });
     }
 
-    /// Gives whoever needs it the token that is good now.
+    /// Hands out the currently valid token.
     fn hand(&mut self, key: &GrantKey) {
         let now_ms = self.now_ms;
         let fingerprint = self
@@ -515,7 +514,7 @@ impl Machine {
             entry.is_needed
                 && grant.needs_auth.is_none()
                 && Some(&grant.fingerprint) == fingerprint.as_ref()
-                // What was handed out stays until there is something better.
+                // A token that was handed out stays until a better one exists.
                 && (!has_ended || entry.handed.is_some())
         });
         let generation = good.map(|grant| grant.generation);
@@ -538,7 +537,7 @@ impl Machine {
         }
     }
 
-    /// A request to an endpoint for forms, with these fields, by whom tokens of this binding belong to.
+    /// Creates a form request to an endpoint, with the client of this binding.
     fn form_request(
         &self,
         key: &GrantKey,
@@ -565,12 +564,12 @@ fn plain(text: &str) -> SecretValue {
 }
 
 fn unavailable(why: &str) -> ControlError {
-    let text = format!("the authorization server cannot be asked: {why}");
+    let text = format!("the request to the authorization server failed: {why}");
     ControlError::new(ErrorCode::OauthUnavailable, text)
         .suggest("try again; `gdn logs` shows what the process `oauth` wrote")
 }
 
 fn not_kept(why: &str) -> ControlError {
-    let text = format!("what the authorization server gave could not be kept: {why}");
-    ControlError::new(ErrorCode::Storage, text).suggest("see that there is room on the disk")
+    let text = format!("failed to store the response of the authorization server: {why}");
+    ControlError::new(ErrorCode::Storage, text).suggest("check the free disk space")
 }

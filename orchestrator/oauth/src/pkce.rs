@@ -1,14 +1,14 @@
-//! What proves that who began a login ends it (RFC 7636).
+//! Proof that one client begins and ends a login (RFC 7636).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use goondan_protocol::secret::SecretValue;
 use sha2::{Digest as _, Sha256};
 
-/// Random bytes that a login is made of.
+/// Random bytes for one login.
 pub const ENTROPY_BYTES: usize = 64;
 
-/// A verifier and a state. Each has 256 bits, and neither tells anything of the other.
+/// Derives verifier and state. Each has 256 bits, and neither reveals the other.
 pub(crate) fn secrets_of(entropy: &[u8; ENTROPY_BYTES]) -> (SecretValue, SecretValue) {
     let part = |name: &[u8]| {
         let mut hash = Sha256::new();
@@ -19,7 +19,7 @@ pub(crate) fn secrets_of(entropy: &[u8; ENTROPY_BYTES]) -> (SecretValue, SecretV
     (part(b"code_verifier"), part(b"state"))
 }
 
-/// What is sent ahead of the verifier (`S256`).
+/// Returns the challenge for a verifier (`S256`).
 pub(crate) fn challenge(verifier: &SecretValue) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.expose().as_bytes()))
 }

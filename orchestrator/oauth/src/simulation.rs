@@ -1,5 +1,5 @@
-//! Whole lives of grants against a server that rotates refresh tokens and revokes the family of one that
-//! is used twice, with a crash at every step.
+//! Simulated lives of grants against a server that rotates refresh tokens and revokes the family of
+//! a reused token, with a crash at every step.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -25,13 +25,13 @@ const LIFE_S: u64 = 1_000;
 #[derive(Default)]
 struct Server {
     next: u64,
-    /// The refresh token that is good; none if the family is revoked.
+    /// The valid refresh token; `None` if the family is revoked.
     refresh: Option<String>,
     spent: BTreeSet<String>,
     access: Option<String>,
     requests: usize,
     challenge: Option<String>,
-    /// Whether a refresh token stays good, and no new one is given.
+    /// True if refresh tokens are not rotated.
     keeps_refresh: bool,
     codes: BTreeSet<String>,
 }
@@ -50,7 +50,7 @@ impl Server {
         }))
     }
 
-    /// A new access token, and no new refresh token.
+    /// Issues a new access token without a new refresh token.
     fn grant_again(&mut self) -> Answered {
         self.next += 1;
         let access = format!("a{}", self.next);
@@ -91,14 +91,14 @@ impl Server {
     }
 }
 
-/// What goes wrong at a step.
+/// Fault injected at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     CrashBefore,
     CrashAfter,
-    /// The request is not made, or the document not written.
+    /// The request is not sent, or the document not written.
     Fails,
-    /// The request may or may not have been made.
+    /// The caller does not know whether the request was sent.
     UnknownNotMade,
     UnknownMade,
 }
@@ -111,11 +111,11 @@ struct World {
     steps: usize,
     answers: Vec<(Waiter, Result<Answer, ErrorCode>)>,
     token: Option<String>,
-    /// The address that a person consented at last.
+    /// The latest consent URL.
     asked: String,
-    /// Whether a reply of the server that mattered was lost.
+    /// True if a significant server response was lost.
     is_reply_lost: bool,
-    /// Whether a reply could not be written down yet.
+    /// True if a response is not stored yet.
     is_unkept: bool,
 }
 
@@ -189,7 +189,7 @@ impl World {
         self.machine.set_apps(&workspace(), &apps, &needs);
     }
 
-    /// Does all that is to be done, with what goes wrong at which step.
+    /// Executes all effects, with faults at the selected steps.
     fn settle(&mut self, fault: &mut impl FnMut(usize) -> Option<Fault>) {
         let mut waiting: VecDeque<Effect> = self.machine.take_effects().into();
         while let Some(effect) = waiting.pop_front() {
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// A reply that was heard and is not on disk is lost with the daemon.
+    /// A response that was received but not stored is lost with the daemon.
     fn note_lost(&mut self, effects: &[&Effect]) {
         let is_grant = |effect: &Effect| {
             matches!(
@@ -337,7 +337,7 @@ impl World {
             .finish(Waiter(n), &workspace(), id, Some(callback));
     }
 
-    /// A world in which somebody is logged in.
+    /// A world with a logged-in user.
     fn logged_in() -> Self {
         let mut world = Self::new();
         world.log_in(1);
@@ -365,15 +365,15 @@ impl World {
         self.disk.keys().any(|path| path.starts_with("grants"))
     }
 
-    /// What must be true once everything has settled.
-    fn check(&self, told: &str) {
-        assert!(self.is_on_disk(), "the grant is gone: {told}");
+    /// Checks the invariants of a settled world.
+    fn check(&self, case: &str) {
+        assert!(self.is_on_disk(), "the grant is gone: {case}");
         if self.needs_login() {
-            assert!(self.is_reply_lost, "a new login for nothing: {told}");
-            assert_eq!(self.token, None, "{told}");
+            assert!(self.is_reply_lost, "a new login for nothing: {case}");
+            assert_eq!(self.token, None, "{case}");
         } else {
-            assert_eq!(self.state(), GrantState::Active, "{told}");
-            assert_eq!(self.token, self.server.access, "{told}");
+            assert_eq!(self.state(), GrantState::Active, "{case}");
+            assert_eq!(self.token, self.server.access, "{case}");
         }
     }
 }
@@ -427,7 +427,7 @@ fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
             world.pass(850_000);
             world.settle(&mut |step| fault(step));
         }
-        // Whatever is to be tried again is.
+        // Everything that must be retried is retried.
         for _ in 0..4 {
             world.pass(2_000);
             world.settle(&mut |_| None);
@@ -453,12 +453,12 @@ fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
             logins += usize::from(world.needs_login());
         }
     }
-    // Three refreshes, of each of which the reply is lost on its way, with the daemon while it is awaited, or
-    // with the daemon that has just heard it.
+    // Three refreshes, and for each three ways to lose the response: in transit, with a daemon that
+    // waits for it, or with a daemon that has just received it.
     assert_eq!(logins, 9);
 }
 
-/// A server that is called with tokens: it takes the one that the authorization server gave last, unless it takes none.
+/// Calls a resource server. It accepts the latest token of the authorization server, or no token.
 fn call_resource(world: &mut World, takes_none: bool) {
     let Some(token) = world.token.clone() else {
         return;
@@ -473,7 +473,7 @@ fn call_resource(world: &mut World, takes_none: bool) {
     assert_eq!(ruling, Ruling::OtherToken);
 }
 
-/// The authorization server takes the token back that it gave last, and still renews it.
+/// The authorization server revokes its latest access token, but still renews it.
 fn take_back(world: &mut World) {
     world.server.access = Some("taken back".to_owned());
 }
@@ -489,7 +489,7 @@ fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
     world.settle(&mut |_| None);
     assert_eq!(world.server.requests, before + 1);
     world.check("after a hundred");
-    // Who comes late with the old one takes the new one.
+    // A late caller with the old token gets the new one.
     let old = SecretValue::new("a1".to_owned());
     let ruling = world
         .machine
@@ -497,7 +497,7 @@ fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
     world.settle(&mut |_| None);
     assert_eq!(ruling, Ruling::OtherToken);
     assert_eq!(world.server.requests, before + 1);
-    // One that was taken and is declined later is renewed as the first was.
+    // A token that was accepted and rejected later is renewed like the first.
     call_resource(&mut world, false);
     take_back(&mut world);
     call_resource(&mut world, false);
@@ -528,7 +528,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_asks_a_person_and_is_not_del
     assert!(world.needs_login(), "after a restart, too");
     world.log_in(2);
     world.settle(&mut |_| None);
-    world.check("somebody has logged in");
+    world.check("a user has logged in");
 }
 
 #[test]
@@ -564,14 +564,14 @@ fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
             Fault::UnknownNotMade,
             Fault::UnknownMade,
         ] {
-            let told = format!("{fault:?} at step {at}");
+            let case = format!("{fault:?} at step {at}");
             let mut inject = |step| (step == at).then_some(fault);
-            live(false, &mut inject).check(&told);
+            live(false, &mut inject).check(&case);
             let world = live(true, &mut inject);
-            assert!(world.needs_login(), "{told}");
-            assert!(world.is_on_disk(), "the grant is gone: {told}");
+            assert!(world.needs_login(), "{case}");
+            assert!(world.is_on_disk(), "the grant is gone: {case}");
             let requests = world.server.requests;
-            assert!(requests <= 4, "{requests} requests: {told}");
+            assert!(requests <= 4, "{requests} requests: {case}");
         }
     }
 }
@@ -594,13 +594,13 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
     assert!(stays(narrow(&mut world, &["admin"])).contains("may not be asked for `admin`"));
     assert!(stays(narrow(&mut world, &["repo", "admin"])).contains("`admin`"));
     assert!(stays(narrow(&mut world, &[])).contains("does not say"));
-    // What was asked for at the login counts as allowed, since the server says nothing else.
+    // The scopes of the login count as granted, because the server sends none.
     assert!(stays(narrow(&mut world, &["repo"])).contains("says that the token allows that"));
     assert_eq!(world.machine.show(&key()).unwrap().wider_scope, None);
 
     assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
-    assert_eq!(world.token.as_deref(), Some("a1"), "others go on with it");
-    // It is known after a restart, and after a renewal.
+    assert_eq!(world.token.as_deref(), Some("a1"), "other callers keep it");
+    // It survives a restart and a renewal.
     world.start();
     world.settle(&mut |_| None);
     world.machine.refresh(Waiter(5), &key());
@@ -615,7 +615,7 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
         world.asked
     );
     world.settle(&mut |_| None);
-    world.check("somebody has consented to more");
+    world.check("a user has consented to more");
     assert!(stays(narrow(&mut world, &["write"])).contains("allows that"));
 }
 
@@ -689,7 +689,7 @@ fn sys_4_a_login_is_used_once_and_by_its_own_callback_alone() {
     let elsewhere = finish(&mut world, "x", callback(state));
     assert_eq!(elsewhere, Err(ErrorCode::OauthNotFound));
     assert_eq!(world.server.requests, before, "no code was exchanged");
-    // The server does not know the code; the login is used up all the same.
+    // The server does not know the code; the login is used up anyway.
     let wrong = finish(&mut world, "w", callback(state));
     assert_eq!(wrong, Err(ErrorCode::OauthRefused));
     let again = finish(&mut world, "w", callback(state));
@@ -710,7 +710,7 @@ fn sys_5_logins_whose_time_is_over_leave_nothing() {
     world.pass(crate::limits::LOGIN_TTL_MS - 1);
     world.settle(&mut |_| None);
     assert_eq!(world.disk.len(), 1);
-    // After a restart, too.
+    // Also after a restart.
     world.start();
     world.settle(&mut |_| None);
     assert_eq!(world.disk.len(), 1);

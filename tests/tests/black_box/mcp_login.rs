@@ -83,7 +83,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     let refused = |lie: Lie, told: &[&str]| {
         server.lie(Some(lie));
         let mut told = told.to_vec();
-        told.push("what the authorization server says of itself cannot be believed");
+        told.push("the authorization server's metadata is invalid");
         let login = home.gdn(&["oauth", "login", "server", "--paste"]);
         login.exits(10).tells(&told);
         assert_eq!(server.clients(), 0, "{lie:?}");
@@ -119,7 +119,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     login
         .wait()
         .exits(10)
-        .tells(&["of another authorization server"]);
+        .tells(&["from another authorization server"]);
     assert_eq!(server.asked(), []);
 
     // It is asked anew for each login.
@@ -316,7 +316,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_parks_the_turn_until_somebod
     home.gdn(&["oauth", "show", "server"])
         .exits(0)
         .prints(&["needs login"])
-        .tells(&["a server declines the token"]);
+        .tells(&["a server rejects the token"]);
 
     server.lie(None);
     log_in(&home, &server);

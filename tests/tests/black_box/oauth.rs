@@ -188,7 +188,7 @@ fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_now
     daemon.log().wait_for("the webhook waits", waits);
     home.gdn(&["oauth", "refresh", "idp"])
         .exits(5)
-        .tells(&["nobody has logged in", "gdn oauth login idp"]);
+        .tells(&["no user has logged in", "gdn oauth login idp"]);
 
     log_in(&home, &server);
     let token = server.access_token().unwrap();

@@ -134,7 +134,7 @@ fn prop_4_what_a_person_edited_since_is_not_overwritten_and_every_reason_is_told
     home.gdn(&["proposal", "show", "r1", "coder"]).exits(5);
     home.gdn(&["sandbox", "prepare", "--run", "r1", "--agent", "x", "../x"])
         .exits(2)
-        .tells(&["no names"]);
+        .tells(&["are not allowed"]);
 }
 
 #[test]

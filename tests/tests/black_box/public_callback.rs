@@ -109,7 +109,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
     login
         .wait()
         .exits(10)
-        .tells(&["of another authorization server"]);
+        .tells(&["from another authorization server"]);
     assert_eq!(comes_to(&daemon, &back).0, 400);
     assert_eq!(server.requests("authorization_code"), 1);
 

@@ -171,11 +171,7 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
     for (lie, exit, says) in [
         (Lie::Fails, 8, "answered 500: out of order"),
         (Lie::Declines, 10, "gdn secret set registry 127.0.0.1-"),
-        (
-            Lie::CutsMetadata,
-            10,
-            "is not what registries say of a package",
-        ),
+        (Lie::CutsMetadata, 10, "is not package metadata"),
         (
             Lie::CutsArchive,
             10,
@@ -197,7 +193,7 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
         (Lie::Elsewhere, 5, "its archive is not at its registry"),
         (Lie::LeadsHere, 10, "which is not in the Internet"),
         (Lie::Endless, 10, "answered with more than 67108864 bytes"),
-        (Lie::Nested, 10, "is not what registries say of a package"),
+        (Lie::Nested, 10, "is not package metadata"),
         (Lie::StallsWithMetadata, 8, "stopped answering"),
         (Lie::StallsWithArchive, 8, "stopped answering"),
     ] {

@@ -1,4 +1,4 @@
-//! Who an application is at the server that its tokens are of, and what tokens are asked for.
+//! The application's client at its authorization server, and the requested scopes.
 
 use goondan_protocol::oauth::{Client, Metadata, OAuthApp};
 use goondan_protocol::secret::SecretValue;
@@ -6,20 +6,20 @@ use goondan_protocol::secret::SecretValue;
 use super::plain;
 use crate::documents::Binding;
 
-/// As whom an application is registered for one login, and with what that was asked for: none of it may be something
-/// else once people consent, or a client of one server would be shown to another.
+/// Client registration for one login, with its inputs. The inputs must not change until the user
+/// consents; otherwise the client of one server would be used at another.
 #[derive(Debug)]
 pub(super) struct Registration {
     pub(super) issuer: Option<String>,
-    /// That of the application.
+    /// Fingerprint of the application.
     pub(super) fingerprint: String,
     pub(super) redirect_uri: Option<String>,
-    /// What the server has answered.
+    /// The server's response.
     pub(super) client: Option<Client>,
 }
 
 impl Registration {
-    /// Whether it was asked for with the same as would be now.
+    /// True if the inputs are unchanged.
     pub(super) fn is_with(&self, now: &Self) -> bool {
         self.issuer == now.issuer
             && self.fingerprint == now.fingerprint
@@ -27,7 +27,7 @@ impl Registration {
     }
 }
 
-/// What an application has at its server.
+/// Returns the application's client at its server.
 pub(super) fn client_of(app: &OAuthApp, binding: Option<&Binding>) -> Client {
     let registered = binding.and_then(|binding| binding.client.clone());
     registered.unwrap_or_else(|| Client {
@@ -37,7 +37,8 @@ pub(super) fn client_of(app: &OAuthApp, binding: Option<&Binding>) -> Client {
     })
 }
 
-/// What is asked for: what the application says, or else its server, and what somebody was declined for want of.
+/// Returns the requested scopes: the application's, or else the server's, plus the scopes that a
+/// server reported missing.
 pub(super) fn scope_of(app: &OAuthApp, server: &Metadata, wider: Option<&str>) -> String {
     let scopes = if app.scopes.is_empty() {
         &server.scopes
@@ -49,7 +50,7 @@ pub(super) fn scope_of(app: &OAuthApp, server: &Metadata, wider: Option<&str>) -
     joined(scopes.chain(wider))
 }
 
-/// Scopes as one text, each once.
+/// Joins scopes into one text without duplicates.
 pub(super) fn joined<'a, S>(scopes: S) -> String
 where
     S: Iterator<Item = &'a str>,
@@ -63,8 +64,8 @@ where
     once.join(" ")
 }
 
-/// The field that says for which server tokens are meant (RFC 8707), if they are for one alone: as they were asked for,
-/// however that server calls itself by now.
+/// Returns the `resource` parameter (RFC 8707), if the tokens are for one resource. Uses the
+/// resource's identifier at the time of the login, even if it has changed since.
 pub(super) fn resource_field(
     binding: Option<&Binding>,
     server: &Metadata,
@@ -74,12 +75,13 @@ pub(super) fn resource_field(
     resource.map(|resource| ("resource", plain(resource)))
 }
 
-/// Whether tokens or a login are of this server.
+/// True if tokens or a login belong to this server.
 pub(super) fn is_of_server(binding: Option<&Binding>, server: &Metadata) -> bool {
     binding.is_none_or(|binding| server.issuer.as_ref() == Some(&binding.issuer))
 }
 
-/// Whether a person has written the address, or where its server is: then it may lead into their own network.
+/// True if the address or its issuer is in the configuration. Such an address may be in the user's
+/// private network.
 pub(super) fn is_written(app: &OAuthApp, address: &str) -> bool {
     let endpoints = &app.endpoints;
     let written = [
@@ -94,7 +96,7 @@ pub(super) fn is_written(app: &OAuthApp, address: &str) -> bool {
         || issuer.is_some_and(|issuer| origin_of(issuer) == origin_of(address))
 }
 
-/// What stands before the path of an address.
+/// Returns the origin of a URL.
 fn origin_of(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

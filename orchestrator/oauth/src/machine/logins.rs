@@ -1,4 +1,4 @@
-//! From the wish to log in to the grant (`SYS-4`).
+//! Logins, from the request to the grant (`SYS-4`).
 
 use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
 use goondan_protocol::ids::{LoginId, WorkspaceId};
@@ -20,31 +20,31 @@ use crate::key::{GrantKey, Place};
 use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
 use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
 
-/// What comes of somebody who came back to a public address.
+/// Result of a redirect to a public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CameBack {
-    /// The login goes on, or the server has declined it.
+    /// Accepted: the login continues, or the server rejected it.
     Taken,
-    /// It ends no login: its `state` is of none, or of one that was used or whose time is over, or the login was begun
-    /// with another address, or it is of another authorization server.
+    /// Rejected: the `state` is unknown, used or expired, the login was begun with another address,
+    /// or the redirect comes from another authorization server.
     EndsNone,
-    /// Which logins there are is not known yet: it can come again.
+    /// The logins are not loaded yet; the redirect can be repeated.
     TooEarly,
 }
 
-/// A login at a public address that ended before anybody waited for it, and what came of it.
+/// Result of a login at a public address that ended before a caller waited for it.
 pub(super) type Ended = (LoginId, WorkspaceId, Result<Answer, ControlError>);
 
-/// What a token endpoint says while a person has not decided yet (RFC 8628).
+/// Error code of a token endpoint while the user has not decided (RFC 8628).
 const PENDING: &str = "authorization_pending";
-/// What it says to who asks too often.
+/// Error code for too frequent polling.
 const SLOW_DOWN: &str = "slow_down";
-/// The kind of grant of a login on another device.
+/// Grant type of a login on another device.
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// The path that people are sent back to on this machine.
+/// Path of the redirect address on this machine.
 const LOOPBACK_PATH: &str = "/callback";
 
-/// Somebody wants to log in.
+/// Request for a login.
 #[derive(Debug)]
 pub(super) struct Beginning {
     pub(super) waiter: Waiter,
@@ -53,23 +53,23 @@ pub(super) struct Beginning {
     way: Way,
     verifier: SecretValue,
     state: SecretValue,
-    /// As whom the application is registered for this login, if it is.
+    /// Client registration for this login, if any.
     pub(super) registration: Option<Registration>,
-    /// Which server it is at, if that is not written.
+    /// Its server, if the configuration does not define it.
     pub(super) binding: Option<Binding>,
-    /// What a device is asked to allow, if anything is named.
+    /// Scopes requested from a device, if any.
     scope: Option<String>,
 }
 
-/// How.
+/// Method of a login.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// By a browser, which this port of the machine hears of, unless the application says otherwise.
+    /// In a browser, redirected to this local port unless the application defines an address.
     Browser(Option<u16>),
     Device,
 }
 
-/// Somebody hands in what a server sent back.
+/// Request to finish a login with the server's redirect.
 #[derive(Debug)]
 pub(super) struct Finishing {
     waiter: Waiter,
@@ -78,16 +78,16 @@ pub(super) struct Finishing {
     callback: Option<SecretValue>,
 }
 
-/// A login that is not over.
+/// An open login.
 #[derive(Debug)]
 pub(super) struct Login {
     pub(super) key: GrantKey,
     pub(super) session: Session,
-    /// The code, while it is exchanged.
+    /// The code while it is exchanged.
     code: Option<SecretValue>,
-    /// Those who wait for its end.
+    /// Callers that wait for its end.
     waiters: Vec<Waiter>,
-    /// When the server is to be asked next whether it has ended, if it is on another device.
+    /// Time of the next poll, if it is on another device.
     poll_at_ms: Option<i64>,
 }
 
@@ -108,8 +108,8 @@ impl Login {
 }
 
 impl Machine {
-    /// Somebody wants to log in; `id` and `entropy` are fresh and random. `port` is one of this machine on
-    /// which it is listened for who comes back.
+    /// Begins a login. `id` and `entropy` must be fresh and random. `port` is a local port on which
+    /// the client listens for the redirect.
     pub fn login(
         &mut self,
         waiter: Waiter,
@@ -137,8 +137,7 @@ impl Machine {
         self.call(key, waiter, Call::Login(beginning));
     }
 
-    /// Somebody hands in the address that a server sent them back to, or waits for the end of a login on
-    /// another device.
+    /// Finishes a login with the redirect URL, or waits for the end of a login on another device.
     pub fn finish(
         &mut self,
         waiter: Waiter,
@@ -153,7 +152,7 @@ impl Machine {
             callback,
         };
         let mut apps = self.apps.iter_mut();
-        // Which application it is of is known once all are read.
+        // The login's application is known only after all documents are loaded.
         let unread = apps.find(|((of, _), app)| of == workspace_id && !app.is_read);
         match unread {
             Some((_, app)) => app.unread.push(Call::Finish(finishing)),
@@ -165,8 +164,8 @@ impl Machine {
         let key = beginning.key.clone();
         let per_user = self.app_of(&key).is_some_and(|it| it.definition.per_user);
         let problem = match (per_user, key.need.subject.is_global()) {
-            (true, true) => Some("tells people apart: name one with `--subject`"),
-            (false, false) => Some("has one token for all: it takes no `--subject`"),
+            (true, true) => Some("has a token for each user: pass `--subject`"),
+            (false, false) => Some("has one token for all users: omit `--subject`"),
             (true, false) | (false, true) => None,
         };
         match problem {
@@ -182,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Goes on with a login, now that it is known who the application is.
+    /// Continues a login after its client is known.
     pub(super) fn open_as(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
         if let Way::Device = beginning.way {
@@ -269,7 +268,7 @@ impl Machine {
         );
     }
 
-    /// Gives the oldest logins up that are too many with one more.
+    /// Abandons the oldest logins to make room for one more.
     fn make_room(&mut self, workspace_id: &WorkspaceId) {
         let logins = self.logins.iter();
         let open = logins.filter(|(_, login)| login.key.workspace_id == *workspace_id);
@@ -279,7 +278,7 @@ impl Machine {
         open.sort();
         let too_many = (open.len() + 1).saturating_sub(LOGINS_OPEN_MAX);
         for (_, id) in open.into_iter().take(too_many) {
-            self.end_login(&id, &Err(no_login("another one was begun")));
+            self.end_login(&id, &Err(no_login("another login was begun")));
         }
     }
 
@@ -296,12 +295,9 @@ impl Machine {
                 self.answer(waiter, Ok(Answer::Begun(begun)));
             }
             Err(why) => {
-                let text = format!("the login could not be kept: {why}");
+                let text = format!("failed to store the login: {why}");
                 let error = ControlError::new(ErrorCode::Storage, text);
-                self.answer(
-                    waiter,
-                    Err(error.suggest("see that there is room on the disk")),
-                );
+                self.answer(waiter, Err(error.suggest("check the free disk space")));
             }
         }
     }
@@ -323,20 +319,20 @@ impl Machine {
                 None => self.take_ended(&workspace_id, &id),
                 Some(_) => None,
             };
-            let why = "it was used, or given up, or its time is over";
+            let why = "it was used, abandoned, or has expired";
             return self.answer(waiter, result.unwrap_or_else(|| Err(no_login(why))));
         };
         let is_over = login.session.is_used || login.session.expires_at_ms <= now_ms;
         let (state, redirect_uri) = match &login.session.how {
             How::Device { .. } => return login.waiters.push(waiter),
-            // A connection hears who comes back, or has already.
+            // A connection receives the redirect, or has already.
             How::Code { redirect_uri, .. }
                 if callback.is_none() && public_path(redirect_uri).is_some() =>
             {
                 return login.waiters.push(waiter);
             }
             How::Code { .. } if is_over => {
-                let error = no_login("it was used, or its time is over");
+                let error = no_login("it was used, or has expired");
                 return self.answer(waiter, Err(error));
             }
             How::Code {
@@ -354,15 +350,15 @@ impl Machine {
             Err(error) => return self.answer(waiter, Err(not_accepted(&error.to_string()))),
         };
         login.waiters.push(waiter);
-        // Whoever waits is told.
+        // Waiting callers get the error.
         drop(self.take_callback(&id, callback));
     }
 
-    /// Somebody came back to the public address with this path, which a connection of the workspace hears; `query` is
-    /// what stood behind it.
+    /// Handles a redirect to the public address with this path, received by a connection of the
+    /// workspace. `query` is the URL's query.
     pub fn come_back(&mut self, workspace_id: &WorkspaceId, path: &str, query: &str) -> CameBack {
         let mut apps = self.apps.iter();
-        // Which logins there are is known once all are read.
+        // The logins are known only after all documents are loaded.
         if apps.any(|((of, _), app)| of == workspace_id && !app.is_read) {
             return CameBack::TooEarly;
         }
@@ -395,7 +391,7 @@ impl Machine {
         }
     }
 
-    /// Goes on with a login whose `state` somebody came back with, or ends it.
+    /// Continues the login that matches the `state` of a redirect, or ends it.
     fn take_callback(&mut self, id: &LoginId, callback: Callback) -> Result<(), ControlError> {
         let how = self.logins.get(id).map(|login| &login.session.how);
         let Some(How::Code {
@@ -404,7 +400,7 @@ impl Machine {
             ..
         }) = how
         else {
-            return Err(no_login("it was given up"));
+            return Err(no_login("it was abandoned"));
         };
         let is_issuer = match (&callback.issuer, issuer) {
             (Some(said), Some(issuer)) => said == issuer,
@@ -412,7 +408,7 @@ impl Machine {
             (_, None) => true,
         };
         if !is_issuer {
-            let error = not_accepted("it is of another authorization server than the login");
+            let error = not_accepted("it comes from another authorization server than the login");
             self.end_login(id, &Err(error.clone()));
             return Err(error);
         }
@@ -423,7 +419,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Notes durably that the login is used, and then exchanges its code.
+    /// Durably marks the login as used, then exchanges its code.
     fn use_code(&mut self, id: &LoginId, code: SecretValue) {
         let Some(login) = self.logins.get_mut(id) else {
             return;
@@ -476,7 +472,7 @@ impl Machine {
         self.ask_for_grant(id, &key, request);
     }
 
-    /// Whether the application and its server are those that a login was begun with.
+    /// True if application and server are unchanged since the login began.
     fn is_of_login(&self, login: &Login, server: &Metadata) -> bool {
         let app = self.app_of(&login.key);
         app.is_some_and(|app| app.fingerprint == login.session.fingerprint)
@@ -515,18 +511,18 @@ impl Machine {
             (Answered::Token(Reply::Refused(refused)), _) => {
                 self.end_login(id, &Err(declined(&refused.to_string())));
             }
-            // Asking whether a person has decided changes nothing.
+            // Polling has no side effect.
             (Answered::NotMade(_) | Answered::Unknown(_), How::Device { interval_ms, .. }) => {
                 login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
             }
-            // A code is good once: whether it was used, nobody knows.
+            // A code can be used once, and its use is unknown.
             (Answered::NotMade(why) | Answered::Unknown(why), How::Code { .. }) => {
                 let command = login_command(&login.key);
                 let error = unavailable(&why).suggest(format!("log in again: {command}"));
                 self.end_login(id, &Err(error));
             }
             (other, _) => {
-                let why = format!("it answered something else: {other:?}");
+                let why = format!("unexpected response: {other:?}");
                 self.end_login(id, &Err(unavailable(&why)));
             }
         }
@@ -542,7 +538,7 @@ impl Machine {
         let wider = self.wider_of(&key).map(str::to_owned);
         let entry = self.entry(&key);
         entry.issued += 1;
-        // A server that does not say what a token allows gives what it was asked for (RFC 6749, 5.1).
+        // Without `scope` in the response, the requested scopes were granted (RFC 6749, 5.1).
         let scope = token.scope.clone().or(asked);
         let grant = Grant {
             binding,
@@ -573,7 +569,8 @@ impl Machine {
         self.end_login(id, &Ok(Answer::Grant(info)));
     }
 
-    /// What came of a login that ended before anybody waited for it: a browser may be quicker than the client.
+    /// Takes the result of a login that ended before a caller waited for it, because a browser can
+    /// be faster than the client.
     fn take_ended(
         &mut self,
         workspace_id: &WorkspaceId,
@@ -584,7 +581,7 @@ impl Machine {
         self.ended.remove(at).map(|(_, _, result)| result)
     }
 
-    /// A login is over, however: nothing of it stays on disk (`SYS-5`).
+    /// Ends a login and removes all its data from disk (`SYS-5`).
     pub(super) fn end_login(&mut self, id: &LoginId, result: &Result<Answer, ControlError>) {
         let Some(login) = self.logins.remove(id) else {
             return;
@@ -617,7 +614,7 @@ impl Machine {
                 return self.answer(waiter, Err(unavailable(&why)));
             }
             other => {
-                let why = format!("it answered something else: {other:?}");
+                let why = format!("unexpected response: {other:?}");
                 return self.answer(waiter, Err(unavailable(&why)));
             }
         };
@@ -642,7 +639,7 @@ impl Machine {
         self.keep_session(beginning, how, expires_at_ms, begun);
     }
 
-    /// Who the server of a login on another device says it is, or is written to be.
+    /// Returns the issuer of a login on another device, from its server or the configuration.
     fn issuer_of(&self, beginning: &Beginning) -> Option<String> {
         let bound = beginning.binding.as_ref();
         let bound = bound.map(|binding| binding.issuer.clone());
@@ -671,7 +668,7 @@ impl Machine {
         self.ask_for_grant(id, &key, request);
     }
 
-    /// Logins whose time is over end, and those on other devices are asked after.
+    /// Ends expired logins and polls those on other devices.
     pub(super) fn on_login_time(&mut self) {
         let now_ms = self.now_ms;
         let mut over: Vec<LoginId> = Vec::new();
@@ -685,7 +682,7 @@ impl Machine {
             }
         }
         for id in over {
-            self.end_login(&id, &Err(no_login("its time is over")));
+            self.end_login(&id, &Err(no_login("it has expired")));
         }
         for (key, id) in due {
             self.with_server(&key, Step::Poll(id));
@@ -693,7 +690,7 @@ impl Machine {
     }
 }
 
-/// Where a person is sent back to; none if they log in on another device.
+/// Returns the redirect address; `None` for a login on another device.
 pub(super) fn redirect_uri_of(
     app: &OAuthApp,
     beginning: &Beginning,
@@ -707,12 +704,12 @@ pub(super) fn redirect_uri_of(
         (Way::Browser(None), None) => {
             let text = format!("OAuthApp `{}` has no `redirectUri`", app.name);
             let error = ControlError::new(ErrorCode::InvalidRequest, text);
-            Err(error.suggest("say with `port` where people are sent back to"))
+            Err(error.suggest("pass `port` to set the redirect address"))
         }
     }
 }
 
-/// Where a person consents.
+/// Returns the URL of the consent page.
 fn authorization_url(
     app: &OAuthApp,
     server: &Metadata,
@@ -751,7 +748,7 @@ fn lacks(key: &GrantKey, what: &str) -> ControlError {
 }
 
 fn no_login(why: &str) -> ControlError {
-    let text = format!("there is no such login any more: {why}");
+    let text = format!("the login does not exist: {why}");
     ControlError::new(ErrorCode::OauthNotFound, text)
         .suggest("begin another: `gdn oauth login APP`")
 }
@@ -764,7 +761,7 @@ fn not_accepted(why: &str) -> ControlError {
 }
 
 fn declined(why: &str) -> ControlError {
-    let text = format!("the authorization server declines: {why}");
+    let text = format!("the authorization server rejected the request: {why}");
     ControlError::new(ErrorCode::OauthRefused, text).suggest(
         "log in again and consent; check `clientId`, `scopes` and `redirectUri` of the OAuthApp",
     )

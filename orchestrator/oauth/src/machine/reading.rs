@@ -1,4 +1,4 @@
-//! What was on disk when an application was first seen.
+//! Initial load of an application's documents.
 
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 
@@ -8,7 +8,7 @@ use crate::documents::{Documents, Known, Lock};
 use crate::key::{GrantKey, Place};
 
 impl Machine {
-    /// The documents of an application are read.
+    /// Handles the loaded documents of an application.
     pub fn on_read(&mut self, workspace_id: &WorkspaceId, app: &ResourceName, read: Documents) {
         let is_own = |key: &GrantKey| key.workspace_id == *workspace_id && key.need.app == *app;
         let mut locks: Vec<(GrantKey, Lock)> = Vec::new();
@@ -57,8 +57,8 @@ impl Machine {
         }
     }
 
-    /// A refresh was under way when the daemon ended. If the grant is still the one that was to be renewed,
-    /// nobody knows what became of it: the server is asked once more.
+    /// Handles a refresh that was in progress when the daemon ended. If its grant is unchanged, the
+    /// outcome is unknown, and the request is sent once more.
     fn on_lock_found(&mut self, key: &GrantKey, lock: &Lock) {
         let grant = self.grants.get(key).and_then(|entry| entry.grant.as_ref());
         let is_unknown = grant.is_some_and(|grant| {

@@ -1,5 +1,5 @@
-//! Finds out who an application is at the server of a login: what is written, the address of what is said of it, or
-//! what it is registered as for that login (RFC 7591).
+//! Determines the client of a login: from the configuration, a client metadata document, or dynamic
+//! registration for the login (RFC 7591).
 
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::oauth::{Metadata, OAuthApp, RegisterRequest, Reply};
@@ -11,13 +11,13 @@ use super::{Answered, Machine, Pending, Request, Step, unavailable};
 use crate::documents::Binding;
 use crate::key::GrantKey;
 
-/// Who an application is, or how that is to be found out.
+/// The client, or the way to determine it.
 enum Known {
-    /// It is known.
+    /// The client is known.
     Client,
-    /// It is registered here.
+    /// Register at this endpoint.
     RegisteredAt(String),
-    /// A person has to register it.
+    /// The user must register it.
     Nobody,
 }
 
@@ -32,21 +32,21 @@ fn known(app: &OAuthApp, server: &Metadata) -> Known {
     }
 }
 
-/// Whether an id is the address of what is said of the application, which counts only where the server reads it. With
-/// a secret, or at a server that says nothing of itself, it is one as any other.
+/// True if the client id is the URL of a client metadata document, which applies only if the server
+/// supports it. With a secret, or at a server without metadata, it is an opaque id.
 fn is_document(id: &str, app: &OAuthApp, server: &Metadata) -> bool {
     let is_found = app.resource.is_some() && server.issuer.is_some();
     id.starts_with("https://") && is_found && app.client_secret.is_none()
 }
 
 impl Machine {
-    /// Finds out who the application is at the server, registers it there if need be, and goes on with the login.
+    /// Determines the client, registers it if necessary, and continues the login.
     pub(super) fn open_login(&mut self, mut beginning: Beginning, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
         let app = self.app_of(&key);
         let app = app.map(|app| (app.definition.clone(), app.fingerprint.clone()));
         let Some((app, fingerprint)) = app else {
-            return self.answer(waiter, Err(unavailable("the OAuthApp is gone")));
+            return self.answer(waiter, Err(unavailable("the OAuthApp was removed")));
         };
         let redirect_uri = match redirect_uri_of(&app, &beginning) {
             Ok(redirect_uri) => redirect_uri,
@@ -118,7 +118,7 @@ impl Machine {
             Answered::NotMade(why) | Answered::Unknown(why) => {
                 return self.answer(beginning.waiter, Err(unavailable(&why)));
             }
-            other => format!("it answered something else: {other:?}"),
+            other => format!("unexpected response: {other:?}"),
         };
         let need = &beginning.key.need;
         let text = format!("the authorization server does not register goondan for {need}: {why}");
@@ -137,13 +137,13 @@ fn changed(key: &GrantKey) -> ControlError {
         .suggest(format!("log in again: {}", login_command(key)))
 }
 
-/// What a person does whose application nobody registers.
+/// Hint for a user whose application cannot be registered automatically.
 const BY_HAND: &str = "register an application there by hand, and write an OAuthApp with `resource`, the \
                        server's address, and its `clientId`: docs/oauth.md, \"MCP servers\"";
 
 fn nobody(key: &GrantKey, issuer: &str) -> ControlError {
     let text = format!(
-        "the authorization server of {}, `{issuer}`, registers no applications by itself",
+        "the authorization server of {}, `{issuer}`, registers no applications automatically",
         key.need
     );
     ControlError::new(ErrorCode::OauthRefused, text).suggest(BY_HAND)
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What is found out of the server that calls itself so.
+    /// Returns the metadata of the server with this issuer.
     fn server(issuer: &str) -> Metadata {
         let at = |path: &str| Some(format!("{issuer}/{path}"));
         Metadata {
@@ -213,11 +213,11 @@ mod tests {
         machine: Machine,
         disk: BTreeMap<Place, Fields>,
         server: Metadata,
-        /// The requests that were made, but for those for what servers say of themselves.
+        /// Requests sent, without metadata requests.
         made: Vec<Request>,
         errors: Vec<ControlError>,
         url: Option<String>,
-        /// Whether the next registration is answered later.
+        /// True to delay the next registration response.
         holds: bool,
         held: Option<Ticket>,
     }
@@ -330,7 +330,7 @@ mod tests {
             self.settle();
         }
 
-        /// The registration that was held back is answered.
+        /// Delivers the delayed registration response.
         fn let_go(&mut self) {
             let (ticket, server) = (self.held.take().unwrap(), server("https://as.example"));
             let endpoint = server.registration.unwrap();
@@ -343,7 +343,7 @@ mod tests {
             self.settle();
         }
 
-        /// Logs in: the fields of the authorization request.
+        /// Logs in; returns the parameters of the authorization request.
         fn log_in(&mut self) -> BTreeMap<String, String> {
             self.begin("l-1");
             let url = self.url.take().unwrap();
@@ -365,7 +365,7 @@ mod tests {
             fields
         }
 
-        /// The request for tokens that was made last.
+        /// Returns the latest token request.
         fn last_form(&self) -> &goondan_protocol::oauth::FormRequest {
             match self.made.last() {
                 Some(Request::Token(request)) => request,
@@ -484,7 +484,8 @@ mod tests {
         world.let_go();
         assert!(world.url.is_some());
 
-        // The server names another one meanwhile, which a second login finds out.
+        // In the meantime the resource names another authorization server, which a second login
+        // discovers.
         let mut world = good();
         world.server = server("https://evil.example");
         world.begin("l-2");
@@ -525,7 +526,7 @@ mod tests {
     fn sys_4_another_server_than_the_one_that_gave_a_token_gets_nothing() {
         let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
         world.log_in();
-        // The server of the resource names another one, and another name of its own, after a restart.
+        // After a restart, the resource names another server and another identifier of its own.
         let evil = Metadata {
             resource: Some("https://mcp.example".to_owned()),
             ..server("https://evil.example")
@@ -542,7 +543,7 @@ mod tests {
         );
         assert_eq!(world.errors, []);
 
-        // A login finds the other one, and what the first one gave goes there as little.
+        // A login discovers the other server, which gets no tokens of the first one.
         world.begin("l-2");
         let url = world.url.take().unwrap();
         assert!(url.starts_with("https://evil.example/authorize"), "{url}");
@@ -557,7 +558,7 @@ mod tests {
 
     #[test]
     fn sys_4_tokens_that_their_server_cannot_be_told_of_are_kept_unless_a_person_forgets_them() {
-        // A person wrote the issuer, which calls itself something else by now.
+        // The user configured the issuer, which now uses another identifier.
         let written = OAuthApp {
             issuer: Some("https://as.example".to_owned()),
             ..app(None)

@@ -1,4 +1,4 @@
-//! The next token, once for all who want it: durable intent → request → durable grant → hand-out.
+//! Renewal of a token, once for all callers: durable mark → request → durable grant → hand-out.
 
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::oauth::{Metadata, Refused, Reply, Token};
@@ -15,27 +15,28 @@ use crate::limits::{
     TOKEN_LIFE_MAX_S,
 };
 
-/// The code by which a server says that a grant is worth nothing any more.
+/// Error code for an invalid grant.
 const INVALID_GRANT: &str = "invalid_grant";
 
-/// The codes by which it says that it does not know the application.
+/// Error codes for an unknown client.
 const INVALID_CLIENT: [&str; 2] = ["invalid_client", "unauthorized_client"];
 
-/// How the renewal of a grant stands.
+/// Phase of a grant's renewal.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
-    /// None is under way.
+    /// No renewal is in progress.
     #[default]
     Idle,
-    /// That it is under way is being kept.
+    /// The mark is being stored.
     Locking(Ticket),
-    /// The server is asked; it is not known yet where, or it was sent this often.
+    /// The request is in progress. Without a ticket, the endpoint is unknown yet. `sent` counts the
+    /// transmissions.
     Asking {
         ticket: Option<Ticket>,
         sent: u32,
         generation: u64,
     },
-    /// What came of it is being kept; no ticket if that failed and is to be tried again.
+    /// The result is being stored; without a ticket, storing failed and must be retried.
     Keeping {
         ticket: Option<Ticket>,
         grant: Box<Grant>,
@@ -49,7 +50,7 @@ impl Phase {
 }
 
 impl Grant {
-    /// What a server gave, from when.
+    /// Creates a grant from a server's response.
     pub(super) fn of_token(
         token: Token,
         now_ms: i64,
@@ -74,7 +75,7 @@ impl Grant {
         }
     }
 
-    /// When the next token is to be asked for; none if this one does not end.
+    /// Returns the time of the next renewal; `None` if the token does not expire.
     pub(super) fn refresh_at_ms(&self) -> Option<i64> {
         let life_ms = self.expires_at_ms?.saturating_sub(self.obtained_at_ms);
         let part_ms = life_ms.saturating_mul(REFRESH_AT_PERCENT) / 100;
@@ -86,7 +87,7 @@ impl Grant {
 }
 
 impl Machine {
-    /// Somebody wants a token renewed now. All who want that while it is under way get what comes of it.
+    /// Renews a token now. All concurrent callers get the same result.
     pub fn refresh(&mut self, waiter: Waiter, key: &GrantKey) {
         self.call(key, waiter, super::Call::Refresh(waiter, key.clone()));
     }
@@ -105,18 +106,18 @@ impl Machine {
     fn check_renewable(&self, key: &GrantKey) -> Result<(), ControlError> {
         let grant = self.grants.get(key).and_then(|entry| entry.grant.as_ref());
         let Some(grant) = grant else {
-            let text = format!("nobody has logged in for {} yet", key.need);
+            let text = format!("no user has logged in for {} yet", key.need);
             let error = ControlError::new(ErrorCode::OauthNotFound, text);
             return Err(error.suggest(login_command(key)));
         };
         let why = if !self.is_of_app(key, grant) {
-            "its OAuthApp is another than the one that its tokens were given to"
+            "its OAuthApp was changed after the tokens were issued"
         } else if grant.refresh_token.is_none() {
-            "the authorization server gave no refresh token"
+            "the authorization server issued no refresh token"
         } else {
             return Ok(());
         };
-        let text = format!("the token of {} cannot be renewed: {why}", key.need);
+        let text = format!("cannot renew the token of {}: {why}", key.need);
         let error = ControlError::new(ErrorCode::OauthRefused, text);
         Err(error.suggest(login_command(key)))
     }
@@ -126,7 +127,7 @@ impl Machine {
             .is_some_and(|app| app.fingerprint == grant.fingerprint)
     }
 
-    /// Begins the renewals whose time has come, and notes which grants have ended for good.
+    /// Begins renewals that are due, and marks permanently expired grants.
     pub(super) fn renew_due(&mut self) {
         let now_ms = self.now_ms;
         let mut due: Vec<GrantKey> = Vec::new();
@@ -160,14 +161,11 @@ impl Machine {
             self.keep_renewal(&key);
         }
         for key in ended {
-            self.needs_auth(
-                &key,
-                "the token has ended, and there is none to renew it with",
-            );
+            self.needs_auth(&key, "the token has expired, and there is no refresh token");
         }
     }
 
-    /// Writes down that a renewal is under way.
+    /// Stores the mark of a renewal in progress.
     pub(super) fn lock(&mut self, key: &GrantKey) {
         let since_ms = self.now_ms;
         let entry = self.entry(key);
@@ -197,7 +195,7 @@ impl Machine {
         }
     }
 
-    /// Asks the server for the next token. That this is under way is on disk.
+    /// Requests the next token. The mark is on disk.
     pub(super) fn ask_for_next(&mut self, key: &GrantKey) {
         let entry = self.entry(key);
         let Some(grant) = &entry.grant else { return };
@@ -214,7 +212,7 @@ impl Machine {
         let Some(grant) = grant else { return };
         if !is_of_server(grant.binding.as_ref(), server) {
             let why =
-                "its server names another authorization server than the one that gave the token";
+                "its server names another authorization server than the one that issued the token";
             return self.needs_auth(key, why);
         }
         let refresh_token = grant.refresh_token.clone();
@@ -230,7 +228,7 @@ impl Machine {
             },
         );
         let Some(request) = request else {
-            return self.refresh_failed(key, "it says of no token endpoint");
+            return self.refresh_failed(key, "its metadata has no token endpoint");
         };
         let pending = Pending::Refresh(key.clone());
         let asked = self.ask(&key.workspace_id, Request::Token(request), pending);
@@ -255,7 +253,7 @@ impl Machine {
             entry.phase = Phase::Idle;
             return;
         };
-        // Somebody has logged in meanwhile: what became of the token before is of no interest.
+        // A user logged in meanwhile, so the outcome for the earlier token does not matter.
         if grant.generation != generation {
             entry.phase = Phase::Idle;
             self.remove(Place::Lock(key.clone()), Pending::Nothing);
@@ -266,7 +264,7 @@ impl Machine {
             Answered::Token(Reply::Granted(token)) => {
                 entry.issued = entry.issued.max(generation) + 1;
                 let next = Grant::of_token(token, now_ms, entry.issued, grant.fingerprint);
-                // A server that gives no new one goes on with the one before.
+                // Without a new refresh token the old one stays valid.
                 let next = Grant {
                     binding: grant.binding,
                     refresh_token: next.refresh_token.or(grant.refresh_token),
@@ -280,7 +278,7 @@ impl Machine {
             Answered::Token(Reply::Refused(refused)) if is_over(&refused, &grant) => {
                 self.needs_auth(
                     key,
-                    &format!("the authorization server declines: {refused}"),
+                    &format!("the authorization server rejected the request: {refused}"),
                 );
             }
             Answered::Token(Reply::Refused(refused)) => {
@@ -289,27 +287,27 @@ impl Machine {
             Answered::Unknown(_) if sent < REFRESH_SENDINGS_MAX => {
                 self.with_server(key, Step::Refresh(key.clone()));
             }
-            // That it is under way stays on disk.
+            // The mark stays on disk.
             Answered::Unknown(why) => {
                 entry.phase = Phase::Idle;
                 self.fail(key, &unavailable(&why));
             }
             Answered::NotMade(why) => self.refresh_failed(key, &why),
-            other => self.refresh_refused(key, &format!("it answered something else: {other:?}")),
+            other => self.refresh_refused(key, &format!("unexpected response: {other:?}")),
         }
     }
 
-    /// The server was not asked: the token is as good as before.
+    /// Handles a request that was not sent. The token is unchanged.
     pub(super) fn refresh_failed(&mut self, key: &GrantKey, why: &str) {
         self.unlock(key);
         self.fail(key, &unavailable(why));
     }
 
-    /// The server declines, and not because of the grant.
+    /// Handles a rejection that does not concern the grant.
     fn refresh_refused(&mut self, key: &GrantKey, why: &str) {
         self.unlock(key);
         let text = format!(
-            "the authorization server declines to renew {}: {why}",
+            "the authorization server rejected the renewal of {}: {why}",
             key.need
         );
         let error = ControlError::new(ErrorCode::OauthRefused, text);
@@ -339,7 +337,7 @@ impl Machine {
         self.happened(key, Happening::NotRenewed(why.to_owned()));
     }
 
-    /// A person has to log in again. What there is of the grant stays.
+    /// Requires a new login. The grant stays stored.
     pub(super) fn needs_auth(&mut self, key: &GrantKey, why: &str) {
         let entry = self.entry(key);
         let Some(grant) = entry.grant.clone() else {
@@ -354,7 +352,7 @@ impl Machine {
         self.keep(key, grant);
     }
 
-    /// Keeps what came of a renewal.
+    /// Stores the result of a renewal.
     fn keep(&mut self, key: &GrantKey, grant: Grant) {
         self.entry(key).phase = Phase::Keeping {
             ticket: None,
@@ -392,7 +390,7 @@ impl Machine {
             return;
         }
         if let Err(why) = result {
-            // The token before is good for nothing any more: this one must not be lost.
+            // The old token is invalid now, so this one must not be lost.
             *ticket = None;
             return self.pause(key, &why);
         }
@@ -409,14 +407,14 @@ impl Machine {
             }
             Some(why) => {
                 self.happened(key, Happening::NeedsAuth(why.clone()));
-                let text = format!("a person has to log in for {} again: {why}", key.need);
+                let text = format!("{} requires a new login: {why}", key.need);
                 let error = ControlError::new(ErrorCode::OauthRefused, text);
                 self.answer_renewal(key, &Err(error.suggest(login_command(key))));
             }
         }
     }
 
-    /// A grant is durable: it takes the place of an older one, and whoever needs its token gets it.
+    /// Installs a durable grant: replaces an older one and hands out its token.
     pub(super) fn install(&mut self, key: &GrantKey, grant: Grant) {
         let entry = self.entry(key);
         let is_newer = |old: &Grant| old.generation < grant.generation;
@@ -437,14 +435,14 @@ impl Machine {
     }
 }
 
-/// Whether a login alone helps. An application that was registered for a grant ends with it.
+/// True if only a new login helps. A client registered for the grant ends with it.
 fn is_over(refused: &Refused, grant: &Grant) -> bool {
     let is_registered = grant.binding.as_ref().is_some_and(|it| it.client.is_some());
     refused.error == INVALID_GRANT
         || is_registered && INVALID_CLIENT.contains(&refused.error.as_str())
 }
 
-/// What a person runs to log in.
+/// Returns the command for a login.
 pub(super) fn login_command(key: &GrantKey) -> String {
     format!("`gdn oauth login {}`", key.need.arguments())
 }

@@ -1,4 +1,4 @@
-//! Taking tokens back.
+//! Revocation of tokens.
 
 use goondan_protocol::control::{ControlError, ErrorCode, GrantRevoked};
 use goondan_protocol::oauth::{Metadata, Reply};
@@ -7,17 +7,17 @@ use super::clients::is_of_server;
 use super::{Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, plain};
 use crate::key::{GrantKey, Place};
 
-/// Somebody wants tokens taken back.
+/// Request for a revocation.
 #[derive(Debug)]
 pub(super) struct Revoking {
     pub(super) waiter: Waiter,
     pub(super) key: GrantKey,
-    /// Whether they are forgotten here even if the server cannot be told.
+    /// True to delete the tokens locally even if the server cannot be reached.
     pub(super) forget: bool,
 }
 
 impl Machine {
-    /// Somebody wants tokens taken back; with `forget` they are forgotten here in any case.
+    /// Revokes tokens. With `forget` they are deleted locally in any case.
     pub fn revoke(&mut self, waiter: Waiter, key: &GrantKey, forget: bool) {
         let revoking = Revoking {
             waiter,
@@ -31,7 +31,7 @@ impl Machine {
         let key = revoking.key.clone();
         let entry = self.grants.get(&key);
         let Some(grant) = entry.and_then(|entry| entry.grant.as_ref()) else {
-            let text = format!("there are no tokens of {}", key.need);
+            let text = format!("{} has no tokens", key.need);
             let error = ControlError::new(ErrorCode::OauthNotFound, text);
             let error = error.suggest("`gdn oauth list` shows all");
             return self.answer(revoking.waiter, Err(error));
@@ -44,7 +44,7 @@ impl Machine {
         if self.is_of_app(&key, grant) {
             self.with_server(&key, Step::Revoke(revoking));
         } else {
-            let why = "its OAuthApp is another than the one that its tokens were given to";
+            let why = "its OAuthApp was changed after the tokens were issued";
             self.forget_grant(revoking, false, Some(why.to_owned()));
         }
     }
@@ -55,14 +55,14 @@ impl Machine {
             return;
         };
         if !is_of_server(grant.binding.as_ref(), server) {
-            let why = "its server names another authorization server than the one that gave them";
+            let why = "its server names another authorization server than the one that issued them";
             return self.not_revoked(revoking, why);
         }
         let Some(endpoint) = &server.endpoints.revocation else {
-            let why = "the authorization server takes no tokens back";
+            let why = "the authorization server does not support revocation";
             return self.forget_grant(revoking, false, Some(why.to_owned()));
         };
-        // With it, a server takes the access tokens back, too.
+        // Revoking the refresh token also revokes its access tokens.
         let (token, kind) = match &grant.refresh_token {
             Some(token) => (token.clone(), "refresh_token"),
             None => (grant.access_token.clone(), "access_token"),
@@ -84,7 +84,7 @@ impl Machine {
             }
             Answered::NotMade(why) | Answered::Unknown(why) => self.not_revoked(revoking, &why),
             other => {
-                let why = format!("it answered something else: {other:?}");
+                let why = format!("unexpected response: {other:?}");
                 self.not_revoked(revoking, &why);
             }
         }
@@ -120,7 +120,7 @@ impl Machine {
     ) {
         let key = &revoking.key;
         if let Err(why) = result {
-            let text = format!("the tokens of {} could not be removed: {why}", key.need);
+            let text = format!("failed to remove the tokens of {}: {why}", key.need);
             let error = ControlError::new(ErrorCode::Storage, text);
             let error = error.suggest("see that the daemon may write below its System Root");
             return self.answer(revoking.waiter, Err(error));

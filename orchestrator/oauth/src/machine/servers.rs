@@ -1,4 +1,4 @@
-//! Where requests go: to the server that an application's definition leads to, or to the one that gave certain
+//! Endpoints of servers: the server of an application's definition, or the one that issued certain
 //! tokens.
 
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -9,43 +9,42 @@ use super::{Answered, App, Machine, Pending, Request, Step, unavailable};
 use crate::documents::Binding;
 use crate::key::GrantKey;
 
-/// Which server: the one that the definition leads to, or the issuer of what is bound to it.
+/// Identifies a server: `None` for the definition's, or the issuer of a binding.
 pub(super) type Which = Option<String>;
 
-/// What is known of one.
+/// State of one server.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    /// What it says of itself.
+    /// Its metadata.
     said: Option<Metadata>,
-    /// What waits for that.
+    /// Steps that wait for the metadata.
     steps: Vec<Step>,
 }
 
-/// What a server says of itself was asked for.
+/// A metadata request in progress.
 #[derive(Debug)]
 pub(super) struct Asked {
     app: (WorkspaceId, ResourceName),
-    /// That of the application then.
+    /// Fingerprint of the application at that time.
     fingerprint: String,
     which: Which,
 }
 
 impl App {
-    /// Whether its server names the authorization server, and no person does.
+    /// True if the authorization server is discovered through the resource and not configured.
     fn is_found(&self) -> bool {
         let definition = &self.definition;
         let is_written = definition.issuer.is_some() || definition.endpoints.token.is_some();
         definition.resource.is_some() && !is_written
     }
 
-    /// Which server what is bound so belongs to. Nobody else names that again: not even the server that the tokens
-    /// are for.
+    /// Returns the server of a binding. It is final: even the resource cannot name another one.
     fn which(&self, binding: Option<&Binding>) -> Which {
         let binding = binding.filter(|_| self.is_found());
         binding.map(|binding| binding.issuer.clone())
     }
 
-    /// Where a server takes requests; none if it has to be asked first.
+    /// Returns the server's endpoints; `None` if its metadata must be requested first.
     fn server(&self, which: &Which) -> Option<Metadata> {
         let written = &self.definition.endpoints;
         let said = match self.servers.get(which).and_then(|it| it.said.as_ref()) {
@@ -69,7 +68,7 @@ impl App {
         })
     }
 
-    /// What servers say of themselves is asked for anew when it is needed next.
+    /// Drops all metadata, which is requested again on the next use.
     pub(super) fn forget_servers(&mut self) {
         for server in self.servers.values_mut() {
             server.said = None;
@@ -86,12 +85,12 @@ impl App {
 }
 
 impl Machine {
-    /// Does a step once it is known where its server takes requests.
+    /// Runs a step after its server's endpoints are known.
     pub(super) fn with_server(&mut self, key: &GrantKey, step: Step) {
         let app_key = (key.workspace_id.clone(), key.need.app.clone());
         let binding = self.binding_of(&step).cloned();
         let Some(app) = self.apps.get_mut(&app_key) else {
-            return self.step_failed(step, "the OAuthApp is gone");
+            return self.step_failed(step, "the OAuthApp was removed");
         };
         let which = app.which(binding.as_ref());
         if let Some(server) = app.server(&which) {
@@ -110,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// What the tokens or the login of a step are bound to.
+    /// Returns the binding of a step's grant or login.
     fn binding_of(&self, step: &Step) -> Option<&Binding> {
         let of_grant = |key: &GrantKey| self.grants.get(key)?.grant.as_ref()?.binding.as_ref();
         match step {
@@ -148,11 +147,11 @@ impl Machine {
         let steps = std::mem::take(&mut server.steps);
         let (why, is_refusal) = match answered {
             _ if app.fingerprint != asked.fingerprint => {
-                ("the OAuthApp was changed meanwhile".to_owned(), false)
+                ("the OAuthApp was changed in the meantime".to_owned(), false)
             }
             Answered::Metadata(Reply::Granted(metadata)) => {
                 server.said = Some(metadata.clone());
-                // What is bound to it need not ask it once more.
+                // Bound tokens can use it without another request.
                 if app.is_found() && metadata.issuer.is_some() {
                     let issuer = metadata.issuer.clone();
                     app.servers.entry(issuer).or_default().said = Some(metadata);
@@ -167,10 +166,10 @@ impl Machine {
             }
             Answered::Metadata(Reply::Refused(refused)) => (refused.to_string(), true),
             Answered::NotMade(why) | Answered::Unknown(why) => (why, false),
-            other => (format!("it answered something else: {other:?}"), false),
+            other => (format!("unexpected response: {other:?}"), false),
         };
-        let what = "what the authorization server says of itself cannot be";
-        let verb = if is_refusal { "believed" } else { "read" };
+        let what = "the authorization server's metadata is";
+        let verb = if is_refusal { "invalid" } else { "unavailable" };
         let why = format!("{what} {verb}: {why}");
         for step in steps {
             match step {
@@ -182,7 +181,8 @@ impl Machine {
         }
     }
 
-    /// What a server says of those who give its tokens may be something else by now: it is asked for each login.
+    /// Drops the metadata before a login, because the resource may name another authorization
+    /// server by now.
     pub(super) fn ask_anew(&mut self, key: &GrantKey) {
         let app_key = (key.workspace_id.clone(), key.need.app.clone());
         if let Some(app) = self.apps.get_mut(&app_key)
@@ -196,6 +196,6 @@ impl Machine {
 
 fn not_believed(why: &str) -> ControlError {
     ControlError::new(ErrorCode::OauthRefused, why).suggest(
-        "check the addresses in goondan.yaml; what a server says wrongly, whoever runs it must mend",
+        "check the addresses in goondan.yaml; wrong metadata must be fixed by the operator of the server",
     )
 }

@@ -1,5 +1,5 @@
-//! What servers say of the tokens that they are called with: a token that should still be good is not taken, or allows
-//! too little (RFC 6750, 3.1).
+//! Verdicts of servers on tokens: a token that should be valid is rejected, or lacks scopes (RFC
+//! 6750, 3.1).
 
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::oauth::OAuthApp;
@@ -11,18 +11,18 @@ use crate::documents::Grant;
 use crate::key::{GrantKey, Place};
 use crate::limits::{DECLINED_AGAIN_WITHIN_MS, WIDER_SCOPES_MAX};
 
-/// What is made of a verdict.
+/// Consequence of a verdict for the rejected caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
-    /// There is to be another token, by itself or by a login: whoever was declined waits for it.
+    /// Wait for another token, from a renewal or a login.
     OtherToken,
-    /// A person is to consent to more: whoever was declined waits for that.
+    /// Wait until a user consents to more scopes.
     Consent,
-    /// No other token would help: whoever was declined is told so.
+    /// Fail, because another token would not help.
     Stays {
-        /// Why.
+        /// The reason.
         why: String,
-        /// What a person can do, if anything.
+        /// A hint for the user, if there is one.
         suggestion: Option<String>,
     },
 }
@@ -35,10 +35,11 @@ impl Ruling {
 }
 
 impl Machine {
-    /// A server was called with this token and says this of it. All who were declined with one token are one reason
-    /// to renew it; who had one that was replaced meanwhile takes the new one.
+    /// Handles a server's verdict on a token. All rejections of one token cause one renewal. If the
+    /// token was replaced in the meantime, the caller gets the new one.
     ///
-    /// `needs_all` says that the server does nothing at all for it, so that it is good for nothing as it is.
+    /// `needs_all` is true if the server rejects every request with the token, so that it is
+    /// useless without the scopes.
     pub fn declined(
         &mut self,
         key: &GrantKey,
@@ -62,7 +63,8 @@ impl Machine {
         }
     }
 
-    /// A server has taken this token. That is kept, so that a later no is the first one again, after a restart, too.
+    /// Handles the acceptance of a token. It is stored, so that a later rejection counts as the
+    /// first one, also after a restart.
     pub fn worked(&mut self, key: &GrantKey, token: &SecretValue) {
         let entry = self.grants.get_mut(key);
         let entry = entry.filter(|entry| entry.phase.is_idle());
@@ -83,12 +85,12 @@ impl Machine {
         if grant.refresh_token.is_none() {
             self.needs_auth(
                 key,
-                "a server declines the token, and there is none to renew it with",
+                "a server rejects the token, and there is no refresh token",
             );
         } else if grant.is_on_trial && self.now_ms < trial_ends_ms {
             self.needs_auth(
                 key,
-                "a server declines the token, and the one that it was renewed to as well",
+                "a server rejects the token, and its renewed successor too",
             );
         } else {
             let now_ms = self.now_ms;
@@ -131,7 +133,7 @@ impl Machine {
         let allowed = grant.scope.as_deref().unwrap_or_default();
         let allows = |scope: &String| allowed.split_whitespace().any(|it| it == scope);
         if scopes.iter().all(allows) {
-            let why = "its authorization server says that the token allows that";
+            let why = "the token has the scope according to its authorization server";
             return Ruling::stays(why, None);
         }
         let known = grant.wider.as_deref().unwrap_or_default();
@@ -160,7 +162,7 @@ impl Machine {
         Ruling::Consent
     }
 
-    /// What servers said that the token of a grant lacks.
+    /// Returns the scopes that servers reported missing.
     pub(super) fn wider_of(&self, key: &GrantKey) -> Option<&str> {
         let grant = self.grants.get(key)?.grant.as_ref()?;
         grant
@@ -170,8 +172,8 @@ impl Machine {
     }
 }
 
-/// Whether a person may be asked for this scope. Where it is not written what is asked for, the server says so, as it
-/// does at a login.
+/// True if users may be asked for this scope. Without configured scopes the server decides, as at a
+/// login.
 fn may_ask_for(app: &OAuthApp, scope: &String) -> bool {
     let is_said_by_server = app.scopes.is_empty() && app.wider_scopes.is_empty();
     is_said_by_server || app.scopes.contains(scope) || app.wider_scopes.contains(scope)

@@ -1,4 +1,4 @@
-//! What people are told of grants: never a token.
+//! State of grants for display, without tokens.
 
 use goondan_protocol::control::{GrantInfo, GrantState};
 use goondan_protocol::ids::WorkspaceId;
@@ -10,7 +10,7 @@ use crate::documents::Grant;
 use crate::key::GrantKey;
 
 impl Machine {
-    /// How the grants of a workspace stand, or of all: those that something asks for, and those there are.
+    /// Returns the grants of one or all workspaces: required ones and existing ones.
     #[must_use]
     pub fn list(&self, only: Option<&WorkspaceId>) -> Vec<GrantInfo> {
         let mut keys: Vec<GrantKey> = Vec::new();
@@ -26,7 +26,7 @@ impl Machine {
             });
             let before = keys.len();
             keys.extend(found.map(|(key, _)| key.clone()));
-            // One that nothing asks for yet is shown as well.
+            // An application without required tokens is listed too.
             if keys.len() == before && !app.definition.per_user {
                 keys.push(GrantKey {
                     workspace_id: workspace_id.clone(),
@@ -40,7 +40,7 @@ impl Machine {
         keys.iter().map(|key| self.info(key)).collect()
     }
 
-    /// How one stands; none if there is no such application.
+    /// Returns the state of one grant; `None` if the application does not exist.
     #[must_use]
     pub fn show(&self, key: &GrantKey) -> Option<GrantInfo> {
         let app = self.app_of(key).filter(|app| app.is_there);
@@ -59,7 +59,7 @@ impl Machine {
             (_, None) => GrantState::None,
         };
         let problem = match grant.and_then(|grant| grant.needs_auth.clone()) {
-            _ if is_other => Some("the OAuthApp was changed since somebody logged in".to_owned()),
+            _ if is_other => Some("the OAuthApp was changed after the login".to_owned()),
             Some(why) => Some(why),
             None => entry.and_then(|entry| entry.problem.clone()),
         };
