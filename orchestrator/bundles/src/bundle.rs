@@ -1,4 +1,4 @@
-//! The bundle of one conversation: what agents, people and the daemon itself do with it.
+//! The bundle of one conversation: operations of agents, users and the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,77 +23,77 @@ mod rehearsing;
 
 pub use rehearsing::Staged;
 
-/// Loads a whole configuration from its files.
+/// Loader of complete configurations.
 pub trait Gate {
-    /// What comes of it: what the agent is from then on.
+    /// The loaded agent.
     type Loaded;
 
-    /// Loads it, with its secrets.
+    /// Loads a configuration with its secrets.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it, in words.
+    /// All problems of the configuration, as text.
     fn load(&self, files: &Tree) -> Result<Self::Loaded, String>;
 
-    /// Starts the modules once, confined, that `loaded` has and the configuration of `before` has not, or
-    /// otherwise. Only asked for what may become active: a module is a program.
+    /// Starts, once and confined, the modules of `loaded` that are new or changed since `before`.
+    /// Called only for configurations that may become active, because a module is a program.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them, in words.
+    /// All problems of the modules, as text.
     fn start(&self, before: &Tree, loaded: &Self::Loaded) -> Result<(), String>;
 }
 
-/// What the daemon needs to know of a bundle.
+/// State of a bundle as needed by the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// What the agent works with; none if nothing was proposed yet.
+    /// The active revision; `None` if nothing was proposed yet.
     pub active: Option<RevisionId>,
-    /// Whether another process is to make the next step: another revision becomes active, or the agent is told
-    /// something.
+    /// True if the next step needs a new process, because another revision becomes active or the
+    /// agent gets a notice.
     pub is_pending: bool,
-    /// Whether the active revision has to prove itself.
+    /// True if the active revision is on probation.
     pub is_on_probation: bool,
-    /// Why the active revision is not the one that was meant to be.
+    /// Reason why the active revision is not the intended one.
     pub problem: Option<String>,
 }
 
-/// What an agent's process is to be started with.
+/// Configuration for the start of an agent's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Armed<L> {
-    /// What came of loading the active revision; none if that is the project as it is, and nothing more is told.
+    /// The loaded active revision; `None` if it is the unchanged project without a notice.
     pub loaded: Option<L>,
-    /// What the agent is told besides.
+    /// Additional notice for the agent.
     pub notice: Option<String>,
 }
 
-/// What happened to a bundle, durably: for the log, and for people.
+/// A durable change of a bundle, for the log and for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happened {
-    /// In one word: `proposed`, `committed`, `rejected`, `activated`, `promoted`, `reverted`, `failed`.
+    /// Kind: `proposed`, `committed`, `rejected`, `activated`, `promoted`, `reverted`, `failed`.
     pub what: &'static str,
-    /// The changeset, if one led to it.
+    /// The changeset that caused it, if any.
     pub changeset_id: Option<ChangesetId>,
-    /// The revision it is about.
+    /// The affected revision.
     pub revision: Option<RevisionId>,
-    /// In words.
+    /// Description.
     pub detail: String,
 }
 
-/// What all of it is done with.
+/// Dependencies of a bundle.
 #[derive(Debug)]
 pub struct Surroundings<'a, G> {
-    /// Where the files are.
+    /// File access.
     pub files: &'a dyn Files,
     /// The directory of the conversation.
     pub instance: &'a Path,
-    /// Whose conversation it is.
+    /// The conversation's agent.
     pub agent: &'a AgentName,
-    /// The files of the project as it runs; none if they are not known.
+    /// Files of the running project; `None` if unknown.
     pub project: Option<Tree>,
-    /// What may be changed; none for nothing.
+    /// Allowed changes; `None` allows no change.
     pub policy: Option<ChangesetPolicy>,
-    /// What loads configurations.
+    /// The configuration loader.
     pub gate: &'a G,
     /// The time.
     pub at: Timestamp,
@@ -108,7 +108,7 @@ pub struct Bundle<'a, G> {
     standing: Option<Standing>,
 }
 
-/// What a text is cut to that somebody says.
+/// Truncates a user's text.
 fn cut(text: &str) -> &str {
     cut_to(text, TEXT_BYTES_MAX)
 }
@@ -118,8 +118,8 @@ fn cut_to(text: &str, most: usize) -> &str {
         .unwrap_or_default()
 }
 
-/// The changesets of the conversation in `instance` that wait for a person, in the order in which they were opened;
-/// none if nothing was proposed in it. Nothing is changed, whoever works on the bundle meanwhile.
+/// Returns the changesets of the conversation in `instance` that wait for approval, oldest first;
+/// empty if nothing was proposed. Read-only, and safe during concurrent operations on the bundle.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn waiting_changesets(
 }
 
 impl<'a, G: Gate> Bundle<'a, G> {
-    /// The bundle of a conversation. Nothing is read yet.
+    /// Creates the bundle of a conversation without reading anything.
     pub fn new(with: Surroundings<'a, G>) -> Self {
         Self {
             store: Store::new(with.files, with.instance),
@@ -147,12 +147,12 @@ impl<'a, G: Gate> Bundle<'a, G> {
         }
     }
 
-    /// What happened, durably, since this was made.
+    /// Takes the durable changes since creation.
     pub fn take_happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.happened)
     }
 
-    /// How the bundle stands after what was done last; none if that is not known.
+    /// Takes the state after the last operation, if known.
     pub fn take_standing(&mut self) -> Option<Standing> {
         self.standing.take()
     }
@@ -166,7 +166,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         });
     }
 
-    /// Makes the place for changesets, so that whoever starts next can reach it.
+    /// Creates the directory of changesets, so that the next process can access it.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         self.store.prepare()
     }
 
-    /// How the bundle stands, made if it is not there: on top of the project.
+    /// Loads the state, or creates it on top of the project.
     fn begin(&mut self) -> Result<State, BundleError> {
         if self.with.policy.is_none() {
             return Err(BundleError::NotAllowed);
@@ -184,7 +184,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             return Ok(state);
         }
         let Some(project) = &self.with.project else {
-            let text = "copies of the project's files cannot be kept now: it does not run as it is, or a secret is written out in it";
+            let text = "cannot copy the project's files: its current configuration does not run, or it contains an inline secret";
             return Err(BundleError::Invalid(text.to_owned()));
         };
         let base = self.store.keep(project)?;
@@ -225,7 +225,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         });
     }
 
-    /// How the bundle stands.
+    /// Returns the state of the bundle.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
     fn status_of(&self, state: &State) -> Result<BundleStatus, BundleError> {
         let trees = self.store.tree(&state.base);
         let trees = trees.and_then(|base| Ok((base, self.store.tree(&state.head)?)));
-        // What is damaged is found, and told of, before it is mended.
+        // Damage is reported here, before it is repaired.
         let (files, damage) = match trees {
             Ok((base, head)) => (self.blame(state, &base, &head), None),
             Err(error) => (Vec::new(), Some(error.in_words())),
@@ -258,7 +258,8 @@ impl<'a, G: Gate> Bundle<'a, G> {
         })
     }
 
-    /// The files in which the head differs from the project, each with the changeset that made it what it is there.
+    /// Returns the files in which the head differs from the project, each with its originating
+    /// changeset.
     fn blame(&self, state: &State, base: &Tree, head: &Tree) -> Vec<BundleFile> {
         let mut trees = BTreeMap::new();
         let paths = changed_paths(base, head).into_iter();
@@ -269,8 +270,9 @@ impl<'a, G: Gate> Bundle<'a, G> {
         blamed.collect()
     }
 
-    /// The changeset that a file of the head comes from. The last one that changed the file is not it if the bundle went
-    /// back since: then it is the newest that made the file what it is.
+    /// Returns the changeset that produced the current content of a file. It is not the last
+    /// changeset of the file if the bundle was reverted since; then it is the newest one that
+    /// produced this content.
     fn origin(
         &self,
         state: &State,
@@ -280,7 +282,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
     ) -> Option<ChangesetId> {
         let last = state.origins.get(path);
         let Some(last_info) = last.and_then(|id| state.changeset(id)) else {
-            // It is older than what is remembered, or not known.
+            // The changeset is no longer stored, or unknown.
             return last.cloned();
         };
         let mut makes_it = |info: &ChangesetInfo| {
@@ -302,7 +304,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         made.map(|info| info.changeset_id.clone())
     }
 
-    /// What became of each changeset.
+    /// Returns the history of all changesets.
     ///
     /// # Errors
     ///
@@ -316,7 +318,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         })
     }
 
-    /// One changeset, with what it changes.
+    /// Returns one changeset with its changes.
     ///
     /// # Errors
     ///
@@ -339,11 +341,11 @@ impl<'a, G: Gate> Bundle<'a, G> {
         })
     }
 
-    /// A person lets a changeset that waits become the head.
+    /// Approves a waiting changeset, which becomes the head.
     ///
     /// # Errors
     ///
-    /// [`BundleError::WrongState`] if it does not wait.
+    /// [`BundleError::WrongState`] if it is not waiting.
     pub fn approve(
         &mut self,
         id: &ChangesetId,
@@ -355,7 +357,8 @@ impl<'a, G: Gate> Bundle<'a, G> {
         let Some(revision) = &info.revision else {
             return Err(BundleError::NoChangeset { id: id.clone() });
         };
-        // What is approved is what was kept when it was proposed, not what its directory holds now.
+        // The approval applies to the content stored at the proposal, not to the current working
+        // copy.
         let (base, made) = (self.store.tree(&info.base)?, self.store.tree(revision)?);
         let on_head = self.on_head(&state, &base, &made)?;
         let proposed = self.check(&state, on_head, true)?;
@@ -365,11 +368,11 @@ impl<'a, G: Gate> Bundle<'a, G> {
         Ok(found(&state, id)?.clone())
     }
 
-    /// A person turns a changeset down that waits.
+    /// Rejects a waiting changeset.
     ///
     /// # Errors
     ///
-    /// [`BundleError::WrongState`] if it does not wait.
+    /// [`BundleError::WrongState`] if it is not waiting.
     pub fn reject(&mut self, id: &ChangesetId, reason: &str) -> Result<ChangesetInfo, BundleError> {
         let mut state = self.existing()?;
         must_wait(found(&state, id)?)?;
@@ -379,7 +382,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         Ok(found(&state, id)?.clone())
     }
 
-    /// A person goes back to a revision: the last that proved itself, if none is named.
+    /// Reverts to a revision; by default to the last one that passed probation.
     ///
     /// # Errors
     ///
@@ -421,7 +424,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         Ok(())
     }
 
-    /// A person keeps what is active, or lets it change again.
+    /// Pins the active revision, or unpins it.
     ///
     /// # Errors
     ///
@@ -433,19 +436,20 @@ impl<'a, G: Gate> Bundle<'a, G> {
         self.status_of(&state)
     }
 
-    /// What is changed of the project by the active revision, as one digest; none if that cannot be read.
+    /// Returns the digest of the active revision's changes to the project; `None` if a revision is
+    /// unreadable.
     fn digest(&self, state: &State) -> Option<String> {
         let base = self.store.tree(&state.base).ok()?;
         let tree = self.store.tree(&state.active).ok()?;
         Some(overlay_digest(&base, &tree))
     }
 
-    /// Gives up revisions that cannot be read any more, and what stands on them. Gives whether there are any.
+    /// Abandons unreadable revisions and everything based on them. Returns true if there are any.
     fn mend(&self, state: &mut State) -> Result<bool, BundleError> {
         let Some(project) = &self.with.project else {
             return Ok(false);
         };
-        // Also brings the files of the base back if the project still is what it was.
+        // Also restores the files of the base if the project is unchanged.
         let project = self.store.keep(project)?;
         let at = self.with.at;
         if let Err(error) = self.store.tree(&state.base) {
@@ -461,7 +465,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
         Ok(!lost.is_empty() && state.lose(&lost, at))
     }
 
-    /// Takes the project's edits into account, if there are any.
+    /// Rebases on the project's edits, if there are any.
     fn follow_project(&mut self, state: &mut State) -> Result<bool, BundleError> {
         let Some(project) = &self.with.project else {
             return Ok(false);
@@ -488,12 +492,12 @@ impl<'a, G: Gate> Bundle<'a, G> {
         Ok(true)
     }
 
-    /// Between two steps: what the agent's process is to be started with. What that is, is durable when it
-    /// returns.
+    /// Determines the configuration for the next start of the agent's process, between two steps.
+    /// The decision is durable when it returns.
     ///
     /// # Errors
     ///
-    /// [`BundleError`]: the project as it is should be started with then.
+    /// [`BundleError`]: start with the unchanged project then.
     pub fn arm(&mut self) -> Result<Armed<G::Loaded>, BundleError> {
         let nothing = Armed {
             loaded: None,
@@ -525,7 +529,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             }
         }
         if loaded.is_none() && state.notice.is_some() {
-            // Who is told something with the project's prompt needs that prompt.
+            // A notice is part of the prompt, so the project's prompt must be loaded.
             let base = self.store.tree(&state.base)?;
             loaded = self.with.gate.load(&base).ok();
         }
@@ -542,11 +546,11 @@ impl<'a, G: Gate> Bundle<'a, G> {
         })
     }
 
-    /// Something is known of a turn, or of a process that is gone.
+    /// Records the outcome of a turn or of an ended process.
     ///
     /// # Errors
     ///
-    /// [`BundleError`]: it is not known to be counted then.
+    /// [`BundleError`]: the outcome may not be counted then.
     pub fn note(&mut self, outcome: &Outcome) -> Result<(), BundleError> {
         let Some(mut state) = self.store.load()? else {
             return Ok(());
@@ -567,7 +571,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
     }
 }
 
-/// What is on its way to the logs, as people are told of it.
+/// Returns the unlogged records as reported changes.
 fn told_of(state: &State) -> Vec<Happened> {
     use goondan_protocol::bundle::StatusResult;
     let statuses = state.unlogged.statuses.iter();
@@ -591,7 +595,7 @@ fn found<'s>(state: &'s State, id: &ChangesetId) -> Result<&'s ChangesetInfo, Bu
     info.ok_or_else(|| BundleError::NoChangeset { id: id.clone() })
 }
 
-/// The changeset that is meant: the one that is named, or the one that was opened last.
+/// Returns the requested changeset, by default the latest open one.
 fn chosen(state: &State, id: Option<&ChangesetId>) -> Result<ChangesetId, BundleError> {
     match id {
         Some(id) => Ok(found(state, id)?.changeset_id.clone()),
@@ -600,7 +604,7 @@ fn chosen(state: &State, id: Option<&ChangesetId>) -> Result<ChangesetId, Bundle
 }
 
 fn must_wait(info: &ChangesetInfo) -> Result<(), BundleError> {
-    let needed = "only one that waits can be decided about";
+    let needed = "only a waiting changeset can be decided";
     must_be(info, ChangesetState::Waiting, needed)
 }
 

@@ -1,4 +1,4 @@
-//! What people and agents read of a change: a patch that git applies, and a line for each file.
+//! Readable form of a change: a patch for `git apply`, and a summary line for each file.
 
 use goondan_trees::RelativePath;
 use goondan_trees::diff::file_patch;
@@ -6,7 +6,7 @@ use goondan_trees::diff::file_patch;
 use crate::limits::{DIFF_BYTES_MAX, SUMMARY_FILES_MAX};
 use crate::tree::{Tree, changed_paths};
 
-/// What becomes of each file, cut behind [`DIFF_BYTES_MAX`].
+/// Returns the patch of all changed files, truncated at [`DIFF_BYTES_MAX`].
 pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
     let mut out = String::new();
     for path in changed_paths(before, after) {
@@ -19,7 +19,7 @@ pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
         });
         match patch {
             Some(patch) => out.push_str(&String::from_utf8_lossy(&patch)),
-            None => out.push_str(&format!("{path} cannot be shown\n")),
+            None => out.push_str(&format!("{path}: content not shown\n")),
         }
         if out.len() > DIFF_BYTES_MAX {
             let cut = out.floor_char_boundary(DIFF_BYTES_MAX);
@@ -31,7 +31,8 @@ pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
     out
 }
 
-/// What becomes of one text, from the first place on where anything does; empty if nothing does. Cut as above.
+/// Returns the diff of a text without headers before its first hunk; empty if equal. Truncated like
+/// [`diff`].
 #[must_use]
 pub fn text_diff(name: &str, before: &str, after: &str) -> String {
     let tree = |text: &str| Tree::from([(name.to_owned(), Some(text.to_owned()))]);
@@ -40,7 +41,7 @@ pub fn text_diff(name: &str, before: &str, after: &str) -> String {
     hunks.unwrap_or_default().to_owned()
 }
 
-/// A line for each file that two trees differ in, of the first [`SUMMARY_FILES_MAX`].
+/// Returns a line for each changed file, for the first [`SUMMARY_FILES_MAX`] files.
 pub(crate) fn summary(before: &Tree, after: &Tree) -> Vec<String> {
     let line = |path: String| {
         let what = match (before.contains_key(&path), after.contains_key(&path)) {

@@ -1,4 +1,4 @@
-//! What can go wrong with a bundle.
+//! Errors of bundle operations.
 
 use std::path::PathBuf;
 
@@ -8,36 +8,36 @@ use goondan_protocol::ids::{ChangesetId, InstanceKey, InvalidId, RehearsalSubjec
 use goondan_protocol::shell::shell_quoted;
 use goondan_trees::TreeError;
 
-/// Why something is not done.
+/// Reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// A file of the bundle cannot be used.
+    /// An I/O error on a file of the bundle.
     #[error("the files of the bundle cannot be used")]
     File(#[from] FileError),
-    /// A part of a working copy could not be removed.
+    /// A part of a working copy cannot be removed.
     #[error("`{}` cannot be removed", path.display())]
     NotRemoved {
         /// The part.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: Box<TreeError>,
     },
-    /// A file of the bundle does not hold what it must.
+    /// A file of the bundle is invalid.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// The conversation is not there.
-    #[error("there is no such conversation")]
+    /// The conversation does not exist.
+    #[error("the conversation does not exist")]
     NoInstance,
-    /// Nothing was proposed in the conversation yet.
+    /// The conversation has no bundle, because nothing was proposed yet.
     #[error("the conversation has no bundle: its agent has proposed nothing yet")]
     NoBundle,
-    /// There is no such changeset.
-    #[error("there is no changeset `{id}`")]
+    /// The changeset does not exist.
+    #[error("changeset `{id}` does not exist")]
     NoChangeset {
         /// Its id.
         id: ChangesetId,
@@ -45,32 +45,32 @@ pub enum BundleError {
     /// No changeset is open.
     #[error("no changeset is open; call `open` first")]
     NoneOpen,
-    /// There is no such revision.
-    #[error("there is no revision `{id}`")]
+    /// The revision does not exist.
+    #[error("revision `{id}` does not exist")]
     NoRevision {
         /// Its id.
         id: RevisionId,
     },
-    /// There is nothing of this name to be rehearsed.
-    #[error("there is no changeset and no revision `{subject}`")]
+    /// No changeset or revision has this name.
+    #[error("changeset or revision `{subject}` does not exist")]
     NoSubject {
         /// The name.
         subject: RehearsalSubject,
     },
-    /// A changeset does not stand so that this could be done.
+    /// The changeset is in a state that does not allow the operation.
     #[error("changeset `{id}` is {state}; {needed}")]
     WrongState {
         /// Its id.
         id: ChangesetId,
-        /// How it stands.
+        /// Its current state.
         state: &'static str,
-        /// How it would have to.
+        /// The required state.
         needed: &'static str,
     },
-    /// What was asked for is not valid.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The configuration of the workspace lets agents change nothing.
+    /// The workspace's configuration allows no changes by agents.
     #[error(
         "agents of this swarm may not change their configuration: `policy.changesets` is not set"
     )]
@@ -84,7 +84,7 @@ impl From<InvalidId> for BundleError {
 }
 
 impl BundleError {
-    /// The error and what led to it, in one line.
+    /// Returns the error with its causes, in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
         let mut text = self.to_string();
@@ -96,7 +96,7 @@ impl BundleError {
         text
     }
 
-    /// The error as a client is told of it.
+    /// Converts to the error sent to clients.
     #[must_use]
     pub fn to_control(&self, key: &InstanceKey) -> ControlError {
         let code = match self {

@@ -1,7 +1,8 @@
-//! What a change of configuration files changes, field by field, and who may have it so (`BUNDLE-7`).
+//! Field-by-field classification of configuration changes, and the policy for each class
+//! (`BUNDLE-7`).
 //!
-//! Everything that is not listed here as the agent's is never its own: the sandbox, limits, budgets, allow-lists,
-//! secrets, extensions, and the rule that says what needs a person's approval.
+//! Fields that are not listed here as the agent's own can never be changed by an agent: the
+//! sandbox, limits, budgets, allow-lists, secrets, extensions, and the approval rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,53 +12,55 @@ use serde_json::Value;
 
 use crate::tree::{Tree, changed_paths};
 
-/// What a change is a change of.
+/// Class of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// What the agent's own model is told.
+    /// Prompt of the agent's own model.
     Prompts,
-    /// Which tools it has.
+    /// The agent's tools.
     Tools,
-    /// Which model answers for it.
+    /// The agent's model.
     Models,
-    /// Nothing that an agent may ever change.
+    /// Never allowed.
     Never,
 }
 
-/// One thing that changes.
+/// One change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FieldChange {
-    /// Which: `Agent/writer spec.prompt.system`, or a file.
+    /// The field, such as `Agent/writer spec.prompt.system`, or a file.
     pub(crate) what: String,
     pub(crate) class: Class,
-    /// Why nobody but a person may change it, in their own files.
+    /// Reason why only a user can change it, in the project's files.
     pub(crate) why: &'static str,
 }
 
 const NOT_AN_AGENTS: &str = "agents never change this";
-const OF_ANOTHER: &str = "it is of another agent, which works with its own conversation's files";
-const SHARED: &str = "all conversations of the workspace share it; propose it to a person instead";
-const MAY_HOLD_SECRETS: &str = "what takes values from elsewhere, such as secrets, is a person's";
-const APPROVALS: &str = "which calls of a tool need a person's approval is a person's to say";
-const UNUSED: &str = "it is no resource file and no agent's prompt";
-const ONLY_NAMED: &str = "files of modules stay as they are in the project";
+const OF_ANOTHER: &str =
+    "it belongs to another agent, which uses the files of its own conversation";
+const SHARED: &str = "all conversations of the workspace share it; propose it to a user instead";
+const MAY_HOLD_SECRETS: &str =
+    "only a user can change fields with external values, such as secrets";
+const APPROVALS: &str = "only a user can change approval rules of tools";
+const UNUSED: &str = "it is neither a resource file nor an agent's prompt";
+const ONLY_NAMED: &str = "module files cannot be changed";
 
-/// What has to happen with changes, by the policy of the swarm.
+/// Decision about changes under the swarm's policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// They may become active.
+    /// Allowed without approval.
     Automatic,
-    /// A person is asked, for these reasons.
+    /// Requires approval, for these reasons.
     Approval(String),
-    /// They may not be.
+    /// Not allowed.
     Refused(String),
 }
 
-/// Why files cannot be compared.
+/// Reason why files cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) String);
 
-/// Resources by kind and name, as they are written.
+/// Unparsed resources by kind and name.
 type Resources = BTreeMap<(String, String), Value>;
 
 fn resources(tree: &Tree) -> Result<Resources, Unreadable> {
@@ -85,7 +88,7 @@ fn resources(tree: &Tree) -> Result<Resources, Unreadable> {
     Ok(found)
 }
 
-/// The prompt files that an agent names.
+/// Returns the prompt files referenced by an agent.
 fn prompt_files(resources: &Resources, own: &AgentName) -> BTreeSet<String> {
     let agent = resources.get(&("Agent".to_owned(), own.to_string()));
     let named = agent.and_then(|agent| agent.pointer("/spec/prompt/systemRef"));
@@ -93,7 +96,7 @@ fn prompt_files(resources: &Resources, own: &AgentName) -> BTreeSet<String> {
     named.into_iter().collect()
 }
 
-/// A path without the `.` that it may begin with, or hold.
+/// Normalizes a path by removing `.` components.
 fn plain(path: &str) -> String {
     let parts = path.split('/');
     let parts: Vec<&str> = parts
@@ -102,11 +105,11 @@ fn plain(path: &str) -> String {
     parts.join("/")
 }
 
-/// What changes between two sides of a configuration, in order.
+/// Returns the changes between two configurations, in order.
 ///
 /// # Errors
 ///
-/// [`Unreadable`] if a resource file is no valid YAML.
+/// [`Unreadable`] if a resource file is not valid YAML.
 pub(crate) fn changes(
     before: &Tree,
     after: &Tree,
@@ -172,7 +175,7 @@ fn resource_changes(
     }
 }
 
-/// The name that a reference has, in whichever form it is written.
+/// Returns the name in a reference of any form.
 fn referred(reference: &Value) -> Option<&str> {
     match reference {
         Value::String(text) => text.split_once('/').map(|(_, name)| name),
@@ -180,7 +183,7 @@ fn referred(reference: &Value) -> Option<&str> {
     }
 }
 
-/// What an agent's tools say of approvals, by their names: an agent has no two of one name.
+/// Returns the approval rules of an agent's tools, by unique tool name.
 fn approvals(agent: &Value) -> BTreeMap<&str, Option<&Value>> {
     let tools = agent.pointer("/spec/tools").and_then(Value::as_array);
     let tools = tools.into_iter().flatten();
@@ -191,7 +194,7 @@ fn approvals(agent: &Value) -> BTreeMap<&str, Option<&Value>> {
     said.collect()
 }
 
-/// Whether a tool that stays is to need a person's approval for other calls than before.
+/// True if the approval rule of a remaining tool changes.
 fn approvals_differ(was: &Value, is: &Value) -> bool {
     let before = approvals(was);
     approvals(is)
@@ -216,7 +219,7 @@ fn takes_values(value: &Value) -> bool {
     }
 }
 
-/// Why a tool is not one that an agent could add, if it is not.
+/// Returns the reason why an agent cannot add a tool, if there is one.
 fn why_no_new_tool(tool: &Value) -> Option<&'static str> {
     let spec = tool.get("spec")?;
     if takes_values(spec) {
@@ -227,7 +230,8 @@ fn why_no_new_tool(tool: &Value) -> Option<&'static str> {
     has_any.then_some(NOT_AN_AGENTS)
 }
 
-/// The fields in which two values differ, each with what it is now. Lists are compared as a whole.
+/// Returns the differing fields of two values, with their new values. Lists are compared as a
+/// whole.
 fn differing<'v>(
     was: &'v Value,
     is: &'v Value,
@@ -279,7 +283,7 @@ fn class_of(
     }
 }
 
-/// What has to happen with these changes.
+/// Decides about changes.
 pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> Decision {
     let rule_of = |class| match class {
         Class::Prompts => policy.prompts,
@@ -307,7 +311,7 @@ pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> Decis
     if asked.is_empty() {
         return Decision::Automatic;
     }
-    Decision::Approval(format!("a person is to approve {}", asked.join(", ")))
+    Decision::Approval(format!("requires approval by a user: {}", asked.join(", ")))
 }
 
 #[cfg(test)]

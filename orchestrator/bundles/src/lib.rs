@@ -1,20 +1,19 @@
-//! `SwarmBundle`: what an agent makes of the configuration of its own conversation, so that a wrong change never
-//! takes the conversation down (`BUNDLE-1` to `BUNDLE-8`).
+//! `SwarmBundle`: an agent's changes to the configuration of its own conversation, such that a
+//! wrong change never breaks the conversation (`BUNDLE-1` to `BUNDLE-8`).
 //!
-//! Synchronous: no clock, no thread, no process; time comes in, files are reached through
-//! [`Files`](goondan_trees::Files), and configurations are loaded by a [`Gate`]. The lowest first: the files of
-//! a configuration and how two sides come together (`tree`), who may change which field (`fields`), what becomes of
-//! changesets and revisions (`machine`), the working copies that agents write, too (`working_copies`), the files that all
-//! is kept in (`store`), and what agents, people and the
-//! daemon do with all of it ([`Bundle`]).
+//! Synchronous: no clock, thread or process. Time is an input, files are accessed through
+//! [`Files`](goondan_trees::Files), and a [`Gate`] loads configurations. From the lowest layer up:
+//! configuration files and their merge (`tree`), permissions by field (`fields`), the state machine
+//! of changesets and revisions (`machine`), working copies shared with agents (`working_copies`),
+//! the storage (`store`), and the operations of agents, users and the daemon ([`Bundle`]).
 //!
 //! # Invariants
 //!
-//! * The project is only read. What a person wrote there holds over what an agent proposed.
-//! * An agent's change is active only after all of it was loaded, and what it may not change is compared field by
-//!   field, by the rules of the configuration that runs.
+//! * The project is only read. A user's edits there override an agent's proposals.
+//! * An agent's change becomes active only after the complete configuration was loaded and every
+//!   forbidden field was compared, by the rules of the running configuration.
 //! * The active revision is durable before a process starts with it.
-//! * There always is a revision to go back to: the project as it is.
+//! * A fallback revision always exists: the unchanged project.
 
 mod bundle;
 mod diff;

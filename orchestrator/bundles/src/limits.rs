@@ -1,68 +1,69 @@
 //! What there may be of anything. `docs/limits.md` has the table.
 
-/// Changesets of a conversation that are remembered; older ones are in the log alone.
+/// Most changesets stored for a conversation; older ones are only in the log.
 pub const CHANGESETS_MAX: usize = 100;
 
-/// Changesets of a conversation that may be open or wait at once.
+/// Most open or waiting changesets of a conversation.
 pub const UNDECIDED_CHANGESETS_MAX: usize = 10;
 
-/// Digests of a conversation that are refused at most; the oldest are forgotten first.
+/// Most quarantined digests of a conversation; the oldest are dropped first.
 pub const QUARANTINED_MAX: usize = 100;
 
-/// Files of a configuration.
+/// Most files of a configuration.
 pub const FILES_MAX: usize = 1_000;
 
-/// Bytes of all files of a configuration.
+/// Most bytes of all files of a configuration.
 pub const TREE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of a diff that is told of.
+/// Most bytes of a reported diff.
 pub const DIFF_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of the path of a file in it.
+/// Most bytes of a file's path.
 pub const PATH_BYTES_MAX: usize = 512;
 
-/// Bytes of the file that says how a bundle stands. What would make it larger is not done.
+/// Most bytes of the state file. A larger state is rejected.
 pub const CURSOR_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes that are kept of why a changeset stands as it does.
+/// Most bytes stored of a changeset's status detail.
 pub const DETAIL_BYTES_MAX: usize = 8_000;
 
-/// Files that are named in the summary of a changeset.
+/// Most files listed in the summary of a changeset.
 pub const SUMMARY_FILES_MAX: usize = 20;
 
-/// Bytes of a text that somebody says: what a changeset is for, why it is turned down.
+/// Most bytes of a text from a user or agent: purpose of a changeset, reason of a rejection.
 pub const TEXT_BYTES_MAX: usize = 2_000;
 
-/// Turns that a revision has to complete to prove itself.
+/// Completed turns that end a revision's probation.
 pub const PROBATION_TURNS: u32 = 3;
 
-/// Or so long, in milliseconds, with a turn completed after it.
+/// Alternative end of the probation: this time in milliseconds, followed by a completed turn.
 pub const PROBATION_MS: u64 = 10 * 60 * 1_000;
 
-/// Failures after which a revision is taken back.
+/// Failures after which a revision is rolled back.
 pub const PROBATION_FAILURES_MAX: u32 = 2;
 
-/// How long a module in JavaScript or TypeScript may take to be loaded before it counts, in milliseconds.
+/// Load timeout of a JavaScript or TypeScript module in the check of a change, in milliseconds.
 pub const MODULE_LOAD_MS: u64 = 15_000;
 
-/// How long a module that is a program of its own has to go on before it counts, in milliseconds.
+/// Time that a module with its own program must stay alive in the check of a change, in
+/// milliseconds.
 pub const MODULE_STAY_MS: u64 = 2_000;
 
-/// How long all modules of a configuration may take to be started before it counts, in milliseconds. Shorter than
-/// clients wait.
+/// Start timeout of all modules of a configuration in the check of a change, in milliseconds.
+/// Shorter than the timeout of clients.
 pub const GATE_MS: u64 = 40_000;
 
-/// Turns that are rehearsed at most.
+/// Most turns of a rehearsal.
 pub const REHEARSAL_TURNS_MAX: u32 = 100;
 
-/// Bytes of a conversation, from its end, that a rehearsal looks at.
+/// Bytes read by a rehearsal from the end of a conversation.
 pub const REHEARSAL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long the turns of a rehearsal may take to be played, in milliseconds. Nobody is asked and nothing runs, so
-/// that they take a fraction of it.
+/// Timeout for the turns of a rehearsal, in milliseconds. They take a fraction of that time, because no
+/// model is called and no tool runs.
 pub const REHEARSAL_MS: u64 = 30_000;
 
-// What is bounded by itself always fits: the changesets above all, with their JSON escaped once.
+// All bounded parts fit: mostly the changesets, with JSON escapes.
 const _: () = assert!(
     CHANGESETS_MAX * 2 * (DETAIL_BYTES_MAX + SUMMARY_FILES_MAX * PATH_BYTES_MAX)
         < CURSOR_BYTES_MAX / 2

@@ -1,13 +1,13 @@
-//! Decides what becomes of changesets and revisions. Pure: time and digests come in, and what is to be logged is
-//! kept in the state until it is in the logs.
+//! State machine of changesets and revisions. Pure: time and digests are inputs, and log records
+//! stay in the state until they are logged.
 //!
 //! # Invariants
 //!
-//! * Of one conversation one revision is active. It changes in [`State::step`] alone, which is asked between two
-//!   steps, and what it says is durable before the process of the next step starts.
+//! * A conversation has one active revision. It changes only in [`State::step`], between two steps,
+//!   and the result is durable before the process of the next step starts.
 //! * A revision becomes the head only on top of the head it was checked against.
-//! * Content that failed its probation is refused for good.
-//! * The same changeset is decided once: asked again, it gives what came of it.
+//! * Content that failed its probation is rejected permanently.
+//! * A changeset is decided once. A repeated request returns the decision.
 
 use std::collections::BTreeMap;
 
@@ -26,45 +26,45 @@ use crate::limits::{
 /// The version of `cursor.yaml`.
 pub(crate) const STATE_VERSION: u32 = 1;
 
-/// How a bundle stands: what `cursor.yaml` holds.
+/// State of a bundle: the content of `cursor.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct State {
     pub(crate) version: u32,
-    /// The project as it was last seen.
+    /// The last known project.
     pub(crate) base: RevisionId,
-    /// What becomes active with the next step.
+    /// The revision that becomes active with the next step.
     pub(crate) head: RevisionId,
-    /// What the agent works with.
+    /// The active revision.
     pub(crate) active: RevisionId,
-    /// The last that proved itself.
+    /// The last revision that passed probation.
     pub(crate) promoted: RevisionId,
     pub(crate) last_committed_changeset: Option<ChangesetId>,
     pub(crate) last_activated_changeset: Option<ChangesetId>,
-    /// The last tool call that committed a changeset, and which.
+    /// The last tool call that committed a changeset, and the changeset.
     pub(crate) last_commit: Option<(ChangesetId, ChangesetId)>,
     pub(crate) pinned: bool,
     pub(crate) probation: Option<Probation>,
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) conflicts: Vec<String>,
-    /// Why the active revision is not the one that was meant to be.
+    /// Reason why the active revision is not the intended one.
     pub(crate) problem: Option<String>,
-    /// What the agent is told with its prompt until something of it becomes active.
+    /// Notice in the agent's prompt until one of its changes becomes active.
     pub(crate) notice: Option<String>,
-    /// Whether no process was started with it yet.
+    /// True if no process was started with the notice yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_notice_new: bool,
-    /// Which changeset each file comes from that is not the project's.
+    /// Originating changeset of each file that differs from the project.
     pub(crate) origins: BTreeMap<String, ChangesetId>,
-    /// The newest last.
+    /// Changesets, newest last.
     pub(crate) changesets: Vec<ChangesetInfo>,
-    /// The place of the last record.
+    /// Sequence number of the last record.
     pub(crate) seq: u64,
-    /// Records that are not known to be in the logs.
+    /// Records that may be missing in the logs.
     pub(crate) unlogged: Unlogged,
 }
 
-/// Records on their way to the logs.
+/// Records to be written to the logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Unlogged {
@@ -72,49 +72,49 @@ pub(crate) struct Unlogged {
     pub(crate) statuses: Vec<StatusRecord>,
 }
 
-/// What a check of a changeset came to.
+/// Result of the check of a changeset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It becomes the head.
+    /// Becomes the head.
     Accepted,
-    /// A person is to say.
+    /// Waits for approval, with the reason.
     Waits(String),
-    /// It may not be.
+    /// Rejected, with the reason.
     Rejected(String),
 }
 
-/// Something that is to be made the head, and what it is.
+/// A checked proposal for the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proposed {
     pub(crate) revision: Option<RevisionId>,
     pub(crate) summary: Vec<String>,
-    /// The files it changes.
+    /// The changed files.
     pub(crate) paths: Vec<String>,
     pub(crate) verdict: Verdict,
 }
 
-/// What is known of a turn, or of a process that is gone.
+/// Outcome of a turn or of an ended process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A turn was completed.
     Completed,
-    /// A turn failed, or its process crashed: why.
+    /// A turn failed, or its process crashed, with the reason.
     Failed(String),
-    /// A turn ended for a reason that says nothing about its configuration.
+    /// A turn ended for a reason unrelated to its configuration.
     Neutral,
 }
 
-/// What was decided between two steps.
+/// Decision between two steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stepped {
-    /// The same revision as before.
+    /// The active revision is unchanged.
     Stays,
-    /// Another one is active from now on.
+    /// Another revision became active.
     Activated,
 }
 
 impl State {
-    /// How a bundle stands in which nothing was proposed yet.
+    /// Creates the state of a bundle without proposals.
     pub(crate) fn new(base: RevisionId) -> Self {
         Self {
             version: STATE_VERSION,
@@ -139,18 +139,18 @@ impl State {
         }
     }
 
-    /// The agent is told this from its next step on.
+    /// Sets a notice for the agent's next step.
     fn tell_agent(&mut self, text: String) {
         self.notice = Some(text);
         self.is_notice_new = true;
     }
 
-    /// Whether another process is to make the next step.
+    /// True if the next step needs a new process.
     pub(crate) fn needs_process(&self) -> bool {
         self.is_pending() || self.is_notice_new
     }
 
-    /// Whether another revision becomes active with the next step.
+    /// True if another revision becomes active with the next step.
     pub(crate) fn is_pending(&self) -> bool {
         self.head != self.active
     }
@@ -163,7 +163,7 @@ impl State {
         self.changesets.iter_mut().find(|it| it.changeset_id == *id)
     }
 
-    /// The changeset that was opened last and is still open.
+    /// Returns the latest open changeset.
     pub(crate) fn last_open(&self) -> Option<&ChangesetId> {
         let mut newest = self.changesets.iter().rev();
         newest
@@ -171,13 +171,13 @@ impl State {
             .map(|it| &it.changeset_id)
     }
 
-    /// The changeset that a tool call committed, if it was the last to commit one.
+    /// Returns the changeset committed by a tool call, if it was the last commit.
     pub(crate) fn committed_by(&self, call: &ChangesetId) -> Option<&ChangesetId> {
         let (by, id) = self.last_commit.as_ref()?;
         (by == call).then_some(id)
     }
 
-    /// How many changesets nobody has decided about.
+    /// Returns the number of undecided changesets.
     pub(crate) fn undecided(&self) -> usize {
         let open = |it: &&ChangesetInfo| {
             matches!(it.state, ChangesetState::Open | ChangesetState::Waiting)
@@ -185,7 +185,7 @@ impl State {
         self.changesets.iter().filter(open).count()
     }
 
-    /// Begins a changeset, unless there is one of this id. Gives those that are not remembered any longer.
+    /// Opens a changeset, unless the id exists. Returns the changesets that are no longer stored.
     pub(crate) fn open(
         &mut self,
         id: &ChangesetId,
@@ -217,7 +217,8 @@ impl State {
                     ChangesetState::Committed | ChangesetState::Rejected
                 )
             };
-            // Fewer may be undecided than are remembered, so that there always is one.
+            // The limit of undecided changesets is lower than that of stored ones, so a decided one
+            // exists.
             let Some(at) = self.changesets.iter().position(is_over) else {
                 break;
             };
@@ -267,7 +268,7 @@ impl State {
         });
     }
 
-    /// Decides about a changeset that is open. What was decided before stays.
+    /// Decides an open changeset. An earlier decision stays.
     pub(crate) fn commit(
         &mut self,
         id: &ChangesetId,
@@ -318,8 +319,8 @@ impl State {
         }
     }
 
-    /// A person lets a changeset become the head, in the form it has on top of the head as it is. If that is not
-    /// possible, it is turned down.
+    /// Applies a user's approval: the changeset, rebased on the current head, becomes the head. It
+    /// is rejected if that is not possible.
     pub(crate) fn approve(
         &mut self,
         id: &ChangesetId,
@@ -350,7 +351,7 @@ impl State {
         let revision = proposed.revision;
         if state == ChangesetState::Rejected {
             self.tell_agent(format!(
-                "Your changeset {id} was approved by a person, and is rejected all the same: {detail}"
+                "Your changeset {id} was approved by a person, but is rejected: {detail}"
             ));
         }
         self.log_status(phase, Some(id.clone()), revision.clone(), detail, at);
@@ -359,7 +360,7 @@ impl State {
         }
     }
 
-    /// A person turns a changeset down.
+    /// Applies a user's rejection.
     pub(crate) fn reject(&mut self, id: &ChangesetId, reason: &str, at: Timestamp) {
         let detail = said_by_person("turned down", reason);
         let Some(info) = self.changeset_mut(id) else {
@@ -373,8 +374,8 @@ impl State {
         self.log_status(phase, Some(id.clone()), revision, detail, at);
     }
 
-    /// Where a revert goes that names no revision: the last that proved itself, or, if the head is that already,
-    /// the project.
+    /// Returns the default target of a revert: the last revision that passed probation, or the
+    /// project if that revision is the head already.
     pub(crate) fn back(&self) -> RevisionId {
         if self.head == self.promoted && self.active == self.promoted {
             self.base.clone()
@@ -383,7 +384,7 @@ impl State {
         }
     }
 
-    /// Goes back to a revision with the next step. The same id once only.
+    /// Reverts to a revision with the next step. Idempotent by id.
     pub(crate) fn revert(
         &mut self,
         id: &ChangesetId,
@@ -418,8 +419,8 @@ impl State {
         self.forget_old()
     }
 
-    /// A person keeps what is active, or lets it change again. What an agent made, and what waits for the next step, is
-    /// given up; where a person or a failure sent the bundle back to is not.
+    /// Pins the active revision, or unpins it. Pinning abandons an agent's pending changeset, but
+    /// not a revert by a user or after a failure.
     pub(crate) fn pin(&mut self, pinned: bool, at: Timestamp) {
         if self.pinned == pinned {
             return;
@@ -438,7 +439,8 @@ impl State {
         self.log_status(phase, None, Some(revision), detail, at);
     }
 
-    /// The changeset of an agent that becomes active with the next step, if no person decided about it.
+    /// Returns an agent's changeset that becomes active with the next step, unless a user decided
+    /// it.
     fn pending_changeset(&self) -> Option<ChangesetId> {
         let is_back = self.head == self.promoted || self.head == self.base;
         if !self.is_pending() || is_back {
@@ -446,11 +448,11 @@ impl State {
         }
         let mut newest = self.changesets.iter().rev();
         let info = newest.find(|it| it.revision.as_ref() == Some(&self.head))?;
-        // What a person approved or reverted says so.
+        // A user's approval or revert leaves a detail.
         info.detail.is_empty().then(|| info.changeset_id.clone())
     }
 
-    /// The project is another one: every revision is put on top of it.
+    /// Rebases every revision on a changed project.
     pub(crate) fn rebase(
         &mut self,
         base: RevisionId,
@@ -469,7 +471,7 @@ impl State {
         let mut detail = "rebased on the project's edit".to_owned();
         if !conflicts.is_empty() {
             let files = conflicts.join(", ");
-            detail = format!("{detail}; what the project says of {files} holds");
+            detail = format!("{detail}; the project's version of {files} wins");
             self.tell_agent(format!(
                 "A person changed {files} in the project: their text holds instead of yours."
             ));
@@ -485,8 +487,8 @@ impl State {
         self.log_status(phase, None, Some(revision), detail, at);
     }
 
-    /// A process of the agent is about to start, between two steps: what it works with. `digest` is that of what
-    /// the active revision changes; none if that cannot be read any more.
+    /// Determines the active revision for a starting process, between two steps. `digest` is the
+    /// digest of the active revision's changes; `None` if it is unreadable.
     pub(crate) fn step(&mut self, digest: Option<&str>, at: Timestamp) -> Stepped {
         let was = self.active.clone();
         if self.is_pending() {
@@ -495,7 +497,7 @@ impl State {
             && probation.is_started
         {
             probation.is_started = false;
-            self.fail("a process that was started with it was lost", digest, at);
+            self.fail("a process with this revision was lost", digest, at);
             if self.is_pending() {
                 self.activate(at);
             }
@@ -538,7 +540,8 @@ impl State {
         self.log_status(phase, changeset, Some(revision), String::new(), at);
     }
 
-    /// The active revision cannot be loaded: the next best one is active instead, and gets no chance less.
+    /// Replaces an active revision that does not load by the next fallback. The failure does
+    /// not count against the fallback.
     pub(crate) fn cannot_load(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let problem = format!("revision {} does not load: {why}", self.active);
         if self.probation.is_some() {
@@ -547,7 +550,8 @@ impl State {
             let phase = (StatusPhase::Activate, StatusResult::Failed);
             let revision = self.active.clone();
             self.log_status(phase, None, Some(revision), problem.clone(), at);
-            // What proved itself may load again once the project does not contradict it; it is not refused.
+            // A promoted revision is not quarantined, because it may load again after another edit
+            // of the project.
             let next = if self.active == self.promoted {
                 &self.base
             } else {
@@ -561,8 +565,7 @@ impl State {
         self.problem = Some(problem);
     }
 
-    /// Some revisions cannot be read any more, each for a reason: what they were to be is given up. Gives whether
-    /// anything changed.
+    /// Abandons unreadable revisions, given with reasons. Returns true if anything changed.
     pub(crate) fn lose(&mut self, lost: &BTreeMap<RevisionId, String>, at: Timestamp) -> bool {
         let mut is_changed = false;
         if lost.contains_key(&self.promoted) {
@@ -586,7 +589,8 @@ impl State {
         is_changed
     }
 
-    /// What the project was cannot be read any more, so that nothing can be put on top of what it is: that holds.
+    /// Falls back to the current project, because the former base is unreadable and nothing can be
+    /// rebased.
     pub(crate) fn give_up(&mut self, project: RevisionId, why: &str, at: Timestamp) {
         let was = std::mem::replace(&mut self.base, project.clone());
         self.promoted = project.clone();
@@ -596,11 +600,11 @@ impl State {
         self.log_status(phase, None, revision, problem.clone(), at);
         self.activate(at);
         self.conflicts.clear();
-        self.tell_agent(format!("{problem}. What you changed is given up."));
+        self.tell_agent(format!("{problem}. Your changes are abandoned."));
         self.problem = Some(problem);
     }
 
-    /// Something is known of a turn, or of a process that is gone.
+    /// Records the outcome of a turn or of an ended process.
     pub(crate) fn note(&mut self, outcome: &Outcome, digest: Option<&str>, at: Timestamp) {
         let Some(probation) = &mut self.probation else {
             return;
@@ -640,7 +644,7 @@ impl State {
         }
     }
 
-    /// The active revision is given up, and its content refused from now on if it is known.
+    /// Rolls the active revision back, and quarantines its content if the digest is known.
     fn take_back(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let revision = self.active.clone();
         let changeset = self.last_activated_changeset.clone();
@@ -667,7 +671,7 @@ impl State {
         self.log_status(phase, changeset, Some(revision), why.to_owned(), at);
     }
 
-    /// Whether content is refused, and why.
+    /// Returns the quarantine entry of a digest, if there is one.
     pub(crate) fn is_quarantined(&self, digest: &str) -> Option<&Quarantined> {
         self.quarantined.iter().find(|it| it.digest == digest)
     }

@@ -1,6 +1,6 @@
-//! A seeded world in which an agent proposes garbage at random, everybody crashes at any call of the disk, and a
-//! person edits the project meanwhile. After each step: a working revision, never two active, nothing a person wrote
-//! lost, nothing proposed twice.
+//! A seeded world in which an agent proposes random garbage, crashes happen at any disk call, and a
+//! user edits the project. Checks after each step: a working revision, one active revision, no lost
+//! user edits, no duplicate proposals.
 //!
 //! Long form: `GOONDAN_SIMULATION_RUNS=5000 cargo test -p goondan-bundles simulation`.
 
@@ -28,7 +28,7 @@ use crate::tree::{Tree, overlay_digest};
 const INSTANCE: &str = "/instances/main";
 const PROMPT: &str = "prompts/a.md";
 
-/// Runs of one test, unless `GOONDAN_SIMULATION_RUNS` says otherwise.
+/// Number of runs of one test, unless `GOONDAN_SIMULATION_RUNS` is set.
 const RUNS: u64 = 60;
 const STEPS: usize = 60;
 
@@ -42,7 +42,7 @@ fn project(prompt: &str, note: &str) -> Tree {
     ])
 }
 
-/// Loads whatever does not say that it cannot be loaded.
+/// Loads every configuration that is not marked as unloadable.
 struct SayingSo;
 
 impl Gate for SayingSo {
@@ -84,12 +84,12 @@ struct World {
     rng: Rng,
     seed: u64,
     now_ms: i64,
-    /// The project, as the person wrote it.
+    /// The project as edited by the user.
     project: Tree,
     calls: u64,
-    /// Tool calls that were made, so that they can be made again.
+    /// Past tool calls, for repetition.
     asked: Vec<(ChangesetId, BundleAsk)>,
-    /// What was promised: the state that a commit was told to have, by changeset.
+    /// Acknowledged states of commits, by changeset.
     promised: BTreeMap<ChangesetId, ChangesetState>,
 }
 
@@ -144,7 +144,7 @@ impl World {
         })
     }
 
-    /// Does something in the course of which the machine may stop; then it is started again. None if it did.
+    /// Runs an operation during which the machine may stop and restart. `None` if it stopped.
     fn risky<T>(
         &mut self,
         act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
@@ -216,7 +216,7 @@ impl World {
     }
 
     fn ask(&mut self) {
-        // A turn that is played again makes its calls again.
+        // A repeated turn repeats its calls.
         let is_again = !self.asked.is_empty() && self.rng.u8(..4) == 0;
         let (call, ask) = match self.asked.last().filter(|_| is_again) {
             Some(asked) => asked.clone(),
@@ -279,10 +279,10 @@ impl World {
         }
     }
 
-    /// What must hold at every moment, whatever stopped.
+    /// Checks the invariants, which must hold after any crash.
     fn check(&mut self) {
         let seed = self.seed;
-        // The next process starts, and what it starts with loads.
+        // The next process starts with a loadable configuration.
         let armed = self.arm();
         let armed = armed.unwrap_or_else(|error| panic!("seed {seed}: nothing works: {error}"));
         let files = SimulatedFiles(self.disk.clone());
@@ -293,7 +293,7 @@ impl World {
         let base = store.tree(&state.base).unwrap();
         assert_eq!(
             base, self.project,
-            "seed {seed}: the project is not what a person wrote"
+            "seed {seed}: the project differs from the user's edits"
         );
         let active = armed.loaded.unwrap_or_else(|| base.clone());
         assert_eq!(state.head, state.active, "seed {seed}: two are active");
@@ -309,7 +309,8 @@ impl World {
         for path in [".env", "../escape", "a/b/c", "resources/x.yaml"] {
             assert!(!active.contains_key(path), "seed {seed}: {path} is active");
         }
-        // The cursor carries what its last write was about, and no more: it does not grow, and nothing is told again.
+        // The cursor has only the records of its last write: it does not grow, and nothing is
+        // logged again.
         let cursor = Path::new(INSTANCE).join("swarm-bundle/cursor.yaml");
         let mut cursor = self.disk.open_read(&cursor).unwrap();
         let written = read_all(cursor.as_mut(), CURSOR_BYTES_MAX).unwrap();
@@ -319,18 +320,14 @@ impl World {
         self.check_logs(&state);
     }
 
-    /// Every record once, and everything once that an agent asked for.
+    /// Every record and every requested operation exists exactly once.
     fn check_logs(&self, state: &State) {
         let seed = self.seed;
         let logs = self.with(|bundle| bundle.logs()).unwrap();
         let mut seqs: Vec<u64> = logs.changesets.iter().map(|it| it.seq).collect();
         seqs.extend(logs.statuses.iter().map(|it| it.seq));
         let unique: BTreeSet<u64> = seqs.iter().copied().collect();
-        assert_eq!(
-            unique.len(),
-            seqs.len(),
-            "seed {seed}: a record stands twice"
-        );
+        assert_eq!(unique.len(), seqs.len(), "seed {seed}: a duplicate record");
         assert_eq!(
             unique.last().copied().unwrap_or(0),
             state.seq,
@@ -358,7 +355,7 @@ impl World {
             let Some(info) = state.changeset(id) else {
                 continue;
             };
-            // Only a person takes back what was said: what waits is decided.
+            // Only a user changes an acknowledged state: a waiting changeset gets decided.
             let is_so = info.state == *promised || *promised == ChangesetState::Waiting;
             assert!(
                 is_so,
@@ -389,11 +386,11 @@ fn bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_work
             active.insert((state.active != state.base, state.quarantined.is_empty()));
         }
     }
-    // All of it happened, or the test shows nothing.
+    // All kinds of revisions occurred; otherwise the test proves nothing.
     assert!(active.len() >= 3, "{active:?}");
 }
 
-/// One change to prompt `two`, as an agent makes it.
+/// An agent's change of prompt `two`.
 fn propose(world: &World, number: u32, content: &str) -> BundleTold {
     let call = |part: &str| format!("t.{number}-{part}").parse::<ChangesetId>().unwrap();
     let ask = |ask: BundleAsk, part| world.with(|bundle| bundle.ask(&ask, &call(part))).unwrap();
@@ -481,7 +478,7 @@ fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_ba
     let failed = Outcome::Failed("crash".to_owned());
     world.with(|bundle| bundle.note(&failed)).unwrap();
     assert_ne!(active(&world), first);
-    // A rate limit is no failure, and a process that was lost is one.
+    // A rate limit is not a failure, but a lost process is.
     world.with(|bundle| bundle.note(&Outcome::Neutral)).unwrap();
     world.arm().unwrap();
     assert_ne!(active(&world), first);
@@ -514,7 +511,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
     let promoted = active(&world);
     propose(&world, 2, "three");
     world.arm().unwrap();
-    // The project itself, in the store: it is brought back.
+    // The stored project itself is restored.
     world.disk.remove_file(&blob_of(&world, "one")).unwrap();
     world.arm().unwrap();
     assert_ne!(active(&world), promoted);
@@ -524,7 +521,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
     let armed = world.arm().unwrap();
     assert_eq!(active(&world), promoted);
     assert_eq!(armed.loaded.unwrap()[PROMPT].as_deref(), Some("two"));
-    // Nothing is held against content that was damaged.
+    // Damage does not quarantine content.
     assert!(world.status().unwrap().quarantined.is_empty());
     world.disk.remove_file(&blob_of(&world, "two")).unwrap();
     world.arm().unwrap();
@@ -534,7 +531,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
     assert_eq!(again.state, ChangesetState::Committed, "{}", again.detail);
     world.arm().unwrap();
     assert_eq!(active(&world), promoted);
-    // The project as it was, when it is another one by now.
+    // The former project, after another edit.
     world.disk.remove_file(&blob_of(&world, "one")).unwrap();
     world.project = project("a person's", "Model/m");
     world.arm().unwrap();
@@ -566,7 +563,7 @@ fn bundle_7_what_an_agent_is_to_know_has_its_next_step_made_by_another_process()
     ] {
         world.with(|bundle| bundle.ask(&ask, &call)).unwrap();
     }
-    // What waits for a person is not started; what a person lets be is.
+    // A waiting changeset starts no modules; an approved one does.
     let waiting = world.status().unwrap().changesets[0].clone();
     assert_eq!(waiting.state, ChangesetState::Waiting, "{}", waiting.detail);
     let mut standing = None;

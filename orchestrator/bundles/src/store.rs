@@ -1,9 +1,9 @@
-//! The files of one bundle: `swarm-bundle/` of a conversation (`BUNDLE-1` to `BUNDLE-5`).
+//! Files of one bundle: `swarm-bundle/` of a conversation (`BUNDLE-1` to `BUNDLE-5`).
 //!
 //! ```text
 //! swarm-bundle/
-//!   base.ref  head.ref            the revisions, for people and other programs
-//!   cursor.yaml                   how the bundle stands; the one file that decides
+//!   base.ref  head.ref            the revisions, for users and other programs
+//!   cursor.yaml                   the state of the bundle; the only authoritative file
 //!   logs/changesets.jsonl  logs/changeset-status.jsonl
 //!   changesets/<id>/workdir/  changesets/<id>/diff.patch
 //!   effective/effective-<revision>.yaml
@@ -12,10 +12,12 @@
 //!
 //! # Invariants
 //!
-//! * What `cursor.yaml` names is durable before it is: files before their revision, a revision before the cursor.
-//! * The cursor carries the records that are not known to be in the logs; who reads it next brings them there,
-//!   each once. So no crash loses a record, or writes one twice.
-//! * What is there is known outside of `swarm-bundle/`, too ([`Register`]): cursor, revisions and logs.
+//! * References in `cursor.yaml` are durable before it: files before their revision, a revision
+//!   before the cursor.
+//! * The cursor has the records that may be missing in the logs. The next reader writes them there,
+//!   each once. So a crash never loses or duplicates a record.
+//! * A register outside `swarm-bundle/` lists its content too ([`Register`]): cursor, revisions and
+//!   logs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,17 +39,17 @@ use crate::machine::{STATE_VERSION, State, Unlogged};
 use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of, too_large};
 use crate::working_copies::{CHANGESETS, WorkingCopies, workdir_in};
 
-/// The directory of a bundle within that of its conversation.
+/// Directory of a bundle in its conversation's directory.
 pub const BUNDLE_DIR: &str = "swarm-bundle";
 const CURSOR: &str = "cursor.yaml";
 const CHANGESETS_LOG: &str = "changesets.jsonl";
-/// What is set aside has this in its name.
+/// Name part of files that were moved aside.
 const ASIDE: &str = ".damaged";
 const STATUS_LOG: &str = "changeset-status.jsonl";
 const LOGS: &str = "logs";
 const REVISIONS: &str = "store/revisions";
 
-/// The name of a file of the bundle, below the conversation's directory.
+/// Returns the path of a bundle file, relative to the conversation's directory.
 fn below(name: &str) -> String {
     format!("{BUNDLE_DIR}/{name}")
 }
@@ -65,7 +67,7 @@ struct Revision {
     files: Manifest,
 }
 
-/// The place of a record in its log.
+/// Position of a record in its log.
 #[derive(Deserialize)]
 struct Placed {
     seq: u64,
@@ -102,12 +104,12 @@ impl<'d> Store<'d> {
         self.dir.join(REVISIONS).join(format!("{id}.json"))
     }
 
-    /// Where the working copy of a changeset is.
+    /// Returns the path of a changeset's working copy.
     pub(crate) fn workdir(&self, id: &ChangesetId) -> PathBuf {
         workdir_in(&self.dir.join(CHANGESETS), id)
     }
 
-    /// The working copies, whose directory is made if it is missing.
+    /// Opens the working copies, and creates their directory if it is missing.
     pub(crate) fn working_copies(&self) -> Result<WorkingCopies, BundleError> {
         self.prepare()?;
         WorkingCopies::open(self.files, self.dir.join(CHANGESETS))
@@ -134,7 +136,7 @@ impl<'d> Store<'d> {
         Ok(ensure_dir(self.disk, &self.instance, dir)?)
     }
 
-    /// Makes the directory of the changesets.
+    /// Creates the directory of changesets.
     pub(crate) fn prepare(&self) -> Result<(), BundleError> {
         self.ensure(&self.dir.join(CHANGESETS))
     }
@@ -146,7 +148,8 @@ impl<'d> Store<'d> {
         Ok(replace(self.disk, path, content)?)
     }
 
-    /// How the bundle stands, if anything was proposed yet. Brings records to the logs that a crash kept from them.
+    /// Loads the state, if anything was proposed yet, and writes records to the logs that a crash
+    /// left out.
     pub(crate) fn load(&self) -> Result<Option<State>, BundleError> {
         let here = self.disk.stat(&self.instance);
         let here = here.during("look at", &self.instance)?;
@@ -162,8 +165,8 @@ impl<'d> Store<'d> {
         Ok(Some(state))
     }
 
-    /// How the bundle stands, if anything was proposed yet. Nothing is written, so that it may be asked while
-    /// somebody else works on the bundle.
+    /// Loads the state, if anything was proposed yet, without writing, so that it is safe during
+    /// concurrent operations.
     pub(crate) fn peek(&self) -> Result<Option<State>, BundleError> {
         let path = self.dir.join(CURSOR);
         if !self.is_file(&path)? {
@@ -173,16 +176,13 @@ impl<'d> Store<'d> {
         let state: State =
             serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if state.version != STATE_VERSION {
-            let problem = format!(
-                "it is of version {}, and this is {STATE_VERSION}",
-                state.version
-            );
+            let problem = format!("expected version {STATE_VERSION}, found {}", state.version);
             return Err(Self::damaged(&path, &problem));
         }
         Ok(Some(state))
     }
 
-    /// Makes durable how the bundle stands, then its records.
+    /// Makes the state durable, then its log records.
     pub(crate) fn save(&self, state: &mut State) -> Result<(), BundleError> {
         let path = self.dir.join(CURSOR);
         let text = serde_json::to_vec_pretty(state).map_err(|e| Self::damaged(&path, &e))?;
@@ -197,7 +197,7 @@ impl<'d> Store<'d> {
         Ok(())
     }
 
-    /// Notes what a version left that kept no register.
+    /// Registers files of a version without registers.
     fn note_all(&self) -> Result<(), BundleError> {
         let mut names = vec![
             below(CURSOR),
@@ -223,7 +223,7 @@ impl<'d> Store<'d> {
         Ok(())
     }
 
-    /// What follows from the cursor.
+    /// Brings logs and reference files up to date with the cursor.
     fn finish(&self, state: &State) -> Result<(), BundleError> {
         let unlogged = &state.unlogged;
         self.append(CHANGESETS_LOG, &unlogged.changesets, |it| it.seq)?;
@@ -259,7 +259,7 @@ impl<'d> Store<'d> {
                 last = placed.seq.max(last);
             }
         })?;
-        // A line that a crash tore is written again whole, from the cursor.
+        // A torn line is rewritten from the cursor.
         journal.cut(good)?;
         for record in records.iter().filter(|record| seq(record) > last) {
             let mut line =
@@ -275,7 +275,7 @@ impl<'d> Store<'d> {
         Ok(())
     }
 
-    /// The last records of both logs.
+    /// Returns the last records of both logs.
     pub(crate) fn log<C: DeserializeOwned, S: DeserializeOwned>(
         &self,
     ) -> Result<(Vec<C>, Vec<S>), BundleError> {
@@ -299,7 +299,7 @@ impl<'d> Store<'d> {
         Ok(found.into())
     }
 
-    /// Keeps a tree as a revision, also one of which some was lost or damaged. Durable when it returns.
+    /// Stores a tree as a revision, replacing lost or damaged files. Durable when it returns.
     pub(crate) fn keep(&self, tree: &Tree) -> Result<RevisionId, BundleError> {
         check_size(tree)?;
         let files = manifest_of(tree);
@@ -326,7 +326,7 @@ impl<'d> Store<'d> {
         Ok(id)
     }
 
-    /// Reads a revision, and looks whether it is what it was.
+    /// Reads a revision and verifies its digests.
     pub(crate) fn tree(&self, id: &RevisionId) -> Result<Tree, BundleError> {
         let path = self.revision(id);
         if !self.is_file(&path)? {
@@ -336,7 +336,10 @@ impl<'d> Store<'d> {
         let revision: Revision =
             serde_json::from_slice(&text).map_err(|error| Self::damaged(&path, &error))?;
         if revision_of(&revision.files)? != *id {
-            return Err(Self::damaged(&path, &"it names other files than it did"));
+            return Err(Self::damaged(
+                &path,
+                &"the digest of its file list does not match",
+            ));
         }
         let mut tree = Tree::new();
         for (name, digest) in revision.files {
@@ -346,7 +349,10 @@ impl<'d> Store<'d> {
                     let path = self.blob(&digest);
                     let text = self.read(&path, TREE_BYTES_MAX)?;
                     if digest_of(&text) != digest {
-                        return Err(Self::damaged(&path, &"its content has another digest"));
+                        return Err(Self::damaged(
+                            &path,
+                            &"the digest of its content does not match",
+                        ));
                     }
                     let text = String::from_utf8(text);
                     Some(text.map_err(|error| Self::damaged(&path, &error))?)
@@ -357,7 +363,7 @@ impl<'d> Store<'d> {
         Ok(tree)
     }
 
-    /// Writes the snapshot of a revision (`BUNDLE-4`): its resource files, one behind the other.
+    /// Writes the snapshot of a revision (`BUNDLE-4`): its concatenated resource files.
     pub(crate) fn snapshot(&self, id: &RevisionId, tree: &Tree) -> Result<(), BundleError> {
         let name = format!("effective-{id}.yaml");
         let path = self.dir.join("effective").join(name);
@@ -377,8 +383,8 @@ impl<'d> Store<'d> {
         self.put(&path, text.as_bytes())
     }
 
-    /// Removes what no one needs any longer: the working copies of these changesets, and revisions and files that
-    /// nothing names.
+    /// Removes unreferenced data: the working copies of `gone`, and unreferenced
+    /// revisions and files.
     pub(crate) fn tidy(&self, state: &State, gone: &[ChangesetId]) -> Result<(), BundleError> {
         if gone.is_empty() {
             return Ok(());
@@ -395,7 +401,7 @@ impl<'d> Store<'d> {
         for id in &live {
             match self.tree(id) {
                 Ok(tree) => blobs.extend(manifest_of(&tree).into_values().flatten()),
-                // A damaged one is left to be looked at, with all there is.
+                // A damaged revision is kept for inspection, with all its files.
                 Err(_) => return Ok(()),
             }
         }
@@ -405,7 +411,7 @@ impl<'d> Store<'d> {
             let dir = self.dir.join("store").join(dir);
             for entry in self.disk.list(&dir).during("list", &dir)? {
                 let name = entry.name.to_string_lossy();
-                // What `gdn verify --repair` set aside is a person's to look at.
+                // Files moved aside by `gdn verify --repair` are kept for inspection.
                 if !keep.contains(&*name) && !name.contains(ASIDE) {
                     let path = dir.join(&entry.name);
                     if is_revisions {

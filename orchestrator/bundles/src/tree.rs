@@ -1,4 +1,4 @@
-//! The files of a configuration, and how two sides of it come together.
+//! Files of a configuration, and the merge of two versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use sha2::{Digest as _, Sha256};
 use crate::error::BundleError;
 use crate::limits::{FILES_MAX, TREE_BYTES_MAX};
 
-/// Bytes of a digest that names a revision.
+/// Bytes of the digest in a revision's id.
 const REVISION_BYTES: usize = 16;
 
-/// The files of a configuration by their paths in the project. A file that is only named, such as a module, has
-/// no text: it stays where it is.
+/// Files of a configuration by their paths in the project. A file that is only referenced, such as
+/// a module, has no text, because it stays in the project.
 pub type Tree = BTreeMap<String, Option<String>>;
 
-/// The digests of such files.
+/// Digests of such files.
 pub(crate) type Manifest = BTreeMap<String, Option<String>>;
 
-/// The SHA-256 of a text, as hex digits.
+/// Returns the SHA-256 of a text in hex.
 pub(crate) fn digest_of(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// The digests of the files of a tree.
+/// Returns the digests of a tree's files.
 pub(crate) fn manifest_of(tree: &Tree) -> Manifest {
     let digest = |text: &Option<String>| text.as_ref().map(|text| digest_of(text.as_bytes()));
     tree.iter()
@@ -43,11 +43,11 @@ fn digest_of_files<'a>(files: impl Iterator<Item = (&'a String, &'a Option<Strin
     hash.finalize().into()
 }
 
-/// The name of the revision that these files are.
+/// Returns the revision id of a manifest.
 ///
 /// # Errors
 ///
-/// None that can happen: hex digits are a valid name.
+/// None in practice: hex digits are a valid id.
 pub(crate) fn revision_of(manifest: &Manifest) -> Result<RevisionId, InvalidId> {
     let digest = digest_of_files(manifest.iter());
     RevisionId::new(hex::encode(
@@ -55,7 +55,7 @@ pub(crate) fn revision_of(manifest: &Manifest) -> Result<RevisionId, InvalidId> 
     ))
 }
 
-/// One digest of what a tree makes otherwise than its base, whatever else is in either.
+/// Returns the digest of a tree's differences from its base, independent of unchanged files.
 pub(crate) fn overlay_digest(base: &Tree, tree: &Tree) -> String {
     let changed = changed_paths(base, tree);
     let of = manifest_of(tree);
@@ -69,7 +69,7 @@ pub(crate) fn overlay_digest(base: &Tree, tree: &Tree) -> String {
     hex::encode(digest_of_files(files.iter()))
 }
 
-/// The files in which two trees differ.
+/// Returns the files in which two trees differ.
 pub(crate) fn changed_paths(before: &Tree, after: &Tree) -> BTreeSet<String> {
     let paths = before.keys().chain(after.keys());
     paths
@@ -78,8 +78,8 @@ pub(crate) fn changed_paths(before: &Tree, after: &Tree) -> BTreeSet<String> {
         .collect()
 }
 
-/// Both what `ours` and what `theirs` made of a common base; of a file that both changed, what `theirs` made. Also
-/// gives these files, those excepted that both made alike.
+/// Merges the changes of `ours` and `theirs` to a common base; `theirs` wins for a file that both
+/// changed. Also returns these files, except for those changed equally.
 pub(crate) fn rebase(base: &Tree, ours: &Tree, theirs: &Tree) -> (Tree, Vec<String>) {
     let mut merged = theirs.clone();
     let mut conflicts = Vec::new();
@@ -99,14 +99,14 @@ pub(crate) fn rebase(base: &Tree, ours: &Tree, theirs: &Tree) -> (Tree, Vec<Stri
     (merged, conflicts)
 }
 
-/// Why a tree is none that is kept.
+/// Returns the error for a tree that exceeds the limits.
 pub(crate) fn too_large() -> BundleError {
     BundleError::Invalid(format!(
         "a configuration may have {FILES_MAX} files and {TREE_BYTES_MAX} bytes in all"
     ))
 }
 
-/// The files that a project was read from; none if a path is no text.
+/// Returns the files from which a project was read; `None` if a path is not UTF-8.
 #[must_use]
 pub fn tree_of(kept: &KeptFiles) -> Option<Tree> {
     kept.iter()

@@ -1,7 +1,8 @@
-//! The working copies of changesets (`BUNDLE-3`): `changesets/`, which the agent's process writes, too, at any moment.
+//! Working copies of changesets (`BUNDLE-3`): `changesets/`, which the agent's process writes
+//! concurrently.
 //!
-//! All of it is reached beneath that one directory, and no link is followed: what the daemon may read and write must
-//! not become what an agent makes a name stand for.
+//! All access is beneath that directory and follows no link, because an agent must not redirect the
+//! daemon's reads and writes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,17 @@ use crate::error::BundleError;
 use crate::limits::{FILES_MAX, PATH_BYTES_MAX, TREE_BYTES_MAX};
 use crate::tree::{Tree, too_large};
 
-/// The directory of the changesets within that of a bundle.
+/// Directory of changesets in a bundle's directory.
 pub(crate) const CHANGESETS: &str = "changesets";
 const WORKDIR: &str = "workdir";
 const DIFF: &str = "diff.patch";
-/// What is being written, until it is whole; beside the working copy, and no part of it.
+/// Temporary file beside the working copy.
 const PARTIAL: &str = ".partial";
 
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// Where the working copy of a changeset is, below the directory of all of them.
+/// Returns the path of a changeset's working copy in the directory of changesets.
 pub(crate) fn workdir_in(changesets: &Path, id: &ChangesetId) -> PathBuf {
     changesets.join(id.as_str()).join(WORKDIR)
 }
@@ -38,7 +39,7 @@ pub(crate) struct WorkingCopies {
 }
 
 impl WorkingCopies {
-    /// Those in `root`, which is there.
+    /// Opens the working copies in the existing directory `root`.
     pub(crate) fn open(files: &dyn Files, root: PathBuf) -> Result<Self, BundleError> {
         let folder = files.folder(&root).during("open", &root)?;
         Ok(Self { folder, root })
@@ -52,7 +53,7 @@ impl WorkingCopies {
         workdir_in(Path::new(""), id)
     }
 
-    /// Says which file something went wrong with.
+    /// Adds the file to an error.
     fn during<T>(
         &self,
         operation: &'static str,
@@ -62,7 +63,7 @@ impl WorkingCopies {
         Ok(result.during(operation, &self.root.join(path))?)
     }
 
-    /// Makes one anew.
+    /// Creates or replaces a working copy.
     pub(crate) fn stage(&self, id: &ChangesetId, tree: &Tree) -> Result<(), BundleError> {
         let workdir = Self::workdir(id);
         self.remove_all(&workdir)?;
@@ -75,7 +76,7 @@ impl WorkingCopies {
         Ok(())
     }
 
-    /// Writes a file of one, or removes it.
+    /// Writes or removes a file of a working copy.
     pub(crate) fn write(
         &self,
         id: &ChangesetId,
@@ -89,7 +90,7 @@ impl WorkingCopies {
         }
     }
 
-    /// Keeps what a changeset changes beside it.
+    /// Stores the diff of a changeset beside its working copy.
     pub(crate) fn write_diff(&self, id: &ChangesetId, diff: &str) -> Result<(), BundleError> {
         self.put(id, &Self::of(id).join(DIFF), diff.as_bytes())
     }
@@ -99,7 +100,7 @@ impl WorkingCopies {
         self.remove_all(&Self::of(id))
     }
 
-    /// What one holds, on top of what `base` only names.
+    /// Reads a working copy, together with the files that `base` only references.
     pub(crate) fn read(&self, id: &ChangesetId, base: &Tree) -> Result<Tree, BundleError> {
         let named = base.iter().filter(|(_, text)| text.is_none());
         let mut tree: Tree = named.map(|(path, _)| (path.clone(), None)).collect();
@@ -114,7 +115,7 @@ impl WorkingCopies {
                 let name = named_in_text(&path)?;
                 let found = self.during("look at", &file, self.folder.look(&file))?;
                 match found.map(|stat| stat.kind) {
-                    // It was removed meanwhile.
+                    // The file was removed in the meantime.
                     None => {}
                     Some(NodeKind::Directory) => waiting.push(path),
                     Some(NodeKind::File) => {
@@ -142,7 +143,7 @@ impl WorkingCopies {
         text.map_err(|_| BundleError::Invalid(format!("`{name}` is not UTF-8 text")))
     }
 
-    /// Writes a file of a changeset's directory whole, in the place of whatever file or link stands there.
+    /// Atomically writes a file in a changeset's directory, replacing an existing file or link.
     fn put(&self, id: &ChangesetId, path: &Path, content: &[u8]) -> Result<(), BundleError> {
         let parent = path.parent().unwrap_or(Path::new(""));
         self.make_directory(parent)?;
@@ -170,7 +171,7 @@ impl WorkingCopies {
         self.during("sync", parent, self.folder.sync_dir(parent))
     }
 
-    /// Makes a directory with all above it.
+    /// Creates a directory and its parents.
     fn make_directory(&self, path: &Path) -> Result<(), BundleError> {
         let mut above: Vec<&Path> = path.ancestors().collect();
         above.reverse();
@@ -195,7 +196,7 @@ impl WorkingCopies {
 
 fn named_in_text(path: &Path) -> Result<String, BundleError> {
     let Some(name) = path.to_str() else {
-        let text = format!("`{}` is no text, as names of files must be", path.display());
+        let text = format!("the file name `{}` is not UTF-8", path.display());
         return Err(BundleError::Invalid(text));
     };
     if name.len() > PATH_BYTES_MAX {

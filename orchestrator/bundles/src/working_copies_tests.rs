@@ -1,4 +1,4 @@
-//! What an agent makes a name of its working copy stand for leads the daemon nowhere, on a real file system.
+//! Links created by an agent in its working copy never redirect the daemon, on a real file system.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use super::*;
 
 const SECRET: &str = "AGE-SECRET-KEY-1";
 
-/// A directory of changesets, and another beside it that no agent may touch.
+/// A directory of changesets, and another one beside it that agents must not access.
 struct Place {
     root: TempDir,
     copies: WorkingCopies,
@@ -35,7 +35,7 @@ impl Place {
         place
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a file that a test needs")]
+    #[expect(clippy::disallowed_methods, reason = "test files need not be durable")]
     fn put_secret(&self) {
         fs::write(self.secret(), SECRET).unwrap();
     }
@@ -90,7 +90,7 @@ fn sec_3_a_link_in_the_place_of_a_directory_leads_no_write_elsewhere() {
         place.copies.write(&place.id, path, None).unwrap_err();
     }
     place.must_be_untouched();
-    // All of the changeset is a link.
+    // The whole changeset is a link.
     fs::remove_dir_all(place.workdir().parent().unwrap()).unwrap();
     symlink(&system, place.workdir().parent().unwrap()).unwrap();
     place

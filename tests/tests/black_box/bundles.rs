@@ -201,7 +201,7 @@ fn bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds() {
     assert_eq!(reverted["active"], reverted["base"]);
     home.gdn(&["bundle", "pin"]).exits(0);
     let said = home.ask("main", "answer in verse");
-    assert!(said.contains("a person keeps the configuration"), "{said}");
+    assert!(said.contains("a user pinned the configuration"), "{said}");
     home.gdn(&["bundle", "pin", "--off"]).exits(0);
     let said = home.ask("main", "answer in verse");
     assert_eq!(said, "So be it: from now on / each line a song.");
@@ -523,7 +523,7 @@ fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside()
     home.gdn(&["verify"]).exits(0);
     // The next process is one of the project.
     assert_eq!(home.ask("main", "hello"), PROSE);
-    says_why(&home, "there is no revision");
+    says_why(&home, "does not exist");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an agent does with its bundle: opens changesets, writes them, and proposes them.
+//! Operations of an agent on its bundle: open, write and propose changesets.
 
 use goondan_protocol::bundle::{
     BundleAsk, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo, ChangesetState,
@@ -13,7 +13,8 @@ use crate::limits::UNDECIDED_CHANGESETS_MAX;
 use crate::machine::{Proposed, Verdict};
 
 impl<G: Gate> Bundle<'_, G> {
-    /// Does what an agent asks. `call` is the id of its tool call: what was done for it once is not done again.
+    /// Executes an agent's request. `call` is the id of its tool call, which makes the request
+    /// idempotent.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl<G: Gate> Bundle<'_, G> {
         message: &str,
     ) -> Result<BundleTold, BundleError> {
         let mut state = self.begin()?;
-        // Asked again after a crash, none may be open: then it is the one that this call committed.
+        // If a repeated call after a crash finds no open changeset, it has already committed one.
         let id = match id {
             Some(id) => id.clone(),
             None => match state.committed_by(call) {
@@ -162,6 +163,6 @@ impl<G: Gate> Bundle<'_, G> {
 }
 
 fn must_be_open(info: &ChangesetInfo) -> Result<(), BundleError> {
-    let needed = "only one that is open can be written";
+    let needed = "only an open changeset can be written";
     must_be(info, ChangesetState::Open, needed)
 }

@@ -1,4 +1,4 @@
-//! Whether something may become the head: the gate that every change goes through.
+//! Checks that every change must pass before it becomes the head.
 
 use super::{Bundle, Gate, cut_to};
 use crate::diff::summary;
@@ -8,7 +8,7 @@ use crate::limits::DETAIL_BYTES_MAX;
 use crate::machine::{Proposed, State, Verdict};
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
-/// What a changeset makes of the head.
+/// A changeset applied to the head.
 pub(super) struct OnHead {
     head: Tree,
     tree: Tree,
@@ -16,7 +16,7 @@ pub(super) struct OnHead {
 }
 
 impl<G: Gate> Bundle<'_, G> {
-    /// What a changeset makes of the head: on top of it, unless both change the same file.
+    /// Applies a changeset to the head. A file that both changed is a conflict.
     pub(super) fn on_head(
         &self,
         state: &State,
@@ -24,7 +24,7 @@ impl<G: Gate> Bundle<'_, G> {
         made: &Tree,
     ) -> Result<OnHead, BundleError> {
         let head = self.store.tree(&state.head)?;
-        // What a person wrote last is `theirs`; here that is the head.
+        // The head takes the role of `theirs` here.
         let (tree, conflicts) = rebase(base, made, &head);
         Ok(OnHead {
             head,
@@ -33,7 +33,7 @@ impl<G: Gate> Bundle<'_, G> {
         })
     }
 
-    /// Checks what is to be made the head. `is_approved`: a person has looked at it.
+    /// Checks a proposed head. `is_approved` is true after a user's approval.
     pub(super) fn check(
         &self,
         state: &State,
@@ -54,7 +54,7 @@ impl<G: Gate> Bundle<'_, G> {
             verdict: Verdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
         };
         if state.pinned {
-            let why = "a person keeps the configuration as it is (`gdn bundle pin`)";
+            let why = "a user pinned the configuration (`gdn bundle pin`)";
             return Ok(rejected(why.to_owned()));
         }
         if !conflicts.is_empty() {
@@ -86,7 +86,7 @@ impl<G: Gate> Bundle<'_, G> {
             Err(problems) => return Ok(rejected(format!("it does not load: {problems}"))),
         };
         let waits = matches!(&decision, Decision::Approval(_)) && !is_approved;
-        // A module is a program: none is started for what a person has not looked at yet.
+        // Modules are programs, so none is started before a user's approval, if that is required.
         if !waits && let Err(problems) = self.with.gate.start(&head, &loaded) {
             return Ok(rejected(format!("gate: {problems}")));
         }

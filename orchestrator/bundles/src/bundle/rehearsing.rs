@@ -1,4 +1,4 @@
-//! What a rehearsal plays with: the configuration that is active, and the one that is to be.
+//! Configurations of a rehearsal: the active one and the proposed one.
 
 use goondan_config::ChangesetPolicy;
 use goondan_protocol::bundle::{ChangesetInfo, ChangesetState};
@@ -15,42 +15,42 @@ use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 pub struct Staged<L> {
     /// The changeset, if one was named.
     pub changeset_id: Option<ChangesetId>,
-    /// The revision; none for a changeset that was not committed yet.
+    /// The revision; `None` for an uncommitted changeset.
     pub revision: Option<RevisionId>,
-    /// The revision that is active.
+    /// The active revision.
     pub against: RevisionId,
-    /// What came of loading that one.
+    /// The loaded active revision.
     pub before: L,
-    /// What came of loading the other; none if it cannot become active, whatever is said of it.
+    /// The loaded proposed configuration; `None` if it cannot become active.
     pub after: Option<L>,
-    /// Why it cannot become active.
+    /// Reasons why it cannot become active.
     pub problems: Vec<String>,
 }
 
-/// What is to be rehearsed, with its files.
+/// The proposed configuration with its files.
 struct Subject {
     changeset_id: Option<ChangesetId>,
     revision: Option<RevisionId>,
     tree: Tree,
-    /// Why it cannot be what it is on top of.
+    /// Reason why it cannot be applied to its base.
     problem: Option<String>,
 }
 
 impl<G: Gate> Bundle<'_, G> {
-    /// Loads what a rehearsal plays with, and starts new modules once, as when it became active. Nothing is written,
-    /// and nothing decided.
+    /// Loads both configurations of a rehearsal, and starts new modules once, like an activation.
+    /// Writes and decides nothing.
     ///
     /// # Errors
     ///
-    /// [`BundleError::NoSubject`]; [`BundleError::Invalid`] if the active revision does not load, so that there is
-    /// nothing to compare with; and as [`Self::status`].
+    /// [`BundleError::NoSubject`]; [`BundleError::Invalid`] if the active revision does not load,
+    /// so that there is no comparison; and as [`Self::status`].
     pub fn stage(&self, subject: &RehearsalSubject) -> Result<Staged<G::Loaded>, BundleError> {
         let policy = self.with.policy.ok_or(BundleError::NotAllowed)?;
         let state = self.existing()?;
         let active = self.on_project(&state, self.store.tree(&state.active)?)?;
         let before = self.with.gate.load(&active).map_err(|problems| {
             BundleError::Invalid(format!(
-                "revision {}, which is active, does not load, so that there is nothing to compare with: {problems}",
+                "the active revision {} does not load, so a comparison is not possible: {problems}",
                 state.active
             ))
         })?;
@@ -78,7 +78,7 @@ impl<G: Gate> Bundle<'_, G> {
         })
     }
 
-    /// A revision on top of the project as it is now, as it will be before it is active.
+    /// Applies a revision to the current project, as done before activation.
     fn on_project(&self, state: &State, tree: Tree) -> Result<Tree, BundleError> {
         let Some(project) = &self.with.project else {
             return Ok(tree);
@@ -131,8 +131,8 @@ impl<G: Gate> Bundle<'_, G> {
         })
     }
 
-    /// What a changeset makes of the head that nobody has decided about, and why that would be refused: by the same
-    /// rules as when it is committed or approved.
+    /// Applies an undecided changeset to the head, and returns the reason for a rejection, by the
+    /// rules of commit and approval.
     fn undecided(
         &self,
         state: &State,
