@@ -1,16 +1,16 @@
 //! Writer threads: many jobs, few syncs (group commit).
 //!
-//! A fixed number of threads, each with a worker of its own ([`BatchWorker`]). Jobs of one route always come
-//! to the same thread, so they are done in the order they were submitted. A thread takes all that waits, has
-//! it done as one batch, hands out what came of it, and then does what nobody waits for. This crate knows
-//! neither the jobs nor the files; it is the one that brings a runtime, so that whoever only speaks of jobs
-//! has none.
+//! A fixed number of threads, each with its own worker ([`BatchWorker`]). Jobs of one route always
+//! go to the same thread, so they run in submission order. A thread takes all queued jobs, runs
+//! them as one batch, delivers the completions, and then runs work that no caller waits for. This
+//! crate depends on neither jobs nor files. It is the only one with a runtime, so that crates that
+//! only name jobs need none.
 //!
 //! # Invariants
 //!
-//! * Every job that was taken is reported exactly once, those of a thread in their order.
-//! * Overload: the queue of a thread is bounded ([`limits::WRITER_QUEUE_OPS`]); who submits waits. Reports
-//!   are unbounded, since there is one for each job that was admitted.
+//! * Every accepted job is reported exactly once; the reports of a thread are in order.
+//! * Overload: the queue of a thread is bounded ([`limits::WRITER_QUEUE_OPS`]), and a full queue
+//!   blocks the submitter. Reports are unbounded, because there is one for each accepted job.
 
 use std::io;
 use std::sync::Arc;
@@ -26,27 +26,27 @@ use reporting::Reporter;
 pub mod limits;
 mod reporting;
 
-/// The way to the writer threads. Dropping it ends them once their queues are empty.
+/// Handle of the writer threads. Dropping it ends them after their queues are empty.
 #[derive(Debug)]
 pub struct Writers<W: BatchWorker> {
     queues: Vec<Queue<W::Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The jobs that wait for one thread, in the groups they were handed over in: each wakes it once.
+/// Queue of one thread, in the submitted groups: each group wakes the thread once.
 #[derive(Debug)]
 struct Queue<J> {
     groups: mpsc::UnboundedSender<Vec<J>>,
-    /// How many jobs may still be added.
+    /// Free slots for jobs.
     places: Arc<Semaphore>,
 }
 
 impl<J> Queue<J> {
-    /// Adds a group of no more than [`WRITER_BATCH_OPS`] jobs.
+    /// Adds a group of at most [`WRITER_BATCH_OPS`] jobs.
     async fn submit(&self, group: Vec<J>) -> Result<(), Vec<J>> {
         let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
         match self.places.acquire_many(count).await {
-            // The thread gives them back when it takes the jobs.
+            // The thread returns the slots when it takes the jobs.
             Ok(places) => places.forget(),
             Err(_) => return Err(group),
         }
@@ -54,7 +54,8 @@ impl<J> Queue<J> {
     }
 }
 
-/// A thread's end of its queue's places. When the thread ends, in whatever way, nobody waits for one.
+/// A thread's handle of its queue's slots. When the thread ends for any reason, no submitter waits
+/// for a slot.
 struct Places(Arc<Semaphore>);
 
 impl Drop for Places {
@@ -64,12 +65,12 @@ impl Drop for Places {
 }
 
 impl<W: BatchWorker> Writers<W> {
-    /// Starts a thread for each worker, of which there must be one at least. What came of jobs comes out of
-    /// the returned receiver, that of a batch together.
+    /// Starts a thread for each worker; at least one worker is required. The returned receiver
+    /// yields the completions, those of a batch together.
     ///
     /// # Errors
     ///
-    /// As the operating system says when it cannot start a thread.
+    /// The operating system cannot start a thread.
     pub fn start(
         workers: Vec<W>,
     ) -> io::Result<(Self, mpsc::UnboundedReceiver<Vec<W::Completion>>)> {
@@ -99,11 +100,13 @@ impl<W: BatchWorker> Writers<W> {
         usize::try_from(W::route(job) % count).unwrap_or(0)
     }
 
-    /// Hands jobs to their threads, each thread's together; waits while a thread's queue is full.
+    /// Submits jobs to their threads, each thread's as one group. Waits while a thread's queue is
+    /// full.
     ///
     /// # Errors
     ///
-    /// Returns jobs that were not taken, if their thread has ended, which only a panic in it can cause.
+    /// Returns jobs that were not accepted because their thread has ended, which only a panic can
+    /// cause.
     pub async fn submit(&self, jobs: Vec<W::Job>) -> Result<(), Vec<W::Job>> {
         let mut groups: Vec<Vec<W::Job>> = self.queues.iter().map(|_| Vec::new()).collect();
         for job in jobs {
@@ -125,18 +128,18 @@ impl<W: BatchWorker> Writers<W> {
         Ok(())
     }
 
-    /// Lets the threads finish what waits and ends them. Blocks.
+    /// Lets the threads finish their queues and ends them. Blocks.
     pub fn finish(self) {
         drop(self.queues);
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a writer thread had panicked");
+                tracing::error!("a writer thread panicked");
             }
         }
     }
 }
 
-/// Has a worker do what its queue brings until that is closed, and between times what was put off.
+/// Runs a worker on its queue until the queue is closed, and deferred work in between.
 async fn run<W: BatchWorker>(
     mut worker: W,
     mut groups: mpsc::UnboundedReceiver<Vec<W::Job>>,

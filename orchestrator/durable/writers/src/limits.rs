@@ -1,13 +1,13 @@
-//! The limits of writer threads.
+//! Limits of writer threads.
 
-/// Operations one writer thread may have waiting. A full queue holds back whoever submits.
+/// Most queued operations of one writer thread. A full queue blocks the submitter.
 pub const WRITER_QUEUE_OPS: usize = 4096;
 
-/// Operations one batch takes at most, so that the first of them is not kept waiting for ever.
+/// Most operations of one batch, which bounds the wait of its first one.
 pub const WRITER_BATCH_OPS: usize = 512;
 
-/// Parts of batches of one writer thread that may wait for being kept elsewhere, too. When there are as many, the thread
-/// waits with them.
+/// Most parts of batches of one writer thread that wait for replication. At the limit, the thread
+/// waits too.
 pub const WAITING_PARTS_MAX: usize = 64;
 
 const _: () = assert!(WRITER_BATCH_OPS <= WRITER_QUEUE_OPS);

@@ -1,4 +1,4 @@
-//! How what came of a thread's jobs is told: at once, or by a thread that waits for it.
+//! Reports job results, immediately or after replication confirms them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::limits::WAITING_PARTS_MAX;
 
-/// Tells what came of the jobs of one writer thread, in their order.
+/// Reports the completions of one writer thread, in order.
 pub(crate) struct Reporter<C> {
     completions: UnboundedSender<Vec<C>>,
     waiter: Option<Waiter<C>>,
 }
 
-/// A thread that waits for what is told later. There is none before there is something to wait for.
+/// A thread that waits for delayed completions. It is started on first use.
 struct Waiter<C> {
     parts: SyncSender<Done<C>>,
-    /// How many parts are not told yet.
+    /// Number of parts that are not reported yet.
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
@@ -32,7 +32,8 @@ impl<C: Send + 'static> Reporter<C> {
         }
     }
 
-    /// Tells it as soon as it is known and all before it is told. Waits while as much as may be waits.
+    /// Reports completions as soon as they are known and all earlier ones are reported. Blocks at
+    /// the limit of waiting parts.
     pub(crate) fn report(&mut self, done: Done<C>) {
         let is_told_later = match (&done, &self.waiter) {
             (Done::Later(_), _) => true,
@@ -55,20 +56,20 @@ impl<C: Send + 'static> Reporter<C> {
         }
     }
 
-    /// Waits until all is told.
+    /// Waits until everything is reported.
     pub(crate) fn finish(self) {
         let Some(Waiter { parts, thread, .. }) = self.waiter else {
             return;
         };
         drop(parts);
         if thread.join().is_err() {
-            tracing::error!("a thread that waits for what came of jobs had panicked");
+            tracing::error!("the thread that waits for job completions panicked");
         }
     }
 }
 
 impl<C: Send + 'static> Waiter<C> {
-    /// None if there can be no thread: the writer thread waits itself then.
+    /// Starts the thread. `None` if that fails: the writer thread waits itself then.
     fn start(completions: &UnboundedSender<Vec<C>>) -> Option<Self> {
         let (parts, incoming) = sync_channel(WAITING_PARTS_MAX);
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -84,7 +85,7 @@ impl<C: Send + 'static> Waiter<C> {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "a thread cannot be started; writing waits for what it would wait for"
+                    "failed to start a thread; the writer waits for replication itself"
                 );
                 None
             }
@@ -103,8 +104,8 @@ fn tell_all<C>(
     }
 }
 
-/// Waits for it and tells it.
+/// Waits for completions and sends them.
 fn tell<C>(completions: &UnboundedSender<Vec<C>>, done: Done<C>) {
-    // Nobody listens any more only when the daemon is ending.
+    // The receiver is closed only while the daemon ends.
     drop(completions.send(done.wait()));
 }

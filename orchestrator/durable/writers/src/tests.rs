@@ -1,4 +1,4 @@
-//! What the threads do with any worker.
+//! Behavior of the threads with any worker.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use goondan_durable::batch::Done;
 use super::*;
 use crate::limits::WAITING_PARTS_MAX;
 
-/// Says what was asked of it. A job is its route and its number.
+/// Reports its calls. A job is its route and its number.
 struct Recorder {
     told: Sender<&'static str>,
     due: Option<std::time::Instant>,
@@ -109,7 +109,7 @@ async fn nobody_waits_for_a_thread_that_has_panicked() {
     writers.finish();
 }
 
-/// A worker whose jobs of the first route are told when somebody says so.
+/// A worker with delayed completions for jobs of the first route, released by the test.
 struct Late {
     worked: Sender<u64>,
     go_on: Arc<Mutex<Receiver<()>>>,
@@ -150,7 +150,7 @@ impl BatchWorker for Late {
     fn finish(&mut self) {}
 }
 
-/// Such a worker, which jobs it has done, and what lets the next one be told.
+/// Returns such a worker, the jobs it has run, and a sender that releases the next completion.
 fn late() -> (Late, Receiver<u64>, Sender<()>) {
     let (worked, heard) = channel();
     let (goes_on, go_on) = channel();
@@ -164,18 +164,18 @@ async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
     let (writers, mut completed) = Writers::start(vec![late]).unwrap();
     for job in [(1, 0), (0, 1), (1, 2), (0, 3), (1, 4)] {
         writers.submit(vec![job]).await.unwrap();
-        assert_eq!(heard.recv().unwrap(), job.1, "it is done at once");
+        assert_eq!(heard.recv().unwrap(), job.1, "it runs immediately");
     }
     assert_eq!(completed.recv().await.unwrap(), [(1, 0)]);
     assert!(
         completed.try_recv().is_err(),
-        "nothing is told before the second"
+        "nothing is reported before the second"
     );
     goes_on.send(()).unwrap();
     assert_eq!(completed.recv().await.unwrap(), [(0, 1)]);
     assert_eq!(completed.recv().await.unwrap(), [(1, 2)]);
     assert!(completed.try_recv().is_err());
-    // At the end all is told before the threads are gone.
+    // At the end everything is reported before the threads end.
     let ending = tokio::task::spawn_blocking(|| writers.finish());
     goes_on.send(()).unwrap();
     ending.await.unwrap();
@@ -188,7 +188,7 @@ async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
 async fn a_thread_waits_when_as_much_is_told_later_as_may_be() {
     let (late, heard, goes_on) = late();
     let (writers, mut completed) = Writers::start(vec![late]).unwrap();
-    // One is waited for, so many wait behind it, and with one more the thread does.
+    // One completion is awaited and this many wait behind it; one more blocks the thread.
     let most = WAITING_PARTS_MAX as u64 + 2;
     for number in 0..most {
         writers.submit(vec![(0, number)]).await.unwrap();

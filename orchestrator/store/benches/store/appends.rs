@@ -1,4 +1,4 @@
-//! Durable appends: events of turns, each acknowledged once it is on disk.
+//! Durable appends: events of turns, each acknowledged after it is on disk.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -9,13 +9,14 @@ use std::time::Duration;
 use crate::world::{MESSAGE_BYTES, Rig, WRITER_THREADS, median, timed};
 use crate::{Outcome, say};
 
-/// Appends of one round; rounds of store and yardstick take turns, so that both see the same disk.
+/// Appends of one round. Rounds of store and baseline alternate, so that both see the same disk
+/// load.
 const ROUND_APPENDS: u64 = 512;
 const ROUNDS: usize = 7;
-/// Events of one turn that are under way at the same time.
+/// Concurrent events of one turn.
 const IN_FLIGHT: u64 = 16;
 
-/// Plain writes with fdatasync, on `files` files, by as many threads as the store would use.
+/// Plain writes with fdatasync on `files` files, with as many threads as the store.
 struct Plain {
     threads: Vec<Vec<File>>,
 }
@@ -74,7 +75,7 @@ fn rate(time: Duration) -> f64 {
     f64::from(u32::try_from(ROUND_APPENDS).unwrap_or(0)) / time.as_secs_f64()
 }
 
-/// Appends with `in_flight` events of each of `instances` instances under way.
+/// Appends with `in_flight` concurrent events for each of `instances` instances.
 fn compare(dir: &Path, instances: usize, in_flight: u64) -> Outcome {
     let mut rig = Rig::new(&dir.join(format!("root-{instances}-{in_flight}")))?;
     let open: Result<Vec<_>, _> = (0..instances)

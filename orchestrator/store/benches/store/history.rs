@@ -1,4 +1,4 @@
-//! Long conversations: the fold of a turn onto them, and loading them.
+//! Long conversations: folding a turn and loading.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ const APPENDS: u64 = 10;
 const LOADS: usize = 7;
 const LONG: usize = 100_000;
 
-/// An instance whose base holds `messages` messages, opened once so that it has checksums.
+/// Creates an instance with `messages` messages, opened once so that it has checksums.
 fn instance(dir: &Path, messages: usize) -> Result<PathBuf, Box<dyn Error>> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     disk.create_dir(dir)?;
@@ -44,7 +44,7 @@ fn instance(dir: &Path, messages: usize) -> Result<PathBuf, Box<dyn Error>> {
     Ok(dir)
 }
 
-/// One turn of [`APPENDS`] appends; how long its commit and fold took.
+/// Runs one turn of [`APPENDS`] appends; returns the time of commit and fold.
 fn turn(store: &mut InstanceStore, n: u32) -> Result<std::time::Duration, Box<dyn Error>> {
     let (event, turn_id) = (event(&format!("e{n}"))?, format!("t{n}").parse()?);
     let event_id = event.id.clone();
@@ -72,7 +72,7 @@ pub(crate) fn fold(dir: &Path) -> Outcome {
         stores.push(InstanceStore::open(Arc::new(RealDisk), &dir)?);
     }
     let mut times = vec![Vec::new(); sizes.len()];
-    // The sizes take turns, so that a busy moment of the disk meets them all.
+    // The sizes alternate, so that a busy disk affects every size.
     for n in 0..FOLDS {
         for (store, times) in stores.iter_mut().zip(&mut times) {
             times.push(turn(store, n)?);
@@ -95,7 +95,7 @@ pub(crate) fn load(dir: &Path) -> Outcome {
     let base = dir.join("messages").join("base.jsonl");
     let bytes = std::fs::metadata(&base)?.len();
     let (mut ours, mut plain, mut opens) = (Vec::new(), Vec::new(), Vec::new());
-    // What making the history took does not count.
+    // Excludes the memory used to create the history.
     if let Ok(mut file) = std::fs::OpenOptions::new()
         .write(true)
         .open("/proc/self/clear_refs")
@@ -142,7 +142,7 @@ pub(crate) fn load(dir: &Path) -> Outcome {
     ))
 }
 
-/// A size from `/proc/self/status`, in bytes; 0 where there is none.
+/// Returns a size from `/proc/self/status` in bytes; 0 if unavailable.
 fn resident_bytes(name: &str) -> Result<u64, Box<dyn Error>> {
     let Ok(text) = std::fs::read_to_string("/proc/self/status") else {
         return Ok(0);

@@ -1,8 +1,8 @@
-//! How fast the store is, next to what the same machine can do without it.
+//! Benchmarks of the store, compared with the same machine without it.
 //!
-//! `cargo bench -p goondan-store` runs everything, `cargo bench -p goondan-store -- fold` what has `fold`
-//! in its name. Each measure and its yardstick are taken in the same run, on the same file system: the
-//! directory named by `GOONDAN_BENCH_DIR`, else the system's directory of temporary files. Results and
+//! `cargo bench -p goondan-store` runs everything, `cargo bench -p goondan-store -- fold` the
+//! benchmarks with `fold` in their names. Each benchmark and its baseline run together on one file
+//! system: the directory in `GOONDAN_BENCH_DIR`, or the system's temporary directory. Results and
 //! targets are in `docs/performance.md`.
 
 use std::error::Error;
@@ -14,9 +14,9 @@ mod history;
 mod startup;
 mod world;
 
-/// What a measure ends in.
+/// Result of a benchmark.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
-/// A measure: it works in the given directory.
+/// A benchmark that works in the given directory.
 type Measure = fn(&Path) -> Outcome;
 
 const MEASURES: [(&str, Measure); 6] = [

@@ -1,4 +1,4 @@
-//! A daemon that starts among many instances, and one that has nothing to do.
+//! Startup of a daemon with many instances, and an idle daemon.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::{Outcome, say};
 const INSTANCES: usize = 10_000;
 const OPEN_TURNS: usize = 50;
 const STARTS: usize = 5;
-/// How long nothing is done, in seconds; `GOONDAN_BENCH_IDLE_S` names another time.
+/// Idle time in seconds; `GOONDAN_BENCH_IDLE_S` overrides it.
 const IDLE_S: u64 = 10;
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -25,7 +25,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     append_all(file.as_mut(), &std::fs::read(from)?)
 }
 
-/// Copies of one instance that has been through a turn, without syncing each: [`INSTANCES`] of them.
+/// Creates [`INSTANCES`] copies of one instance with a completed turn, without syncing each.
 fn make(layout: &Layout, rig: &Rig) -> Outcome {
     let instances = layout.instances(&rig.workspace_id);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -97,7 +97,7 @@ pub(crate) fn many_instances(dir: &Path) -> Outcome {
     ))
 }
 
-/// Bytes this process gave to the block layer; none where the system does not count them.
+/// Bytes submitted by this process to the block layer; `None` if the system does not count them.
 fn bytes_written() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     let line = text
@@ -111,7 +111,7 @@ pub(crate) fn idle(dir: &Path) -> Outcome {
     for n in 0..64 {
         rig.in_turn(&format!("i{n}"))?;
     }
-    // What was done is written down within this time.
+    // Pending writes finish within this time.
     std::thread::sleep(Duration::from_millis(
         2 * goondan_store::limits::METADATA_INTERVAL_MS,
     ));

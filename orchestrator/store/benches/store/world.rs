@@ -1,4 +1,4 @@
-//! Instances, events and messages for the measures.
+//! Instances, events and messages for the benchmarks.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -20,7 +20,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Writer threads, as many as the daemon has.
+/// Number of writer threads, as in the daemon.
 pub(crate) const WRITER_THREADS: usize = 4;
 /// Size of a message, in bytes.
 pub(crate) const MESSAGE_BYTES: usize = 1_000;
@@ -54,7 +54,7 @@ pub(crate) fn event(id: &str) -> Result<AgentEvent, Box<dyn Error>> {
     })
 }
 
-/// A message of about [`MESSAGE_BYTES`].
+/// Returns a message of about [`MESSAGE_BYTES`].
 pub(crate) fn message(id: &str) -> serde_json::Value {
     json!({
         "id": id, "data": {"role": "user", "content": "x".repeat(MESSAGE_BYTES - 150)},
@@ -67,7 +67,7 @@ pub(crate) fn append(id: &str) -> Result<Box<RawValue>, Box<dyn Error>> {
     Ok(serde_json::value::to_raw_value(&event)?)
 }
 
-/// The median of some times.
+/// Returns the median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
@@ -123,7 +123,7 @@ impl Rig {
         submitted.map_err(|_| "a writer thread has ended".into())
     }
 
-    /// The next report's mark.
+    /// Returns the next report's token.
     pub(crate) fn next(&mut self) -> Result<u64, Box<dyn Error>> {
         while self.reported.is_empty() {
             let reports = self.completed.blocking_recv().ok_or("no report came")?;

@@ -1,4 +1,4 @@
-//! No event runs whose answer is in the conversation, whatever became of the inbox or the journal
+//! An event with an answer in the conversation never runs again, for any state of inbox and journal
 //! (`MSG-8`, `MSG-13`).
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::mixes;
 use crate::model::{Batch, Seen};
 use crate::world::{Pace, at, fresh, perform};
 
-/// What a file held at every point of a conversation's life, each content once.
+/// Returns every distinct content of a file during a conversation.
 pub(crate) fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<Vec<u8>> {
     let mut copies = BTreeSet::new();
     for until in 1..=batches.len() {
@@ -33,12 +33,12 @@ pub(crate) fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<V
     copies
 }
 
-/// Opens the conversation, and asks for the turn of every event once more, as a sender would that did not
-/// get its answer. None of those that had been answered may wait.
+/// Opens the conversation and repeats every event, like a sender without an answer. No answered
+/// event may wait.
 fn assert_answered_stay_answered(rig: &Rig, disk: &SimulatedDisk, case: &str) -> Seen {
     let verified = verify::instance(disk, rig.dir()).unwrap();
     let (found, findings) = rig.open(disk);
-    // An open turn whose event is lost is folded as it stands.
+    // An open turn with a lost event is folded with its current records.
     assert!(
         found.messages.starts_with(&rig.whole.messages),
         "{case}: {:?} {findings:#?}",
@@ -57,7 +57,7 @@ fn assert_answered_stay_answered(rig: &Rig, disk: &SimulatedDisk, case: &str) ->
         assert_eq!(
             verified.worst(),
             Some(Severity::Error),
-            "{case}: verify says nothing of the lost ends: {verified:#?}"
+            "{case}: verify does not report the lost ends: {verified:#?}"
         );
         assert!(
             findings.iter().any(|f| f.severity == Severity::Error),
@@ -126,7 +126,7 @@ fn msg_13_an_older_copy_of_the_journal_runs_no_turn_again() {
     }
 }
 
-/// A rewrite takes the names along: compaction must not make the conversation forget what it answered.
+/// A rewrite keeps the list of answers: compaction must not lose answered events.
 #[test]
 fn msg_13_answers_stay_named_when_the_conversation_is_written_anew() {
     let (disk, workspace_id) = fresh();
@@ -151,8 +151,8 @@ fn msg_13_answers_stay_named_when_the_conversation_is_written_anew() {
     }
 }
 
-/// What earlier versions wrote names no answers; the first opening does, from the inbox. And where the
-/// checksums are lost with the inbox, the messages themselves say whom they answer.
+/// Conversations of earlier versions list no answers; the first opening adds them from the inbox.
+/// If checksums and inbox are both lost, the messages themselves name their events.
 #[test]
 fn msg_13_a_conversation_without_names_gets_them() {
     let rig = rig();
@@ -160,7 +160,7 @@ fn msg_13_a_conversation_without_names_gets_them() {
     disk.remove_file(&rig.messages.join(SUMS)).unwrap();
     rig.open(&disk);
     disk.plant(&rig.messages.join(INBOX), b"").unwrap();
-    assert_answered_stay_answered(&rig, &disk, "checksums made anew");
+    assert_answered_stay_answered(&rig, &disk, "checksums recreated");
 
     let disk = rig.disk.after_crash(Crash::KeepUnsynced);
     disk.remove_file(&rig.messages.join(SUMS)).unwrap();
@@ -175,7 +175,7 @@ fn msg_13_a_conversation_without_names_gets_them() {
     assert!(matches!(state, EventState::Done(_)), "{state:?}");
 }
 
-/// A repair of the inbox leaves nothing to say, and nothing that was answered to run.
+/// After a repair of the inbox no findings remain, and no answered event runs.
 #[test]
 fn msg_13_a_repaired_inbox_runs_no_answered_event_again() {
     let rig = rig();

@@ -1,4 +1,4 @@
-//! Archives of conversations: what is exported is what is imported, and nothing else ever is.
+//! Archives of conversations: an import restores exactly the exported conversation or fails.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn message(id: &str, text: &str) -> String {
     message.to_string()
 }
 
-/// The instance `main` in `/from`, with these lines as its messages.
+/// Creates instance `main` in `/from` with these lines as its messages.
 fn conversation(disk: &SimulatedDisk, lines: &[String]) -> InstanceStore {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let from = Path::new("/from");
@@ -92,7 +92,7 @@ fn nothing_was_made(disk: &SimulatedDisk) {
     assert_eq!(disk.list(Path::new("/to")).unwrap(), []);
 }
 
-/// A small conversation with what a careless copy would change.
+/// A small conversation with details that a careless copy would change.
 fn small() -> Vec<String> {
     let odd = r#"{"z":1e5, "id":"m2","data":{"role":"assistant","content":"\u00e9é","y":1.0},"createdAt":"then","source":{"type":"assistant","stepId":"s"}}"#;
     vec![message("m1", "Hello\n\"you\""), odd.to_owned()]
@@ -122,7 +122,7 @@ fn what_is_exported_is_imported_byte_for_byte() {
 
     let made = imported(&disk, archive.as_bytes()).unwrap();
     assert_eq!((made.messages, made.extensions), (2, 1));
-    // What was made is durable, and the store finds nothing wrong with it.
+    // The import is durable, and the store has no findings.
     let disk = disk.after_crash(Crash::LoseUnsynced);
     assert_eq!(
         content(&disk, "/to/copy/messages/base.jsonl"),
@@ -140,7 +140,7 @@ fn what_is_exported_is_imported_byte_for_byte() {
     assert_eq!(metadata.instance_key, key("copy"));
     assert_eq!((metadata.created_at, metadata.updated_at), (at(5), at(20)));
 
-    // And it can be exported again: the same but for its names.
+    // A second export differs only in names.
     let (again, _) = export(&mut copy, false).unwrap();
     let body = |text: &str| {
         text.lines()
@@ -185,7 +185,7 @@ fn an_archive_with_a_flipped_bit_is_refused_and_changes_nothing() {
     }
 }
 
-/// Lines with an end that fits them, as whoever means harm would write it.
+/// Builds an archive with a matching end line, like an attacker.
 fn forged(lines: &[String], messages: u64, extensions: u64) -> Vec<u8> {
     let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let crc32 = format!("{:08x}", crc32fast::hash(body.as_bytes()));
@@ -426,7 +426,7 @@ fn an_export_is_of_the_conversation_as_it_was_when_it_began() {
     assert_eq!(imported(&disk, archive.as_bytes()).unwrap().messages, 2);
     assert_eq!(store.count_messages(), 3);
 
-    // What was exported is not there any more.
+    // The exported part does not exist any longer.
     turn(&mut store, 2, &json!({"type": "remove", "targetId": "m1"}));
     let error = store.export(first.next, false, at(9)).unwrap_err();
     assert!(matches!(error, StoreError::HistoryChanged), "{error}");

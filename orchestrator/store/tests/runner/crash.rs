@@ -1,7 +1,7 @@
-//! The machine stops at every call (`MSG-5`, `MSG-8`, `MSG-9`, `MSG-13`, `EXT-2`, `INST-5`).
+//! Crashes at every call (`MSG-5`, `MSG-8`, `MSG-9`, `MSG-13`, `EXT-2`, `INST-5`).
 //!
-//! `GOONDAN_STORE_SEEDS` (default 4) is how many seeded mixes are run, each from
-//! `GOONDAN_STORE_SEED` (default 1) on. Every failure prints the command that repeats it.
+//! `GOONDAN_STORE_SEEDS` (default 4) is the number of seeded mixes, starting at
+//! `GOONDAN_STORE_SEED` (default 1). Every failure prints the command that repeats it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,13 +15,14 @@ use crate::mixes::{self, knob};
 use crate::model::{Batch, World, allowed_after};
 use crate::world::{PACES, Pace, crashes, events_of, fresh, look, perform};
 
-/// A run of batches that is stopped at one call after the other.
+/// A run of batches that is stopped at each call.
 struct Run<'a> {
     name: String,
     batches: &'a [Batch],
     pace: Pace,
     events: Vec<String>,
-    /// What may be found after so many batches were acknowledged: many calls in a row ask for the same.
+    /// Cache of the allowed worlds by number of acknowledged batches, because consecutive calls
+    /// share it.
     last_allowed: RefCell<(usize, Rc<[World]>)>,
 }
 
@@ -37,8 +38,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Stops at call `call`; what was acknowledged, what may be found, and the stopped machine. None
-    /// if the run ended before.
+    /// Stops at call `call`. Returns the number of acknowledged batches, the allowed worlds, and
+    /// the stopped machine; `None` if the run ended before.
     fn stop_at(&self, call: u64) -> Option<(usize, Rc<[World]>, SimulatedDisk, WorkspaceId)> {
         let (disk, workspace_id) = fresh();
         disk.crash_at(disk.calls() + call);
@@ -62,7 +63,7 @@ impl<'a> Run<'a> {
         last.1.clone()
     }
 
-    /// Recovers what a crash left and holds it against the model.
+    /// Compares a recovered world with the model.
     fn check(&self, found: &World, allowed: &[World], case: &str) {
         assert!(
             allowed.contains(found),
@@ -72,7 +73,7 @@ impl<'a> Run<'a> {
         );
     }
 
-    /// A crash alone loses nothing that was known to be there, so nothing may be said to be lost.
+    /// A crash alone loses no durable data, so no loss may be reported.
     fn check_no_alarm(&self, findings: &[Finding], case: &str) {
         let worst = findings.iter().map(|finding| finding.severity).max();
         assert!(
@@ -83,7 +84,7 @@ impl<'a> Run<'a> {
         );
     }
 
-    /// Crashes at every call with every one of `kinds`, and again at every call of the recovery.
+    /// Crashes at every call with each of `kinds`, and again at every call of the recovery.
     fn exhaust(&self, kinds: &[Crash], is_doubled: bool) -> u64 {
         for call in 1.. {
             let Some((acknowledged, allowed, disk, workspace_id)) = self.stop_at(call) else {
@@ -97,7 +98,7 @@ impl<'a> Run<'a> {
                 self.check(&found, &allowed, &case);
                 self.check_no_alarm(&findings, &case);
                 if *kind == Crash::ProcessOnly {
-                    // What a successor has shown to anybody must survive the machine, too.
+                    // Data shown by a successor must survive a machine crash too.
                     let after = after.after_crash(Crash::LoseUnsynced);
                     let (again, _) = look(&after, &workspace_id, &self.events).unwrap();
                     assert_eq!(again, found, "{}, {case}: seen, and then lost", self.name);
@@ -184,7 +185,7 @@ fn msg_8_a_crash_at_every_call_of_a_group_commit() {
     }
 }
 
-/// More turns than a journal takes: the base is made durable between two of them.
+/// More turns than a journal holds, so that the base is synced between two turns.
 #[test]
 fn msg_6_a_crash_at_every_call_of_a_long_journal() {
     let batches = mixes::many_turns(JOURNAL_FOLDED_TURNS + 3);
@@ -205,7 +206,7 @@ fn msg_8_seeded_long_mixes_of_two_instances() {
     }
 }
 
-/// An append that reaches the disk up to any byte, and no further.
+/// An append reaches the disk up to an arbitrary byte.
 #[test]
 fn msg_11_an_append_torn_at_every_byte() {
     let batches = mixes::grouped();
@@ -215,7 +216,7 @@ fn msg_11_an_append_torn_at_every_byte() {
     for call in 1.. {
         let stopped = run.stop_at(call);
         let unsynced = stopped.as_ref().map_or(0, |stop| stop.2.unsynced_bytes());
-        // Whatever was unsynced earlier is part of what is unsynced just before a sync.
+        // Data that was unsynced earlier is also unsynced just before a sync.
         if let Some((allowed, disk, workspace_id)) = last
             && unsynced < disk.unsynced_bytes()
         {

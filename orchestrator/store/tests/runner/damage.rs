@@ -1,5 +1,5 @@
-//! Files that are not as they were left (`MSG-11`): every whole record stays readable, what is lost is
-//! said, nothing is dropped in silence, and the next append begins a line of its own.
+//! Damaged files (`MSG-11`): every intact record stays readable, losses are reported, nothing is
+//! dropped silently, and the next append begins a new line.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ pub(crate) const BASE: &str = "base.jsonl";
 pub(crate) const MANIFEST: &str = "manifest.jsonl";
 pub(crate) const SUMS: &str = "base.sums.jsonl";
 
-/// An instance with a history, events that wait, and an open turn.
+/// An instance with a history, waiting events, and an open turn.
 pub(crate) struct Rig {
     pub disk: SimulatedDisk,
     pub messages: PathBuf,
@@ -40,7 +40,8 @@ pub(crate) fn rig() -> Rig {
     rig_of(&batches(), Pace::Quiet)
 }
 
-/// The same after a crash: the journal still holds all turns but the open one committed.
+/// The same instance after a crash: the journal still holds all turns, committed except for the
+/// open one.
 pub(crate) fn busy_rig() -> Rig {
     let mut batches = batches();
     assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
@@ -60,7 +61,7 @@ pub(crate) fn rig_of(batches: &[Batch], pace: Pace) -> Rig {
         events,
         whole: Seen::default(),
     };
-    // Opening it may change what is there.
+    // Opening may change the files.
     let (whole, findings) = rig.open(&rig.disk.after_crash(Crash::KeepUnsynced));
     assert!(findings.is_empty(), "{findings:?}");
     assert!(whole.messages.len() > 3 && whole.pending.len() > 1 && whole.waiting.len() > 1);
@@ -91,7 +92,7 @@ impl Rig {
         dir.join(name)
     }
 
-    /// The same disk with another content of one file.
+    /// Returns a copy of the disk with another content of one file.
     pub(crate) fn with(&self, name: &str, content: &[u8]) -> SimulatedDisk {
         let disk = self.disk.after_crash(Crash::KeepUnsynced);
         disk.plant(&self.path(name), content).unwrap();
@@ -102,13 +103,13 @@ impl Rig {
         let mut store = InstanceStore::open(Arc::new(disk.clone()), self.dir()).unwrap();
         let mut findings = Vec::new();
         let mut readable = self.events.clone();
-        // An answer that cannot be trusted is an error for whoever asks for it.
+        // Reading an untrusted answer is an error.
         readable.retain(|event| store.event_state(&event.parse().unwrap()).is_ok());
         let seen = look_at(&mut store, &readable, &mut findings).unwrap();
         (seen, findings)
     }
 
-    /// The names of all files of the messages.
+    /// Returns the names of all files in the messages folder.
     fn names(&self, disk: &SimulatedDisk) -> BTreeSet<String> {
         let entries = disk.list(&self.messages).unwrap().into_iter();
         entries
@@ -116,7 +117,7 @@ impl Rig {
             .collect()
     }
 
-    /// Every byte of `content` must still be somewhere: in the file, or in what was kept of it.
+    /// Checks that every byte of `content` still exists, in the file or in a copy.
     fn assert_kept(&self, disk: &SimulatedDisk, name: &str, content: &[u8], case: &str) {
         let mut left: Vec<Vec<u8>> = vec![self.read(disk, name)];
         for other in self.names(disk) {
@@ -136,14 +137,14 @@ impl Rig {
     }
 }
 
-/// Whether `part` is `whole` without some of its entries.
+/// True if `part` is a subsequence of `whole`.
 fn is_part_of<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
     let mut rest = whole.iter();
     part.iter().all(|entry| rest.any(|other| other == entry))
 }
 
-/// The conversation with what the open turn adds. A turn whose event is lost is folded as it stands,
-/// so it does not matter here which of the two a message is in.
+/// Returns the conversation including the open turn. A turn with a lost event is folded, so
+/// messages of both count equally.
 fn conversation(seen: &Seen) -> Vec<String> {
     let pending = seen.pending.iter().map(|change| match change {
         Change::Append(id) => id.clone(),
@@ -153,7 +154,7 @@ fn conversation(seen: &Seen) -> Vec<String> {
     messages.chain(pending).collect()
 }
 
-/// What was lost of `whole`, in messages; the rest must be there, in its order, once.
+/// Returns the number of lost messages; the others must exist once, in order.
 fn lost(found: &Seen, whole: &Seen, case: &str) -> usize {
     let (found, whole) = (conversation(found), conversation(whole));
     assert!(is_part_of(&found, &whole), "{case}: {found:?}");
@@ -170,7 +171,7 @@ fn msg_11_a_log_cut_at_every_byte() {
             let disk = rig.with(name, &content[..len]);
             let (found, findings) = rig.open(&disk);
             let kept = content[..len].iter().filter(|byte| **byte == b'\n').count();
-            // A last record that lacks only its newline is whole.
+            // A last record that lacks only its newline is intact.
             let kept = kept + usize::from(len > 0 && content[len] == b'\n');
             match name {
                 BASE => {
@@ -206,8 +207,7 @@ fn msg_11_a_log_cut_at_every_byte() {
     }
 }
 
-/// What is wrong with a journal that holds turns which are part of the base takes nothing from the base,
-/// and repeats nothing.
+/// Damage in a journal with folded turns removes nothing from the base, and repeats nothing.
 #[test]
 fn msg_11_a_journal_of_several_turns_cut_at_every_byte() {
     let rig = busy_rig();
@@ -224,8 +224,8 @@ fn msg_11_a_journal_of_several_turns_cut_at_every_byte() {
     }
 }
 
-/// The same for every byte that is not as it was, and for records that are gone; here the base may lack
-/// what was not durable.
+/// The same for every changed byte and for missing records; here the base may lack data that was
+/// not durable.
 #[test]
 fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
     let rig = busy_rig();
@@ -240,7 +240,7 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
     for at in 0..lines.len() {
         let mut gone = lines.clone();
         gone.remove(at);
-        // What is gone from the end nobody can know.
+        // A loss at the end cannot be detected.
         if at + 1 < lines.len() {
             spoiled.push((format!("line {at} gone"), gone.concat()));
         }
@@ -267,7 +267,7 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
                 lost <= most,
                 "{case}: {lost} messages are gone\n{findings:#?}"
             );
-            // Turns that are part of the base leave the journal, unless something there cannot be read.
+            // Folded turns leave the journal, unless it has unreadable records.
             let is_damage = |finding: &Finding| {
                 let is_torn = finding.kind == FindingKind::TornTail;
                 !is_torn && !finding.problem.contains("it continues from there")
@@ -277,7 +277,7 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
             }
             let (again, findings) = rig.open(&disk);
             assert_eq!(again, found, "{case}: opened again");
-            // What is lost of the open turn stays lost until somebody repairs it.
+            // Lost records of the open turn stay lost until a repair.
             let is_known = |finding: &Finding| finding.problem.contains("the beginning of turn");
             assert!(
                 findings.iter().all(is_known),
@@ -287,13 +287,13 @@ fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
     }
 }
 
-/// Zeros in the place of two records behind each other cost what those held, and nothing else.
+/// Zeros in place of two adjacent records lose only those two.
 #[test]
 fn msg_11_a_hole_in_a_journal_of_several_turns() {
     let rig = busy_rig();
     let content = rig.read(&rig.disk, EVENTS);
     let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
-    // What is behind the hole must know that it is no crash's doing.
+    // A record after the hole must show that the hole is not from a crash.
     for at in 0..lines.len() - 3 {
         let hole: usize = lines[at..at + 2].iter().map(|line| line.len()).sum();
         let before = lines[..at].concat();
@@ -328,8 +328,8 @@ fn msg_11_a_hole_in_a_journal_of_several_turns() {
     }
 }
 
-/// A crash anywhere in a rewrite, and then one record of the journal that is not as it was: no message is
-/// there twice, and a turn whose event is over is part of the conversation, whole.
+/// A crash anywhere in a rewrite, followed by damage of one journal record: no message is
+/// duplicated, and a turn with a finished event is completely in the conversation.
 #[test]
 fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
     let batches = mixes::rewritten();
@@ -365,7 +365,7 @@ fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
                 vec!["t1:u", "t1:a", "t2:u", "t2:a"],
                 vec!["t1:a", "t2:v", "t2:a", "t3:a"],
             ];
-            // A turn whose commit is lost goes on; the base may have been what it was to become.
+            // A turn with a lost commit continues; the base may already be the new one.
             let mut after = after.iter().skip(found.ended.len()).take(2);
             assert!(
                 after.any(|whole| is_part_of(&ids, whole) && whole.len() - ids.len() <= 1),
@@ -380,7 +380,7 @@ fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
     assert!(journals > 100, "only {journals} journals were tried");
 }
 
-/// What does not say whose it is stays with the turn it was added to, when others leave the journal.
+/// Records without a turn id stay with their turn when other turns leave the journal.
 #[test]
 fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
     let mut batches = batches();
@@ -409,7 +409,7 @@ fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
     }
 }
 
-/// A file that was written anew still tells zeros in the place of what was durable from a crash.
+/// In a rewritten file, zeros in place of a durable record are damage, not a torn end.
 #[test]
 fn msg_11_zeros_in_a_file_that_was_written_anew_take_nothing_behind_them() {
     let rig = busy_rig();
@@ -438,7 +438,7 @@ fn msg_11_zeros_in_a_file_that_was_written_anew_take_nothing_behind_them() {
     assert_eq!(found.pending, expected, "{findings:#?}");
 }
 
-/// Every byte of every file is changed by one bit, and by all of them.
+/// Changes one bit, and all bits, of every byte of every file.
 #[test]
 fn msg_11_no_flipped_bit_goes_unnoticed() {
     let rig = rig();
@@ -455,8 +455,8 @@ fn msg_11_no_flipped_bit_goes_unnoticed() {
                 let lost = lost(&found, &rig.whole, &case);
                 assert!(lost <= 2, "{case}: {lost} records are gone\n{findings:#?}");
                 if findings.is_empty() {
-                    assert_eq!(found, rig.whole, "{case}: nothing was said");
-                    assert!(name != BASE, "{case}: nothing was said");
+                    assert_eq!(found, rig.whole, "{case}: nothing was reported");
+                    assert!(name != BASE, "{case}: nothing was reported");
                 }
                 for finding in &findings {
                     assert!(
@@ -509,7 +509,7 @@ fn msg_11_lines_that_are_swapped_repeated_or_gone() {
             let (found, findings) = rig.open(&rig.with(name, &gone.concat()));
             let most = usize::from(name != INBOX);
             assert!(lost(&found, &rig.whole, &case) <= most, "{case}");
-            // A journal that lost its end cannot know; the base can, by its checksums.
+            // A loss at the journal's end is undetectable; the base detects it by its checksums.
             if name == BASE || at + 1 < lines.len() {
                 let kinds: Vec<_> = findings.iter().map(|found| found.kind).collect();
                 assert!(
@@ -569,7 +569,7 @@ fn msg_11_bytes_that_are_no_text() {
     }
 }
 
-/// Checking says the same as opening, changes nothing, and repairing leaves nothing to say.
+/// Checking reports the same as opening and changes nothing; after a repair no findings remain.
 #[test]
 fn verify_finds_every_flipped_bit_and_repair_sets_it_aside() {
     let rig = rig();
@@ -644,7 +644,7 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
     assert!(verify::instance(&rig.disk, rig.dir()).unwrap().worst() <= Some(Severity::Info));
 }
 
-/// When the current logs have just begun, their older segments tell whose instance it was.
+/// If the current logs have just begun, their older segments identify the instance.
 #[test]
 fn repair_finds_the_owner_in_the_segments_of_the_logs() {
     let rig = rig();
@@ -670,7 +670,7 @@ fn repair_finds_the_owner_in_the_segments_of_the_logs() {
     assert_eq!(found.messages, rig.whole.messages);
 }
 
-/// The metadata of another instance is another's: the finding does not stay behind the repair.
+/// A repair removes the metadata of another instance, and the finding disappears.
 #[test]
 fn repair_takes_another_instances_metadata_away() {
     let rig = rig();
@@ -689,7 +689,7 @@ fn repair_takes_another_instances_metadata_away() {
     assert_eq!(rig.open(&rig.disk).0.messages, rig.whole.messages);
 }
 
-/// A first record that stands there twice is a repetition and nothing else.
+/// A duplicate of the first record is reported as a duplicate only.
 #[test]
 fn msg_11_a_repeated_first_record_is_no_missing_one() {
     let rig = rig();
@@ -703,8 +703,8 @@ fn msg_11_a_repeated_first_record_is_no_missing_one() {
     assert_eq!(found, rig.whole);
 }
 
-/// A repair that is cut short at any call is finished by the next one, to the same end, and every line
-/// that was there is still there.
+/// A repair interrupted at any call is finished by the next one with the same result, and every
+/// line still exists.
 #[test]
 fn a_crash_at_every_call_of_a_repair_loses_nothing() {
     let rig = rig();

@@ -1,5 +1,5 @@
-//! `docs/storage.md` is true: the store writes its examples byte for byte, opens them as they stand,
-//! and recovers from them as the page says.
+//! Verifies `docs/storage.md`: the store writes its examples byte for byte, opens them, and
+//! recovers from them as documented.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/storage.md");
 
-/// The content of the fence whose first line names `file`, with its last newline.
+/// Returns the code block with the info string `file`, including its last newline.
 fn example(file: &str) -> &'static str {
     let (_, rest) = ["json ", "jsonl "]
         .iter()
@@ -29,7 +29,7 @@ fn example(file: &str) -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-/// The cells of the table whose head is `head`, without their back quotes.
+/// Returns the cells of the table with the given header, without backticks.
 fn table(head: &str) -> Vec<Vec<&'static str>> {
     let (_, rest) = PAGE.split_once(&format!("\n{head}\n")).unwrap();
     let rows: Vec<Vec<&str>> = rest
@@ -70,7 +70,7 @@ const MESSAGE_FILES: [&str; 6] = [
     "messages/runtime-events.jsonl",
 ];
 
-/// The instance as the page shows it, in a new directory.
+/// Creates the documented instance in a new directory.
 fn planted(temp: &Path) -> PathBuf {
     let dir = temp.join("main");
     for made in [&dir, &dir.join("messages"), &dir.join("extensions")] {
@@ -91,7 +91,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The messages that a reader gets, raw.
+/// Returns the raw messages of a reader.
 fn history(store: &mut InstanceStore) -> (Vec<String>, Vec<String>) {
     let page = store.page(0).unwrap();
     assert!(page.damage.is_empty() && page.next.is_none());
@@ -201,7 +201,7 @@ fn the_ledger_is_what_the_page_shows() {
     }
 }
 
-/// Does with the store what the examples say happened, and compares what it wrote.
+/// Repeats the documented operations with the store and compares its files.
 #[test]
 fn the_store_writes_the_examples_byte_for_byte() {
     let temp = tempfile::tempdir().unwrap();
@@ -338,11 +338,11 @@ fn steer_3_calls_that_need_a_person_stand_in_the_journal_as_the_page_shows() {
     let mut store = InstanceStore::open(disk(), &dir).unwrap();
     let known = store.state().approvals;
     assert!(known[0].is_handed && known[0].decided.is_some());
-    assert_eq!(history(&mut store).1.len(), 2, "it is no message event");
+    assert_eq!(history(&mut store).1.len(), 2, "it is not a message event");
 }
 
-/// A crash after the commit point, at each step of the table: recovery finishes what is promised, and
-/// finishing it a second time changes nothing.
+/// Crashes after the commit point at each step of the table: recovery finishes the turn and is
+/// idempotent.
 #[test]
 fn a_committed_turn_is_finished_wherever_the_crash_came() {
     let new_messages: String = lines(example("messages/events.jsonl"))
@@ -399,7 +399,7 @@ fn a_prepared_base_counts_only_under_a_commit_record() {
         + "\n";
     let commit = example("turn_commit (delta)");
     let (head, _) = commit.split_once(r#""fold":"#).unwrap();
-    // Without a seal: a record of another version is as good.
+    // Without a seal, because a record of another version is also valid.
     let commit = format!("{head}\"fold\":{{\"mode\":\"rewrite\"}}}}\n");
     for is_committed in [false, true] {
         let temp = tempfile::tempdir().unwrap();
@@ -460,7 +460,7 @@ fn damage_in_the_middle_is_passed_over_and_said() {
     assert_eq!(
         state.open_turn.unwrap().last_seq,
         2,
-        "what follows still counts"
+        "later records still count"
     );
     let places: Vec<_> = state.findings.iter().map(|found| found.line).collect();
     assert_eq!(places, [Some(3)], "{:?}", state.findings);

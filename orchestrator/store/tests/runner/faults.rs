@@ -1,5 +1,5 @@
-//! A call fails, once or for ever (`MSG-10`): the error is said, nothing that failed is acknowledged, no
-//! handle is used again after a failure, and all is well when the cause is gone.
+//! Calls that fail once or permanently (`MSG-10`): the error is reported, a failed operation is not
+//! acknowledged, a failed handle is not reused, and the store recovers when the cause is gone.
 
 use std::sync::Arc;
 
@@ -30,8 +30,7 @@ const FAULTS: [Fault; 7] = [
     Fault::Errno(EINTR),
 ];
 
-/// Whether the fault must be survived without anybody noticing: a call that took only a part is gone
-/// on with.
+/// True if the fault must be invisible: a short write is continued.
 fn is_harmless(fault: Fault) -> bool {
     fault == Fault::ShortWrite(3)
 }
@@ -71,10 +70,10 @@ fn exhaust_at(pace: Pace, name: &str, batches: &[Batch], fault: Fault, for_ever:
         assert_eq!(
             disk.reused_after_failed_sync(),
             0,
-            "{case}: a handle was used again"
+            "{case}: a handle was reused"
         );
         let allowed = allowed_after(batches, acknowledged);
-        // The cause is gone: first for a successor of the process, then after a power failure, too.
+        // The cause is gone: for a successor process, and then also after a power failure.
         for crash in [Crash::KeepUnsynced, Crash::LoseUnsynced] {
             let healed = disk.after_crash(crash);
             let (found, _) = look(&healed, &workspace_id, &events).unwrap();
@@ -101,7 +100,7 @@ fn msg_10_an_error_at_every_call_once() {
 #[test]
 fn msg_10_an_error_at_every_call_and_ever_after() {
     for (name, batches) in mixes::small() {
-        // An append that is interrupted for ever would be tried for ever; no kernel does that.
+        // A permanently interrupted append would be retried forever; no kernel does that.
         for fault in FAULTS
             .into_iter()
             .filter(|fault| *fault != Fault::Errno(EINTR))
@@ -111,7 +110,7 @@ fn msg_10_an_error_at_every_call_and_ever_after() {
     }
 }
 
-/// The same writer goes on once the cause is gone: nothing but the failed batch is lost.
+/// The same writer continues after the cause is gone, and only the failed batch is lost.
 #[test]
 fn msg_10_the_same_writer_recovers() {
     let batches = mixes::grouped();
@@ -132,8 +131,8 @@ fn msg_10_the_same_writer_recovers() {
     }
 }
 
-/// A turn that was committed when the disk was full becomes part of the base once it is not, without
-/// anybody asking for its instance.
+/// A turn committed on a full disk is folded once there is space, without another request for its
+/// instance.
 #[test]
 fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
     for (name, mut batches) in mixes::small() {

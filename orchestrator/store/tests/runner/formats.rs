@@ -1,4 +1,4 @@
-//! Data that was written earlier, or by others, opens; what nobody here knows survives (`MSG-2`,
+//! Data of earlier versions and other implementations opens, and unknown fields survive (`MSG-2`,
 //! `MSG-3`).
 
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of a fixture that may be written to.
+/// Returns a writable copy of a fixture.
 fn fixture(temp: &Path, name: &str) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -48,7 +48,7 @@ fn open(dir: &Path) -> InstanceStore {
     InstanceStore::open(Arc::new(RealDisk), dir).unwrap()
 }
 
-/// The format before manifests, named answers and segments, kept for ever.
+/// The format before manifests, listed answers and segments; kept permanently.
 #[test]
 fn format_1_opens_as_it_was_written() {
     let temp = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ fn format_1_opens_as_it_was_written() {
     assert_eq!(seen.extension, Some(3));
 }
 
-/// Today's format, kept for ever: a whole System Root.
+/// The current format, a whole System Root; kept permanently.
 #[test]
 fn inst_6_format_2_opens_as_it_was_written() {
     let temp = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ fn inst_6_format_2_opens_as_it_was_written() {
     let dir = layout.instances(&id).join("a");
     let verified = verify::root(&RealDisk, &layout).unwrap();
     assert_eq!(verified.findings, []);
-    // A manifest is not counted: it says what is known of the others.
+    // The manifest itself is not counted.
     assert!(verified.files + 1 >= count_files(temp.path()));
     let record = workspace::open(&RealDisk, &layout, Path::new("/p"), None).unwrap();
     assert_eq!(record.workspace_id, id);
@@ -102,7 +102,7 @@ fn inst_6_format_2_opens_as_it_was_written() {
     let record = serde_json::from_slice(&audit).unwrap();
     workspace::append_audit(&RealDisk, &layout, &id, &record).unwrap();
     let grown = read(&layout.workspace(&id).join("audit.jsonl"));
-    assert_eq!(grown, audit.repeat(2), "it goes on by whole lines");
+    assert_eq!(grown, audit.repeat(2), "it continues with whole lines");
     let verified = verify::root(&RealDisk, &layout).unwrap();
     assert_eq!(verified.worst(), None, "{verified:#?}");
 }
@@ -117,7 +117,7 @@ fn count_files(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Opens the conversation of the fixtures: it is there as it was, and its base is not touched.
+/// Opens the fixtures' conversation: it is unchanged, and so is its base.
 fn assert_conversation(dir: &Path, messages: &[&str]) -> Seen {
     let base = read(&dir.join("messages/base.jsonl"));
     let events: Vec<String> = (1..=5).map(|n| format!("e{n}")).collect();
@@ -157,8 +157,8 @@ fn msg_3_the_plain_formats_open_and_keep_every_field() {
     };
     let old = lines(&dir);
     let mut store = open(&dir);
-    assert!(store.state().open_turn.is_none(), "nobody can resume it");
-    // Their turn is folded by a rewrite; every line it does not touch is the same, byte for byte.
+    assert!(store.state().open_turn.is_none(), "it cannot be resumed");
+    // A foreign turn is folded by a rewrite; untouched lines stay equal byte for byte.
     let new = lines(&dir);
     assert_eq!((&new[0], &new[2]), (&old[0], &old[2]));
     let replaced: Value = serde_json::from_str(&new[1]).unwrap();
@@ -177,7 +177,7 @@ fn msg_3_the_plain_formats_open_and_keep_every_field() {
     let metadata = Metadata::read(&RealDisk, &dir).unwrap();
     assert_eq!(metadata.extra.get("theirs"), Some(&json!({"shard": 7})));
     drop(store);
-    // What the turn named and nothing holds is told until somebody acknowledges it, and nothing else is.
+    // Only the missing target is reported, until it is acknowledged.
     let findings = verify::instance(&RealDisk, &dir).unwrap().findings;
     let [warning] = &findings[..] else {
         panic!("{findings:#?}");
@@ -185,7 +185,7 @@ fn msg_3_the_plain_formats_open_and_keep_every_field() {
     assert!(warning.problem.contains("`not-there`"), "{warning:?}");
 }
 
-/// No agent of ours has made the events of such a turn, so the store warns of what they name.
+/// The events of such a turn do not come from our agents, so the store warns about missing targets.
 #[test]
 fn msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning() {
     let temp = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning() {
         .collect();
     let expected = "a remove names message `not-there`, which is not in the conversation";
     assert_eq!(details, [expected]);
-    // It is said once.
+    // The warning is reported once.
     assert_eq!(open(&dir).state().findings, []);
 }
 

@@ -1,5 +1,5 @@
-//! Files that were cut, emptied, removed, exchanged or put back as they once were: what is missing is said,
-//! by `verify` before and after the instance is opened, until a person acknowledges it (`MSG-11`).
+//! Files that were truncated, emptied, removed, exchanged or restored: `verify` reports the loss
+//! before and after the instance is opened, until it is acknowledged (`MSG-11`).
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ fn errors(rig: &Rig, disk: &SimulatedDisk) -> Vec<Finding> {
     findings
 }
 
-/// Opens a conversation of which something may be missing. If so it is said, and stays said, until it is
-/// acknowledged.
+/// Opens a conversation with possible losses. A loss is reported until it is acknowledged. Returns
+/// true if there was one.
 fn assert_told(rig: &Rig, disk: &SimulatedDisk, case: &str) -> bool {
     let before = errors(rig, disk);
     let (found, findings) = rig.open(disk);
     if found == rig.whole {
         return false;
     }
-    assert!(!before.is_empty(), "{case}: verify says nothing");
+    assert!(!before.is_empty(), "{case}: verify reports nothing");
     assert!(
         findings.iter().any(|f| f.severity == Severity::Error),
-        "{case}: opening says nothing: {findings:#?}"
+        "{case}: opening reports nothing: {findings:#?}"
     );
     for round in 0..2 {
         assert!(
@@ -48,7 +48,7 @@ fn assert_told(rig: &Rig, disk: &SimulatedDisk, case: &str) -> bool {
     for crash in [Crash::KeepUnsynced, Crash::LoseUnsynced] {
         let repaired = disk.after_crash(crash);
         let left = errors(rig, &repaired);
-        assert!(left.is_empty(), "{case}: still said: {left:#?}");
+        assert!(left.is_empty(), "{case}: still reported: {left:#?}");
         let (_, findings) = rig.open(&repaired);
         let is_error = |finding: &Finding| finding.severity == Severity::Error;
         assert!(!findings.iter().any(is_error), "{case}: {findings:#?}");
@@ -67,7 +67,7 @@ fn msg_11_a_file_cut_at_every_byte_is_told_until_it_is_acknowledged() {
             told += usize::from(assert_told(&rig, &disk, &format!("{name} cut to {len}")));
         }
     }
-    assert!(told > 1000, "only {told} cuts took anything");
+    assert!(told > 1000, "only {told} cuts removed data");
 }
 
 #[test]
@@ -98,14 +98,14 @@ fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
     }
 }
 
-/// Base and checksums that fit each other, of an earlier time.
+/// Base and checksums of the same earlier time.
 #[test]
 fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
     let rig = rig();
     let bases = copies_of(&batches(), Pace::Quiet, BASE);
     let sums = copies_of(&batches(), Pace::Quiet, SUMS);
     assert_eq!(bases.len(), sums.len());
-    // Each grows with each turn, so by their lengths they belong together.
+    // Both grow with each turn, so sorting by length pairs them.
     let by_len = |copies: std::collections::BTreeSet<Vec<u8>>| {
         let mut copies: Vec<_> = copies.into_iter().collect();
         copies.sort_by_key(Vec::len);
@@ -120,7 +120,7 @@ fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
     assert_eq!(told, 3);
 }
 
-/// Files that fit each other, of another conversation.
+/// Consistent files of another conversation.
 #[test]
 fn msg_11_files_of_another_conversation_are_told() {
     let rig = rig();
@@ -157,7 +157,7 @@ fn msg_11_files_of_another_conversation_are_told() {
     }
 }
 
-/// A line that nobody here wrote is part of the conversation, and is said to be until it is acknowledged.
+/// A foreign line is part of the conversation, and is reported until it is acknowledged.
 #[test]
 fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
     let rig = rig();
@@ -184,7 +184,7 @@ fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
     );
 }
 
-/// A manifest that is behind its files is what any crash leaves.
+/// An outdated manifest is normal after a crash.
 #[test]
 fn msg_11_an_older_manifest_says_nothing_against_its_files() {
     let rig = rig();
@@ -200,7 +200,7 @@ fn msg_11_an_older_manifest_says_nothing_against_its_files() {
     }
 }
 
-/// A conversation of which something is gone is not exported as if it were whole.
+/// An export fails if the conversation has losses.
 #[test]
 fn msg_11_what_is_gone_is_missed_by_an_export() {
     let rig = rig();

@@ -1,5 +1,5 @@
-//! Tests of the store as a whole: against an independent model on a simulated disk that stops, fails
-//! and is damaged, and against its documentation on a real one.
+//! Tests of the whole store: against an independent model on a simulated disk with crashes, faults
+//! and damage, and against its documentation on a real disk.
 
 #[cfg(test)]
 mod answers;

@@ -1,12 +1,12 @@
-//! What the store is put through: small mixes for exhaustive runs, seeded ones for long ones.
+//! Workloads: small mixes for exhaustive runs, seeded ones for long runs.
 
 use crate::model::{Arranged, Batch, Change, INSTANCES, Step};
 
-/// How a failure is repeated: the failing mix or seed is in its message.
+/// Instructions to repeat a failure; its message has the failing mix or seed.
 pub(crate) const REPEAT: &str = "to repeat a seed: GOONDAN_STORE_SEED=<seed> GOONDAN_STORE_SEEDS=1 \
      cargo nextest run -p goondan-store -E 'binary(runner)'";
 
-/// A number from the environment.
+/// Reads a number from the environment.
 pub(crate) fn knob(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
@@ -42,7 +42,7 @@ fn one_by_one(steps: Vec<Step>) -> Vec<Batch> {
     steps.into_iter().map(|step| vec![step]).collect()
 }
 
-/// One mix for each kind of operation; every step is a batch of its own.
+/// One mix for each kind of operation; every step is a separate batch.
 pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
     let first_turn = || {
         vec![
@@ -197,7 +197,7 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
     ]
 }
 
-/// A conversation of three turns, with events that wait and a fourth turn open.
+/// A conversation with three turns, waiting events and an open fourth turn.
 pub(crate) fn with_open_turn() -> Vec<Batch> {
     let mut batches = Vec::new();
     for (turn, event) in [("t1", "e1"), ("t2", "e2"), ("t3", "e3")] {
@@ -207,7 +207,7 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
             append("a", turn, 1, &format!("{turn}:u")),
             append("a", turn, 2, &format!("{turn}:a")),
         ]);
-        // What extensions remember is not the same after each.
+        // Extension states differ between turns.
         let last = if turn == "t2" { 3 } else { 2 };
         if last > 2 {
             batches.push(vec![append("a", turn, 3, &format!("{turn}:b"))]);
@@ -225,7 +225,7 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
     batches
 }
 
-/// Turns that only append, one that rewrites what they said, and another that is open.
+/// Append-only turns, one turn that rewrites them, and an open turn.
 pub(crate) fn rewritten() -> Vec<Batch> {
     let mut batches = vec![vec![accept("a", "e1"), accept("a", "e2")]];
     for (turn, event) in [("t1", "e1"), ("t2", "e2")] {
@@ -250,7 +250,7 @@ pub(crate) fn rewritten() -> Vec<Batch> {
     batches
 }
 
-/// So many turns of one conversation, one right behind the other, each with the next event under way.
+/// Creates `count` consecutive turns of one conversation, each with the next event already queued.
 pub(crate) fn many_turns(count: usize) -> Vec<Batch> {
     let mut batches = vec![vec![accept("a", "e0")]];
     for n in 0..count {
@@ -265,7 +265,7 @@ pub(crate) fn many_turns(count: usize) -> Vec<Batch> {
     batches
 }
 
-/// Many steps in few batches, so that many of them wait for one sync.
+/// Many steps in few batches, so that many of the steps share one sync.
 pub(crate) fn grouped() -> Vec<Batch> {
     vec![
         vec![accept("a", "e1"), accept("b", "e2"), accept("a", "e3")],
@@ -304,7 +304,7 @@ pub(crate) fn grouped() -> Vec<Batch> {
     ]
 }
 
-/// A random legal life of two instances.
+/// A random valid history of two instances.
 pub(crate) fn seeded(seed: u64, batches: usize) -> Vec<Batch> {
     let mut maker = Maker {
         random: fastrand::Rng::with_seed(seed),
@@ -316,7 +316,7 @@ pub(crate) fn seeded(seed: u64, batches: usize) -> Vec<Batch> {
     (0..batches).map(|_| maker.batch()).collect()
 }
 
-/// What the maker knows of an instance: enough to stay legal.
+/// The generator's state of an instance, sufficient for valid steps.
 #[derive(Default)]
 struct Plan {
     exists: bool,
@@ -326,14 +326,14 @@ struct Plan {
     messages: Vec<String>,
     turn: Option<(String, String, u64)>,
     added: Vec<String>,
-    /// Answers to come.
+    /// Pending answers.
     answers: Vec<String>,
-    /// Answers that a turn may take in.
+    /// Answers that a turn may consume.
     taken_in: Vec<String>,
 }
 
 impl Plan {
-    /// An event whose turn may begin.
+    /// Returns an event whose turn may begin.
     fn next(&self) -> Option<String> {
         let mut ready = self.waiting.iter();
         ready.find(|id| !self.paused.contains(id)).cloned()
@@ -355,7 +355,7 @@ impl Maker {
             if self.random.u8(..) < 200 {
                 self.steps(at, &mut batch);
             }
-            // A turn that ends, and what follows it, may wait for the writer together.
+            // The end of a turn and its successors may be in one batch.
             while self.random.u8(..) < 100 && !batch.contains(&Step::Delete(key)) {
                 self.steps(at, &mut batch);
             }
@@ -371,7 +371,7 @@ impl Maker {
         format!("e{}", self.next_event)
     }
 
-    /// A person arranges an event whose turn has not begun.
+    /// A user reorders or pauses an event whose turn has not begun.
     fn arrange(&mut self, at: usize) -> Option<Step> {
         let plan = &mut self.instances[at];
         let open = plan.turn.as_ref().map(|(_, event, _)| event);
@@ -393,7 +393,7 @@ impl Maker {
         Some(Step::Arrange(INSTANCES[at], event, arranged))
     }
 
-    /// Steps that an agent and its clients may have under way at the same time.
+    /// Concurrent steps of an agent and its clients.
     fn steps(&mut self, at: usize, batch: &mut Batch) {
         let key = INSTANCES[at];
         let (event, dice) = (self.event(), self.random.u8(..));

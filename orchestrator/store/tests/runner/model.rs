@@ -1,11 +1,11 @@
-//! What is done to a store in the tests, and an independent model of what must come of it: plain
-//! vectors and maps, which share no code with the store.
+//! Operations on the store in tests, and an independent model of their results: plain vectors and
+//! maps that share no code with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// Instances that the mixes use.
+/// Instances used by the mixes.
 pub(crate) const INSTANCES: [&str; 2] = ["a", "b"];
 
 /// One operation on one instance.
@@ -15,9 +15,9 @@ pub(crate) enum Step {
     Begin(&'static str, String, String),
     Append(&'static str, String, u64, Change),
     Complete(&'static str, String, u64),
-    /// A turn that took in other events on the way.
+    /// A turn that consumed other events.
     CompleteWith(&'static str, String, u64, Vec<String>),
-    /// A question, and the event that is to bring its answer.
+    /// A question, and the event that will carry its answer.
     Await(&'static str, String, String),
     Forgo(&'static str, String),
     Attempts(&'static str, String, u32),
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Audit(u32),
 }
 
-/// What a person wants of an event that waits.
+/// A user's change to a waiting event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Arranged {
     Pause,
@@ -51,7 +51,7 @@ pub(crate) enum Change {
     Truncate,
 }
 
-/// Steps that are handed to a writer at once.
+/// Steps submitted together to a writer.
 pub(crate) type Batch = Vec<Step>;
 
 impl Step {
@@ -77,17 +77,17 @@ impl Step {
         }
     }
 
-    /// Whether its acknowledgement promises that `earlier`, or it itself, survives.
+    /// True if its acknowledgment guarantees that `earlier`, or the step itself, is durable.
     fn promises(&self, earlier: &Self) -> bool {
         match self {
             Self::Begin(..) | Self::Observe(_) => false,
-            // An event that waits says nothing of the turn that is open.
+            // Accepting an event guarantees nothing about the open turn.
             Self::Accept(..) => earlier.file() == 0,
             _ => true,
         }
     }
 
-    /// The file whose order it is part of: unacknowledged changes of two files may survive apart.
+    /// Returns its file. Unacknowledged changes of two files may survive independently.
     fn file(&self) -> usize {
         match self {
             Self::Begin(..) | Self::Append(..) | Self::Complete(..) | Self::CompleteWith(..) => 1,
@@ -96,7 +96,7 @@ impl Step {
     }
 }
 
-/// What can be seen of an instance.
+/// Observable state of an instance.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Seen {
     pub messages: Vec<(String, String)>,
@@ -105,18 +105,18 @@ pub(crate) struct Seen {
     pub waiting: Vec<String>,
     pub paused: BTreeSet<String>,
     pub parked: Vec<String>,
-    /// Questions, and the events that are to bring their answers.
+    /// Questions, and the events that will carry their answers.
     pub awaiting: Vec<(String, String)>,
-    /// Crashes of the turns of events that are not over.
+    /// Number of crashed turns of unfinished events.
     pub attempts: BTreeMap<String, u32>,
-    /// How events ended.
+    /// Outcomes of events.
     pub ended: BTreeMap<String, String>,
     pub extension: Option<u32>,
-    /// Of the model alone: the order of the events that are not over, parked ones among them.
+    /// Model only: the order of unfinished events, including parked ones.
     order: Vec<String>,
 }
 
-/// What can be seen of everything: instances that exist, and the audit log.
+/// Observable state of everything: existing instances and the audit log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct World {
     pub instances: BTreeMap<&'static str, Seen>,
@@ -128,7 +128,7 @@ fn text_of(id: &str) -> String {
 }
 
 impl World {
-    /// The model: what a step comes to.
+    /// Applies a step to the model.
     pub(crate) fn apply(&mut self, step: &Step) {
         match step {
             Step::Audit(n) => self.audit.push(*n),
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// What of the model can be found on a disk.
+    /// Returns the part of the model that is observable on a disk.
     pub(crate) fn into_found(mut self) -> Self {
         for seen in self.instances.values_mut() {
             seen.order.clear();
@@ -160,7 +160,7 @@ impl World {
         self
     }
 
-    /// Applies what is promised of acknowledged steps. Returns the rest.
+    /// Applies the guaranteed part of acknowledged steps. Returns the rest.
     fn apply_promised(&mut self, steps: &[Step]) -> Batch {
         let mut rest = Batch::new();
         for (place, step) in steps.iter().enumerate() {
@@ -175,8 +175,8 @@ impl World {
         rest
     }
 
-    /// What may be found after a crash in `batch`: of each instance, any number of the first steps on
-    /// each of its files.
+    /// Returns the possible worlds after a crash in `batch`: for each file of each instance, any
+    /// prefix of its steps.
     pub(crate) fn may_become(&self, batch: &[Step]) -> Vec<Self> {
         let mut worlds = vec![self.clone()];
         let mut keys: Vec<Option<&str>> = batch.iter().map(Step::instance).collect();
@@ -206,7 +206,7 @@ impl World {
     }
 }
 
-/// What may be found after the first `acknowledged` of some batches were, and the next was cut short.
+/// Returns the possible worlds after `acknowledged` batches and an interrupted next batch.
 pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World> {
     let (done, rest) = batches.split_at(acknowledged);
     let mut world = World::default();
@@ -220,7 +220,7 @@ pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World
     worlds.map(World::into_found).collect()
 }
 
-/// Every way to take some first steps of each file.
+/// Returns all combinations of prefix lengths for the files.
 fn counts_of(steps: &[&Step]) -> Vec<[usize; 2]> {
     let most = |file| steps.iter().filter(|step| step.file() == file).count();
     let mut all = Vec::new();
@@ -348,7 +348,7 @@ impl Seen {
     }
 }
 
-/// Events are accepted in the order of their numbers.
+/// Events are accepted in numerical order.
 fn number(event: &str) -> u32 {
     event.trim_start_matches('e').parse().unwrap()
 }

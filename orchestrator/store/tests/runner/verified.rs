@@ -1,4 +1,4 @@
-//! What `verify` says of files that are as they should be, and when it cannot look at them (`MSG-11`).
+//! Results of `verify` on intact files, and on files that it cannot check (`MSG-11`).
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use serde_json::json;
 use crate::damage::{Rig, rig};
 use crate::world::layout;
 
-/// Running out of these says nothing of a file: descriptors of the process, of the machine, memory.
+/// Errors that say nothing about a file: too many open descriptors in the process or system, out of
+/// memory.
 const SHORTAGES: [i32; 3] = [24, 23, 12];
 
-/// The workspace of a rig with all that may stand in one.
+/// The workspace of a rig with all optional files.
 fn workspace(rig: &Rig) -> &Path {
     let workspace = rig.dir().parent().and_then(Path::parent).unwrap();
     let connectors = workspace.join("connectors");
@@ -77,7 +78,7 @@ fn msg_11_the_history_of_a_task_is_checked_and_what_people_keep_beside_it_is_not
     assert_eq!(verified.findings.len(), before.len() + 1, "{verified:#?}");
 }
 
-/// Whichever call fails because something ran out: it is said as that, and never as damage.
+/// A resource shortage in any call is reported as such, and never as damage.
 #[test]
 fn msg_11_a_shortage_while_verifying_is_never_called_damage() {
     let rig = rig();

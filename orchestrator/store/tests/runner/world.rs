@@ -1,4 +1,4 @@
-//! Carries steps out on a store on a simulated disk, and looks at what is there.
+//! Runs steps on a store on a simulated disk, and reads the resulting state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) fn layout() -> Layout {
     Layout::new("/s")
 }
 
-/// A disk with an empty workspace, all of it durable, and the workspace's id.
+/// Returns a durable disk with an empty workspace, and the workspace's id.
 pub(crate) fn fresh() -> (SimulatedDisk, WorkspaceId) {
     let disk = SimulatedDisk::new();
     for dir in ["/s", "/s/workspaces"] {
@@ -182,23 +182,23 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
     }
 }
 
-/// What an extension remembers from a turn on that ends with this event.
+/// Returns the extension state set by a turn that ends with this event.
 fn remembered(last_seq: u64) -> ExtensionStates {
     [("notes".parse().unwrap(), json!({"n": last_seq}))].into()
 }
 
-/// Whether there is time between batches for what the store puts off.
+/// Idle time between batches for deferred work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Behind every second batch: bases are made durable there, and journals cleared.
+    /// After every second batch: bases are synced and journals cleared.
     Quiet,
-    /// Never: turn follows turn in the journal.
+    /// Never: turns accumulate in the journal.
     Busy,
 }
 
 pub(crate) const PACES: [Pace; 2] = [Pace::Quiet, Pace::Busy];
 
-/// Does batches until one fails; says how many were acknowledged, and what the failure was.
+/// Runs batches until one fails; returns the number of acknowledged batches and the failure.
 pub(crate) fn perform(
     disk: &SimulatedDisk,
     workspace_id: &WorkspaceId,
@@ -209,7 +209,7 @@ pub(crate) fn perform(
     perform_with(&mut worker, workspace_id, batches, pace)
 }
 
-/// [`perform`] with a writer that goes on afterwards.
+/// As [`perform`], with a writer that can continue afterwards.
 pub(crate) fn perform_with(
     worker: &mut Worker,
     workspace_id: &WorkspaceId,
@@ -241,7 +241,7 @@ pub(crate) fn perform_with(
     (batches.len(), None)
 }
 
-/// Does batches with one writer, each step that fails a second time, as a sender would; then looks.
+/// Runs batches with one writer, repeats failed steps once like a sender, then reads the state.
 pub(crate) fn perform_again(
     disk: &SimulatedDisk,
     workspace_id: &WorkspaceId,
@@ -256,7 +256,7 @@ pub(crate) fn perform_again(
         });
         let is_done = results.any(|result| match result {
             Ok(()) => true,
-            // What failed may have reached the disk all the same; then it is refused as a repetition.
+            // A failed step may have reached the disk anyway; then it is refused as a duplicate.
             Err(error) => !error.is_io(),
         });
         if !is_done {
@@ -271,10 +271,10 @@ pub(crate) fn perform_again(
         .map_err(|error| error.to_string())
 }
 
-/// Everything that was found wrong while looking.
+/// Findings while reading the state.
 pub(crate) type Findings = Vec<Finding>;
 
-/// Opens everything, as a daemon that starts, and looks at it. `events` names all events there may be.
+/// Opens everything like a starting daemon and reads the state. `events` lists all possible events.
 pub(crate) fn look(
     disk: &SimulatedDisk,
     workspace_id: &WorkspaceId,
@@ -300,7 +300,7 @@ pub(crate) fn look(
         }
         let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir)?;
         let seen = look_at(&mut store, events, &mut findings)?;
-        // One that was made for an event which was never acknowledged holds nothing.
+        // An instance created for an event that was never acknowledged is empty.
         if seen != Seen::default() {
             world.instances.insert(key, seen);
         }
@@ -391,7 +391,7 @@ pub(crate) fn look_at(
     Ok(seen)
 }
 
-/// Every event that the batches name.
+/// Returns every event in the batches.
 pub(crate) fn events_of(batches: &[Batch]) -> Vec<String> {
     let mut events: Vec<String> = batches
         .iter()
@@ -406,7 +406,7 @@ pub(crate) fn events_of(batches: &[Batch]) -> Vec<String> {
     events
 }
 
-/// The crashes that each interruption is tried with.
+/// Crashes tried at each interruption.
 pub(crate) fn crashes(seeds: std::ops::Range<u64>) -> Vec<Crash> {
     let subsets = seeds.map(Crash::Subset);
     [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::ProcessOnly]
