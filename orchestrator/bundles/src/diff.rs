@@ -31,8 +31,8 @@ pub(crate) fn diff(before: &Tree, after: &Tree) -> String {
     out
 }
 
-/// Returns the diff of a text without headers before its first hunk; empty if equal. Truncated like
-/// [`diff`].
+/// Returns the diff of a text from its first hunk on; empty if equal. Truncated at
+/// [`DIFF_BYTES_MAX`].
 #[must_use]
 pub fn text_diff(name: &str, before: &str, after: &str) -> String {
     let tree = |text: &str| Tree::from([(name.to_owned(), Some(text.to_owned()))]);
