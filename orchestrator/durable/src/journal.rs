@@ -124,7 +124,7 @@ impl Journal {
             self.file.sync().during("sync", &self.path)?;
             // Data in an unlinked file is lost even after a successful sync.
             if !self.file.is_at(&self.path).during("look at", &self.path)? {
-                let gone = "it was deleted, moved or replaced while it was in use";
+                let gone = "the file was deleted, moved or replaced while in use";
                 let gone = std::io::Error::new(std::io::ErrorKind::NotFound, gone);
                 return Err(gone).during("write", &self.path);
             }

@@ -72,10 +72,10 @@ pub enum InvalidLock {
     #[error("not a lockfile")]
     Form(#[from] serde_json::Error),
     /// The format version is not supported.
-    #[error("it is a lockfile of the form {0}, and this goondan knows the form {FORM}")]
+    #[error("expected lockfile version {FORM}, found {0}")]
     Foreign(u32),
     /// The lockfile exceeds a limit.
-    #[error("it holds more than {PACKAGES_MAX} packages or {LOCK_BYTES_MAX} bytes")]
+    #[error("the lockfile has more than {PACKAGES_MAX} packages or {LOCK_BYTES_MAX} bytes")]
     TooLarge,
 }
 
@@ -156,7 +156,7 @@ impl Lock {
                     continue;
                 }
                 let Some(locked) = self.packages.get(name) else {
-                    return Some(format!("`{name}` is not in it"));
+                    return Some(format!("`{name}` is missing"));
                 };
                 let is_met = match requirement.range() {
                     Some(range) => range.satisfies(&locked.version),
@@ -174,7 +174,7 @@ impl Lock {
             }
         }
         let unused = self.packages.keys().find(|name| !seen.contains(*name));
-        unused.map(|name| format!("nothing requires `{name}` any more"))
+        unused.map(|name| format!("`{name}` is no longer required"))
     }
 }
 
@@ -296,12 +296,12 @@ mod tests {
         let branch = format!("{git}#main:x");
         assert_eq!(lacks(&[("a", "^1"), ("g", &branch)]), None);
         for (listed, said) in [
-            (vec![("a", "^1")], "nothing requires `g`"),
+            (vec![("a", "^1")], "`g` is no longer required"),
             (vec![("a", "^2"), ("g", &branch)], "`a` 1.5.0"),
             (vec![("a", "^1"), ("g", git)], "`g` 1.0.0"),
             (
                 vec![("a", "^1"), ("c", "*"), ("g", &branch)],
-                "`c` is not in it",
+                "`c` is missing",
             ),
             (vec![("b", "file:c.tgz")], "`b` 2.0.0"),
         ] {

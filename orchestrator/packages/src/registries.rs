@@ -48,11 +48,11 @@ fn wrong_with(text: &str) -> Option<&'static str> {
     }
     let is_strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '\\');
     if text.contains(is_strange) || text.len() > REQUIREMENT_BYTES_MAX {
-        return Some("it ends before any `?` or `#`, and has no spaces");
+        return Some("remove `?`, `#` and spaces");
     }
     if host.contains('@') {
         return Some(
-            "it has no name and no password; keep a token with `gdn secret set registry HOST`",
+            "remove user name and password; store a token with `gdn secret set registry HOST`",
         );
     }
     let name = match host.strip_prefix("[::1]") {
@@ -61,7 +61,7 @@ fn wrong_with(text: &str) -> Option<&'static str> {
     };
     let is_own = matches!(name, "localhost" | "127.0.0.1");
     (scheme == "http" && !is_own)
-        .then_some("only a registry on this machine may do without TLS: write `https://`")
+        .then_some("use `https://`; plain HTTP is allowed only on this machine")
 }
 
 impl FromStr for RegistryUrl {

@@ -239,7 +239,7 @@ impl<S: Supply> Provider<'_, S> {
         let known = self.known.borrow();
         let versions = known.get(name)?;
         if versions.is_empty() {
-            return Some(format!("there is no `{name}`"));
+            return Some(format!("package `{name}` does not exist"));
         }
         let versions: Vec<String> = versions.keys().rev().map(ToString::to_string).collect();
         Some(format!("there is `{name}` {}", shortened(&versions)))
@@ -456,7 +456,7 @@ mod tests {
         );
         assert_eq!(
             conflict(&shelf, &[("x", "*")]),
-            ["the project requires `x` *", "there is no `x`"]
+            ["the project requires `x` *", "package `x` does not exist"]
         );
         let unreachable = resolve(&requires(&[("unreachable", "*")]), &shelf);
         assert!(matches!(unreachable, Err(ResolveError::Supply { .. })));

@@ -141,12 +141,12 @@ impl Patch {
             line: 0,
         };
         if text.len() > PATCH_BYTES_MAX {
-            return Err(reader.error("it is too large"));
+            return Err(reader.error("the patch is too large"));
         }
         let mut files = Vec::new();
         while let Some(line) = reader.next() {
             if files.len() >= TREE_ENTRIES_MAX {
-                return Err(reader.error("it touches too many files"));
+                return Err(reader.error("the patch touches too many files"));
             }
             files.push(file(&mut reader, line)?);
         }

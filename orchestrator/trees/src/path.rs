@@ -188,7 +188,7 @@ impl RelativePath {
 
 fn problem_of(path: &[u8], allowed: Names) -> Option<&'static str> {
     if path.is_empty() {
-        return Some("it is empty");
+        return Some("the path is empty");
     }
     if path.len() > PATH_BYTES_MAX {
         return Some("the path is too long");

@@ -70,7 +70,7 @@ impl<G: Gate> Bundle<'_, G> {
         if state.changeset(call).is_none() {
             if state.undecided() >= UNDECIDED_CHANGESETS_MAX {
                 let text = format!(
-                    "{UNDECIDED_CHANGESETS_MAX} changesets are open or wait for a person; commit one, or wait"
+                    "{UNDECIDED_CHANGESETS_MAX} changesets are open or waiting for approval; commit one, or wait"
                 );
                 return Err(BundleError::Invalid(text));
             }

@@ -68,7 +68,12 @@ impl<G: Gate> Bundle<'_, G> {
         let policy = self.with.policy.ok_or(BundleError::NotAllowed)?;
         let decision = match changes(&head, &tree, self.with.agent) {
             Ok(changes) => decide(&changes, &policy),
-            Err(unreadable) => return Ok(rejected(format!("it does not load: {}", unreadable.0))),
+            Err(unreadable) => {
+                return Ok(rejected(format!(
+                    "the configuration does not load: {}",
+                    unreadable.0
+                )));
+            }
         };
         if let Decision::Refused(why) = decision {
             return Ok(rejected(why));
@@ -83,7 +88,11 @@ impl<G: Gate> Bundle<'_, G> {
         }
         let loaded = match self.with.gate.load(&tree) {
             Ok(loaded) => loaded,
-            Err(problems) => return Ok(rejected(format!("it does not load: {problems}"))),
+            Err(problems) => {
+                return Ok(rejected(format!(
+                    "the configuration does not load: {problems}"
+                )));
+            }
         };
         let waits = matches!(&decision, Decision::Approval(_)) && !is_approved;
         // Modules are programs, so none is started before a user's approval, if that is required.

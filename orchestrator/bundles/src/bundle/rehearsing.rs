@@ -65,7 +65,7 @@ impl<G: Gate> Bundle<'_, G> {
                     problems.extend(started.err());
                     after = Some(loaded);
                 }
-                Err(why) => problems.push(format!("it does not load: {why}")),
+                Err(why) => problems.push(format!("the configuration does not load: {why}")),
             }
         }
         Ok(Staged {
@@ -144,9 +144,7 @@ impl<G: Gate> Bundle<'_, G> {
         let (tree, conflicts) = rebase(base, made, &head);
         let problem = if !conflicts.is_empty() {
             let files = conflicts.join(", ");
-            Some(format!(
-                "it is stale: the head has other changes of {files}"
-            ))
+            Some(format!("stale: the head has other changes of {files}"))
         } else if changed_paths(&head, &tree).is_empty() {
             Some(format!("changeset {} changes nothing", info.changeset_id))
         } else {
@@ -155,7 +153,9 @@ impl<G: Gate> Bundle<'_, G> {
                     Decision::Refused(why) => Some(why),
                     _ => None,
                 },
-                Err(unreadable) => Some(format!("it does not load: {}", unreadable.0)),
+                Err(unreadable) => {
+                    Some(format!("the configuration does not load: {}", unreadable.0))
+                }
             }
         };
         let digest = overlay_digest(&self.store.tree(&state.base)?, &tree);

@@ -487,7 +487,7 @@ impl Machine {
             }
             None => {
                 let error = no_login(
-                    "the OAuthApp or its server was changed meanwhile, or has no token endpoint",
+                    "the OAuthApp or its server was changed in the meantime, or has no token endpoint",
                 );
                 self.end_login(id, &Err(error));
             }

@@ -143,7 +143,7 @@ impl Machine {
                 .chain(scopes.iter().map(String::as_str)),
         );
         if wider.split_whitespace().count() > WIDER_SCOPES_MAX {
-            let why = format!("a person is asked for at most {WIDER_SCOPES_MAX} scopes more");
+            let why = format!("users are asked for at most {WIDER_SCOPES_MAX} more scopes");
             return Ruling::stays(why, None);
         }
         if wider != known {
@@ -157,7 +157,7 @@ impl Machine {
             self.happened(key, Happening::NeedsWider(wider));
         }
         if needs_all {
-            self.needs_auth(key, "a server does nothing for the token as it is");
+            self.needs_auth(key, "a server rejects every request with the token");
         }
         Ruling::Consent
     }

@@ -381,8 +381,8 @@ impl Base {
             self.lines.append(delta)?;
         }
         self.reader = None;
-        // A crash may have left checksums of lines that did not reach the disk; they are the
-        // checksums of these lines.
+        // A crash may have left checksums of lines that did not reach the disk; they
+        // match the lines appended now.
         if let (Some(mut coverage), Some(sum)) = (coverage, sum) {
             let covered = usize::try_from(coverage.bytes - from).unwrap_or(usize::MAX);
             let added = delta.get(covered..).unwrap_or_default();
@@ -717,10 +717,9 @@ fn wrong_with(verdict: Verdict, is_json: bool) -> Option<(FindingKind, &'static 
             FindingKind::UnknownRecord,
             "no such record was written; skipped",
         )),
-        Verdict::Damaged | Verdict::Uncovered => Some((
-            FindingKind::DamagedRecord,
-            "the record is not as it was written; it is passed over",
-        )),
+        Verdict::Damaged | Verdict::Uncovered => {
+            Some((FindingKind::DamagedRecord, "the record is damaged; skipped"))
+        }
         Verdict::KnownDamaged => Some((
             FindingKind::DamagedRecord,
             "the record was found damaged before; skipped",

@@ -279,8 +279,9 @@ fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journ
 fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
     if good < journal.len() {
         let bytes = journal.len() - good;
-        let problem =
-            format!("{bytes} bytes from byte {good} on are cut short; opening keeps them aside");
+        let problem = format!(
+            "{bytes} bytes from byte {good} on are incomplete; opening moves them to a copy"
+        );
         let finding = Finding::new(journal.path(), FindingKind::TornTail, problem);
         out.findings.push(finding.at(line, good, journal.len()));
     }

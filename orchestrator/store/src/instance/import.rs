@@ -214,7 +214,7 @@ impl Lines {
             return Err(StoreError::BadArchive {
                 path: path.to_owned(),
                 line: 1,
-                problem: "it is no file".to_owned(),
+                problem: "not a regular file".to_owned(),
             });
         }
         let file = disk.open_read(path).during("open", path)?;

@@ -105,7 +105,7 @@ impl Inbox {
         for span in reading.records {
             if let Err(problem) = table.take(span, &log.record(span)?) {
                 log.mark_damaged();
-                let problem = format!("line {}: {problem}; it is passed over", span.line);
+                let problem = format!("line {}: {problem}; skipped", span.line);
                 let finding = span.finding(path, FindingKind::UnknownRecord, problem);
                 findings.push(finding.severity(Severity::Error));
             }
@@ -316,7 +316,7 @@ impl Inbox {
             Ok(Record::Done { outcome, .. }) => Ok(outcome),
             Ok(Record::Dropped { .. }) => Ok(TurnOutcome::Failed {
                 code: DROPPED.to_owned(),
-                message: "the event was parked, and then dropped by a person".to_owned(),
+                message: "the event was parked and then dropped by a user".to_owned(),
             }),
             Ok(_) => Err(damaged("expected a `done` record")),
             Err(error) => Err(damaged(&error.to_string())),
@@ -524,7 +524,7 @@ pub(super) fn check(
     for span in &reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
         if let Err(problem) = table.take(*span, &journal.read(span.offset, len)?) {
-            let problem = format!("line {}: {problem}; it is passed over", span.line);
+            let problem = format!("line {}: {problem}; skipped", span.line);
             findings.push(
                 span.finding(journal.path(), FindingKind::UnknownRecord, problem)
                     .severity(Severity::Error),

@@ -391,7 +391,7 @@ impl<'d> Reading<'d> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::HistoryChanged`] if the offset was dropped or is beyond the end;
+    /// [`StoreError::HistoryChanged`] if the offset was dropped;
     /// [`FileError::Io`].
     pub(super) fn part_at(mut self, at: u64) -> Result<Option<Placed>, StoreError> {
         if at < self.first() {

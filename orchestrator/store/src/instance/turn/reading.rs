@@ -82,7 +82,7 @@ pub(in super::super) fn check(
 }
 
 pub(super) fn passed_over(path: &std::path::Path, span: Span, problem: &str) -> Finding {
-    let problem = format!("line {}: {problem}; it is passed over", span.line);
+    let problem = format!("line {}: {problem}; skipped", span.line);
     let finding = span.finding(path, FindingKind::UnknownRecord, problem);
     finding.severity(Severity::Error)
 }
