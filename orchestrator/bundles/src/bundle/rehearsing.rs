@@ -21,7 +21,7 @@ pub struct Staged<L> {
     pub against: RevisionId,
     /// The loaded active revision.
     pub before: L,
-    /// The loaded proposed configuration; `None` if it cannot become active.
+    /// The loaded proposed configuration; `None` if it was rejected or does not load.
     pub after: Option<L>,
     /// Reasons why it cannot become active.
     pub problems: Vec<String>,
