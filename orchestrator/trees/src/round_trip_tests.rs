@@ -90,7 +90,7 @@ fn ask_git(seed: u64, before: &dyn Folder, after: &Manifest, patch: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     let top = directory.path().canonicalize().unwrap();
     let file = top.join("changes.patch");
-    #[expect(clippy::disallowed_methods, reason = "it is git that reads it")]
+    #[expect(clippy::disallowed_methods, reason = "git reads the file")]
     std::fs::write(&file, patch).unwrap();
     let file = file.to_str().unwrap().to_owned();
     let parent = RealFolder::open(&top).unwrap();

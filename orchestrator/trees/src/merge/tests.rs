@@ -143,7 +143,7 @@ fn edit(random: &mut Rng, base: &[Vec<u8>]) -> Vec<u8> {
 fn git_merge_file(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [("base", base), ("ours", ours), ("theirs", theirs)] {
-        #[expect(clippy::disallowed_methods, reason = "it is git that reads it")]
+        #[expect(clippy::disallowed_methods, reason = "git reads the file")]
         std::fs::write(directory.path().join(name), text).unwrap();
     }
     let output = Command::new("git")
