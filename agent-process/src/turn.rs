@@ -1,22 +1,23 @@
 //! The turn engine: a turn as a pure state machine.
 //!
-//! [`Engine`] decides what a turn does next and nothing else: it does no I/O, reads no clock and no
-//! randomness. Inputs go in ([`Input`]), effects come out ([`Effect`]); the process around it carries
-//! them out. So a crash at every single effect can be played in a test.
+//! [`Engine`] only decides what a turn does next. It does no I/O and reads neither the clock nor
+//! randomness. Inputs go in ([`Input`]), effects come out ([`Effect`]), and the surrounding process
+//! executes the effects. A test can therefore inject a crash at every single effect.
 //!
 //! # Invariants
 //!
-//! * Every message event of a turn has a number, from 1, without gaps, also across resumptions.
-//! * Nothing outside is touched (a model asked, a tool run) before everything appended so far is
-//!   known to be durable. A model inside the process is nothing outside: its reply is recorded behind
-//!   what it was asked.
-//! * Message ids follow from the turn's id and the message's place in it, and what is recorded is
-//!   never made again: a resumed turn never holds a message twice.
+//! * Every message event of a turn has a number. Numbers start at 1 and have no gaps, even across
+//!   resumptions.
+//! * Nothing outside the process is touched (model asked, tool run) before everything appended so
+//!   far is known to be durable. A model inside the process does not count as outside: its reply is
+//!   recorded after the messages it answers.
+//! * Message ids are derived from the turn's id and the message's place in it, and recorded
+//!   messages are never created again, so a resumed turn never holds a message twice.
 //! * A step whose reply is recorded is never asked again.
-//! * A turn that goes in circles ends, by what is recorded of it and nothing else.
-//! * In every ending each tool call has exactly one result.
-//! * A middleware of a module is entered at most once for what it stands around, leaves after everything
-//!   further in has, and brings no message between a call and its result.
+//! * Loop detection ends a turn based only on the turn's records.
+//! * However the turn ends, each tool call has exactly one result.
+//! * A module's middleware is entered at most once per turn, step or call that it wraps, leaves
+//!   after every layer inside it has left, and inserts no message between a call and its result.
 
 mod answers;
 mod around;

@@ -1,5 +1,5 @@
-//! Events as messages: what a turn answers, and answers to questions of the agent that it takes in on
-//! the way.
+//! Events as messages: the event that a turn answers, and replies to the agent's own questions that
+//! arrive during the turn.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,26 +11,26 @@ use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-/// The note of a message that names the event it came by.
+/// Metadata key of a message: id of the event that brought it.
 const EVENT_ID: &str = "eventId";
 
-/// Answers that came while the turn runs.
+/// Answers that arrived while the turn runs.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// Those that are part of the turn.
+    /// Answers that are part of the turn.
     taken_in: BTreeSet<EventId>,
-    /// Those that will be, at its next step.
+    /// Answers that the next step takes in.
     waiting: VecDeque<AgentEvent>,
 }
 
 impl Answers {
-    /// The answers of a turn that took in some already.
+    /// Answers of a resumed turn that already took in some.
     pub(crate) fn after(taken_in: BTreeSet<EventId>) -> Self {
         let waiting = VecDeque::new();
         Self { taken_in, waiting }
     }
 
-    /// Takes note of an answer, once.
+    /// Queues an answer unless it is already queued or taken in.
     pub(crate) fn give(&mut self, event: AgentEvent) {
         let is_here = self.waiting.iter().any(|other| other.id == event.id);
         if !is_here && !self.taken_in.contains(&event.id) {
@@ -38,7 +38,7 @@ impl Answers {
         }
     }
 
-    /// The message of the next answer to be taken in, if one waits.
+    /// Returns the message of the next queued answer, if any.
     pub(crate) fn next_message(
         &mut self,
         turn_id: &TurnId,
@@ -52,25 +52,25 @@ impl Answers {
         Ok(Some(message_of(id, now, &event)))
     }
 
-    /// The events that are over with the turn.
+    /// Events that are completed together with the turn.
     pub(crate) fn taken_in(&self) -> Vec<EventId> {
         self.taken_in.iter().cloned().collect()
     }
 }
 
-/// How the ids of messages begin by which a turn took answers in.
+/// Prefix of the ids of messages that bring answers into a turn.
 fn prefix(turn_id: &TurnId) -> String {
     format!("{turn_id}:i")
 }
 
-/// The answer that a recorded message of the turn took in, if it did.
+/// Returns the id of the answer that a recorded message of the turn brought in, if any.
 pub(crate) fn taken_in_by(turn_id: &TurnId, message: &Message) -> Option<EventId> {
     message.id.as_str().strip_prefix(&prefix(turn_id))?;
     let event_id = message.metadata.get(EVENT_ID)?.as_str()?;
     event_id.parse().ok()
 }
 
-/// An event as a message for the model.
+/// Converts an event to a message for the model.
 pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> Message {
     let input = event.input.as_deref().unwrap_or("");
     let note = |name: &str| event.metadata.get(name).and_then(Value::as_str);
@@ -90,7 +90,7 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
         }
         _ => input.to_owned(),
     };
-    // They were checked when the event came in.
+    // The images were validated when the event was accepted.
     let images = images::of_metadata(&event.metadata).unwrap_or_default();
     let mut message = Message::user_with_images(id, now, &text, &images);
     let metadata = &mut message.metadata;

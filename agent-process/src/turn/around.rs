@@ -1,11 +1,11 @@
-//! What stands around a turn while it goes forward.
+//! Context of a turn while it advances.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::time::Timestamp;
 
 use crate::extensions::Extensions;
 
-/// The means of one advance: who is asked, what they may change, and when it is.
+/// Context of one advance: the extensions, the conversation they may change, and the current time.
 pub(crate) struct Around<'a> {
     pub(crate) extensions: &'a mut Extensions,
     pub(crate) conversation: &'a mut Conversation,

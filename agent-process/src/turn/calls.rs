@@ -15,7 +15,7 @@ use super::recorded::Replied;
 use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 use slot::{Slot, State, called, scope_of};
 
-/// The calls of one step and how far each has come.
+/// The calls of one step and their progress.
 #[derive(Debug)]
 pub(crate) struct Calls {
     step: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The calls of a fresh reply.
+    /// Creates the calls of a fresh reply.
     pub(crate) fn new<R: ToolRules>(
         rules: &R,
         step: u32,
@@ -51,8 +51,9 @@ impl Calls {
         }
     }
 
-    /// The calls of a recorded reply. A call without a result may have run or not: it is run again
-    /// only if that does no harm. Of one that needs a person it is known elsewhere whether it has begun.
+    /// Creates the calls of a recorded reply. A call without a result may or may not have run, so
+    /// it is run again only if that is harmless. For a call that needs a person, the orchestrator
+    /// tracks whether it has begun.
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
         step_id: StepId,
@@ -107,8 +108,8 @@ impl Calls {
                 .is_some_and(|slot| matches!(slot.state, State::Running))
     }
 
-    /// Answers calls that are not to be made: first those of tools that are not offered, then those
-    /// whose arguments do not fit.
+    /// Answers calls that must not be made: first calls of tools that are not offered, then calls
+    /// whose arguments are invalid.
     pub(crate) fn keep_to_catalog(
         &mut self,
         why_not_offered: impl Fn(&str) -> Option<String>,
@@ -133,7 +134,7 @@ impl Calls {
         }
     }
 
-    /// Runs every call that is to be run.
+    /// Runs every call that is ready to run.
     pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if matches!(slot.state, State::ToRun) {
@@ -151,7 +152,7 @@ impl Calls {
         }
     }
 
-    /// Tells of the calls that have ended: at once, whatever earlier ones still do.
+    /// Reports the calls that have ended, without waiting for earlier ones that still run.
     pub(crate) fn tell_ends<R: ToolRules>(&mut self, rules: &R, effects: &mut Vec<Effect>) {
         for slot in &mut self.slots {
             let State::Finished(outcome) = &mut slot.state else {
@@ -179,7 +180,8 @@ impl Calls {
         }
     }
 
-    /// Whether so many calls run that wait for people, and of all others the result is recorded.
+    /// True if exactly `count` calls run that wait for people, and the results of all other calls
+    /// are recorded.
     pub(crate) fn only_wait_for_people(&self, count: usize) -> bool {
         let open = self.slots.iter();
         let mut open = open.filter(|slot| !matches!(slot.state, State::Recorded));
@@ -187,8 +189,8 @@ impl Calls {
         open.clone().count() == count && open.all(waits)
     }
 
-    /// The next result to be recorded, if it is there: results keep the order of their calls, but that none
-    /// waits for one which needs a person.
+    /// Returns the next result to record, if it has arrived. Results keep the order of their calls,
+    /// except that no result waits for a call that needs a person.
     pub(crate) fn next_result(&mut self, now: Timestamp) -> Result<Option<Message>, EngineFault> {
         let is_recorded = |slot: &&Slot| matches!(slot.state, State::Recorded);
         let recorded = self.slots.iter().skip(self.first_open);
@@ -228,8 +230,8 @@ impl Calls {
     }
 }
 
-/// What becomes of a call, as far as it is known by itself. One that fits is to be run; one of a tool
-/// that there is not has its result at once.
+/// First state of a call. A valid call is ready to run; a call of an unknown tool gets its error
+/// result immediately.
 fn first_state<R: ToolRules>(
     rules: &R,
     step_id: &StepId,
@@ -246,7 +248,7 @@ fn first_state<R: ToolRules>(
     }
 }
 
-/// At most `chars_max` characters of a text; a mark says that it was cut.
+/// Truncates a text to `chars_max` characters and marks the cut.
 fn cut(text: String, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text,

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it: plain data.
+//! Inputs and effects of the engine: plain data.
 
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
@@ -12,10 +12,10 @@ use crate::middleware::{
 use crate::model::{Answer, ModelError, ModelReply};
 use crate::tool_call::{CallKey, ToolOutcome};
 
-/// Something happened outside.
+/// An event outside the engine.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Every event of the turn up to and with `seq` is durable.
+    /// Every event of the turn up to and including `seq` is durable.
     Durable {
         /// The turn.
         turn_id: TurnId,
@@ -26,10 +26,10 @@ pub enum Input {
     ModelReplied {
         /// The step it was asked for.
         step: u32,
-        /// What it said.
+        /// The reply.
         reply: ModelReply,
     },
-    /// The model answered, and its answer is durable already, under the number that
+    /// The model answered, and its answer is already durable under the number that
     /// [`Effect::AskModel`] gave.
     ModelRecorded {
         /// The step it was asked for.
@@ -37,45 +37,45 @@ pub enum Input {
         /// The message as it is recorded.
         message: Box<Message>,
     },
-    /// The model could not answer.
+    /// The model failed to answer.
     ModelFailed {
         /// The step it was asked for.
         step: u32,
-        /// Why.
+        /// The reason.
         error: ModelError,
     },
-    /// The model wrote a summary, or could not. One that is recorded is durable already.
+    /// The model wrote a summary, or failed to. A recorded summary is already durable.
     Summarized {
-        /// What came.
+        /// The summary or the error.
         came: Result<Answer, ModelError>,
     },
     /// A tool ended.
     ToolFinished {
         /// The call.
         key: CallKey,
-        /// How it ended.
+        /// The result.
         outcome: ToolOutcome,
     },
-    /// An answer to a question of the agent came, for the next step.
+    /// A reply to a question of the agent arrived, for the next step.
     Answer {
         /// The event that brings it.
         event: Box<AgentEvent>,
     },
-    /// The modules of extensions are ready; these are their middlewares.
+    /// The modules of extensions are ready; `middlewares` lists theirs.
     Assembled {
-        /// All of them.
+        /// All middlewares.
         middlewares: Vec<Middleware>,
     },
-    /// A middleware did something.
+    /// A middleware reported an event.
     MiddlewareActed {
         /// The invocation.
         invocation: InvocationId,
-        /// What it did.
+        /// The event.
         event: MiddlewareEvent,
     },
-    /// The modules of extensions cannot be used, or not any more in this turn.
+    /// The modules of extensions cannot be used, or can no longer be used in this turn.
     ExtensionsLost {
-        /// Why.
+        /// The reason.
         fault: ExtensionFault,
     },
     /// The turn is committed.
@@ -85,10 +85,10 @@ pub enum Input {
     },
 }
 
-/// Something to be done outside.
+/// An action that the surrounding process must execute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Make this message event durable.
+    /// Makes this message event durable.
     Append {
         /// The turn.
         turn_id: TurnId,
@@ -97,88 +97,89 @@ pub enum Effect {
         /// The event.
         event: Box<MessageEvent>,
     },
-    /// Ask the model for a step, with the conversation as it stands.
+    /// Asks the model for a step, with the current conversation.
     AskModel {
         /// The step, from 1.
         step: u32,
-        /// The number of the event that records the answer, whoever records it.
+        /// Number of the event that records the answer, regardless of which process records it.
         seq: u64,
         /// The id of the message that is the answer.
         message_id: MessageId,
     },
-    /// See to it that the modules of extensions are ready for the turn.
+    /// Makes the modules of extensions ready for the turn.
     Assemble,
-    /// Enter a middleware.
+    /// Enters a middleware.
     Enter(Box<Enter>),
-    /// Tell a middleware what came of its `next()`.
+    /// Returns the result of `next()` to a middleware.
     Return {
         /// The invocation.
         invocation: InvocationId,
-        /// What came.
+        /// The result.
         result: NextResult,
     },
-    /// Ask the model for a summary of what is long past.
+    /// Asks the model for a summary of the old part of the conversation.
     AskSummary {
-        /// What it is asked under.
+        /// Id under which the summary is requested.
         step_id: StepId,
-        /// The number of the event that records the answer, whoever records it.
+        /// Number of the event that records the answer, regardless of which process records it.
         seq: u64,
         /// The id of the message that is the answer.
         message_id: MessageId,
-        /// What it is told to do.
+        /// The system prompt.
         system: String,
-        /// What it is to summarize.
+        /// The text to summarize.
         text: String,
     },
-    /// Run a tool. Its arguments fit its schema.
+    /// Runs a tool. Its arguments match its schema.
     RunTool {
         /// The call's place in the turn.
         key: CallKey,
         /// The call.
         call: ToolCall,
-        /// Whether a process before this one may have begun it.
+        /// True if an earlier process may have begun the call.
         may_have_begun: bool,
     },
-    /// Tell whoever watches.
+    /// Reports an observation.
     Observe(Observation),
-    /// Write a line of an extension to the log.
+    /// Writes a log line of an extension.
     Log {
         /// The extension.
         extension: ExtensionName,
         /// The line.
         line: String,
     },
-    /// The turn is over; commit it.
+    /// Commits the turn; it is over.
     Complete {
         /// The turn.
         turn_id: TurnId,
         /// The number of its last event.
         last_seq: u64,
-        /// How it ended.
+        /// The outcome.
         outcome: TurnOutcome,
-        /// Answers it took in on the way: their events are over with it.
+        /// Answers that the turn took in; their events are completed with the turn.
         answered: Vec<EventId>,
     },
 }
 
-/// Something worth recording, before it has a time and a span.
+/// An event worth recording, before it is given a time and a span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// What happened.
+    /// Kind of the event.
     pub kind: RuntimeEventKind,
-    /// To what.
+    /// Subject of the event.
     pub scope: Scope,
-    /// What the model's reply took, or all replies of the turn, for the end of a step or a turn.
+    /// Spending of the model's reply (at the end of a step) or of all replies of the turn (at its
+    /// end).
     pub spent: Spent,
-    /// What the provider says of the model's reply, for the end of a step.
+    /// Metadata that the provider returned with the reply, for the end of a step.
     pub response: Option<ModelResponse>,
-    /// Of a call that failed: whether nobody knows if it had its effect.
+    /// True for a failed call that may or may not have had its effect.
     pub outcome_unknown: bool,
-    /// A short text: the head of the input, the arguments or the result, or what went wrong.
+    /// Short text: the head of the input, the arguments or the result, or the error.
     pub detail: Option<String>,
 }
 
-/// What an observation is about.
+/// Subject of an observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The turn.

@@ -19,7 +19,7 @@ use super::running::Turn;
 use crate::extensions::Extensions;
 use crate::tool_call::ToolRules;
 
-/// One agent's conversation and the turn at hand.
+/// One agent's conversation and the current turn.
 #[derive(Debug)]
 pub struct Engine<R> {
     rules: R,
@@ -29,12 +29,13 @@ pub struct Engine<R> {
     open: OpenTurn,
     warnings: Vec<MissingTarget>,
     turn: Option<Turn>,
-    /// The node, of a workspace that several have.
+    /// Name of this node, if the workspace is shared by several.
     node: Option<String>,
 }
 
 impl<R: ToolRules> Engine<R> {
-    /// An idle engine over a loaded conversation: its confirmed messages and the open turn's events.
+    /// Creates an idle engine from a loaded conversation: its confirmed messages and the events of
+    /// the open turn.
     pub fn new(
         rules: R,
         limits: TurnLimits,
@@ -60,51 +61,53 @@ impl<R: ToolRules> Engine<R> {
         }
     }
 
-    /// The same on a node of a workspace that several have: an agent that was on another one before is told.
+    /// Sets the node of a workspace that several nodes share. An agent whose conversation moved
+    /// from another node is notified.
     #[must_use]
     pub fn on_node(mut self, node: Option<String>) -> Self {
         self.node = node;
         self
     }
 
-    /// The conversation as it stands, the running turn's messages included.
+    /// The current conversation, including the messages of the running turn.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// What extensions remember otherwise than at the latest commit (`EXT-2`).
+    /// Extension states that differ from the latest commit (`EXT-2`).
     #[must_use]
     pub fn changed_states(&self) -> ExtensionStates {
         self.extensions.changed()
     }
 
-    /// Whether the model is offered this tool of the catalog in the coming step.
+    /// True if the model is offered this tool of the catalog in the coming step.
     #[must_use]
     pub fn offers(&self, tool_name: &str) -> bool {
         let is_hidden = self.turn.as_ref().is_some_and(|turn| turn.hides(tool_name));
         !is_hidden && self.extensions.why_not_offered(tool_name).is_none()
     }
 
-    /// The events of the running turn, if modules of extensions stand around it.
+    /// The events of the running turn, if modules of extensions wrap it.
     #[must_use]
     pub fn turn_events(&self) -> &[MessageEvent] {
         self.turn.as_ref().map_or(&[], Turn::events)
     }
 
-    /// The event that the running turn answers, if modules of extensions stand around it.
+    /// The event that the running turn answers, if modules of extensions wrap it.
     #[must_use]
     pub fn turn_event(&self) -> Option<&AgentEvent> {
         self.turn.as_ref().and_then(Turn::event)
     }
 
-    /// What the modules of extensions remember.
+    /// The states of the modules of extensions.
     #[must_use]
     pub fn states_of_modules(&self) -> ExtensionStates {
         self.extensions.states_of_modules()
     }
 
-    /// Whether the turn waits for people to approve so many of its calls, and for nothing else.
+    /// True if the turn waits for people to approve exactly `count` of its calls, and for nothing
+    /// else.
     #[must_use]
     pub(crate) fn only_waits_for_people(&self, count: usize) -> bool {
         let turn = self.turn.as_ref();
@@ -117,11 +120,11 @@ impl<R: ToolRules> Engine<R> {
         self.turn.as_ref().map(Turn::id)
     }
 
-    /// Begins a turn, or goes on with the one whose events were loaded.
+    /// Begins a turn, or resumes the one whose events were loaded.
     ///
     /// # Errors
     ///
-    /// [`EngineFault`] if the turn cannot be given now.
+    /// [`EngineFault`] if the turn cannot be started now.
     pub fn start(&mut self, start: &TurnStart, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
         let given = start.turn_id.clone();
         if let Some(turn) = &self.turn {
@@ -186,11 +189,11 @@ impl<R: ToolRules> Engine<R> {
         self.advance(turn, now)
     }
 
-    /// Takes an input and says what is to be done.
+    /// Handles an input and returns the resulting effects.
     ///
     /// # Errors
     ///
-    /// [`EngineFault`] if the input does not fit what the turn is doing.
+    /// [`EngineFault`] if the input does not fit the turn's current state.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
         let Some(mut turn) = self.turn.take() else {
             return Err(unexpected(&input, "no turn ran"));
@@ -240,7 +243,7 @@ impl<R: ToolRules> Engine<R> {
         self.advance(turn, now)
     }
 
-    /// Goes on as far as the turn can without another input.
+    /// Advances the turn as far as it can go without another input.
     fn advance(&mut self, mut turn: Turn, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
         let mut around = Around {
             extensions: &mut self.extensions,

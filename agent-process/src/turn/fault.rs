@@ -1,13 +1,13 @@
-//! Why the engine cannot go on.
+//! Errors after which the engine cannot continue.
 
 use goondan_protocol::ids::{InvalidId, TurnId};
 
 use super::limits::MAX_TURN_ID_BYTES;
 
-/// Why the engine cannot go on. The other side broke the protocol; the process ends.
+/// Error after which the engine cannot continue. The peer violated the protocol; the process ends.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineFault {
-    /// A turn was given while another runs.
+    /// A turn was started while another runs.
     #[error("turn `{given}` was given while turn `{running}` runs; a turn is given only when idle")]
     Busy {
         /// The new turn.
@@ -25,13 +25,13 @@ pub enum EngineFault {
         /// The turn of the recorded events.
         recorded: TurnId,
     },
-    /// The turn's id leaves no room for the ids that are made of it.
+    /// The turn's id is too long for the ids derived from it.
     #[error("a turn id of {len} bytes; at most {MAX_TURN_ID_BYTES} are allowed")]
     TurnIdTooLong {
         /// Its length in bytes.
         len: usize,
     },
-    /// An event that was never sent is said to be durable.
+    /// The orchestrator acknowledged an event that was never sent.
     #[error("event {seq} is said to be durable, but only {sent} were sent")]
     DurableBeforeSent {
         /// The event's number.
@@ -39,15 +39,15 @@ pub enum EngineFault {
         /// The number of the last event that was sent.
         sent: u64,
     },
-    /// An input that does not fit what the turn is doing.
+    /// The input does not fit the turn's current state.
     #[error("{input} came while {doing}")]
     Unexpected {
         /// The input.
         input: String,
-        /// What the turn was doing.
+        /// The turn's current activity.
         doing: &'static str,
     },
-    /// A message id that is not valid.
+    /// A message id is invalid.
     #[error("the id of a message is not valid")]
     Id(#[from] InvalidId),
 }

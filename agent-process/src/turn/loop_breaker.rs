@@ -1,10 +1,11 @@
-//! Notices a turn that goes in circles.
+//! Detects a turn that goes in circles.
 //!
-//! A [`Watch`] sees every message of the turn as it is recorded, and sees the recorded ones again when a
-//! turn is resumed: what it says follows from the records alone, so that a crash changes nothing.
+//! A [`Watch`] sees every message of the turn when it is recorded, and sees the recorded messages
+//! again when a turn is resumed. Its verdict depends only on the records, so a crash changes
+//! nothing.
 //!
-//! A call that was cut short is no fault of the model, which may well make it again: a step with one counts for no
-//! circle. What bounds those is how many steps a turn may have.
+//! An interrupted call is not the model's fault, and the model may well repeat it, so a step with
+//! an interrupted call never counts toward a circle. The maximum number of steps bounds such steps.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,34 +17,34 @@ use serde_json::Value;
 
 use crate::tool_call::was_interrupted;
 
-/// The steps of one turn, as far as circles are concerned.
+/// The steps of one turn, as input of loop detection.
 #[derive(Debug)]
 pub(crate) struct Watch {
     limits: LoopBreaker,
-    /// The calls of the step at hand that have no result yet, each with the hash of what was called.
+    /// Calls of the current step without a result, each with the hash of the call.
     open: Vec<(ToolCallId, u64)>,
     step: Step,
     last: Step,
-    /// How many steps in a row were as the last one.
+    /// Number of consecutive steps identical to the last one.
     same_count: u32,
-    /// Every call with its result that came to a good end.
+    /// Hashes of every successful call together with its result.
     seen: HashSet<u64>,
-    /// How many steps in a row brought nothing that was not seen before.
+    /// Number of consecutive steps without a new call and result.
     idle_count: u32,
 }
 
-/// What one step did.
+/// Calls and results of one step.
 #[derive(Debug, Default, Clone)]
 struct Step {
     calls: Vec<u64>,
     tool_name: String,
     has_progress: bool,
-    /// Whether one of its calls was cut short.
+    /// True if one of its calls was interrupted.
     is_interrupted: bool,
 }
 
 impl Watch {
-    /// A watch over a turn of which nothing is recorded yet.
+    /// Creates a watch over a turn without records.
     pub(crate) fn new(limits: LoopBreaker) -> Self {
         Self {
             limits,
@@ -56,7 +57,7 @@ impl Watch {
         }
     }
 
-    /// Takes the next message of the turn.
+    /// Adds the next message of the turn.
     pub(crate) fn take(&mut self, message: &Message) {
         let content = &message.data.content;
         if message.step_id().is_some() {
@@ -113,7 +114,7 @@ impl Watch {
         self.last = step;
     }
 
-    /// Why the turn is to end, if it goes in circles.
+    /// The reason to end the turn, if it goes in circles.
     pub(crate) fn verdict(&self) -> Option<String> {
         let tool = &self.last.tool_name;
         let advice = "mend the prompt or the tool, or raise";
@@ -141,7 +142,7 @@ fn hash_of(hash: impl FnOnce(&mut DefaultHasher)) -> u64 {
     hasher.finish()
 }
 
-/// Hashes JSON so that the order of fields does not count.
+/// Hashes JSON independently of field order.
 fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
     std::mem::discriminant(value).hash(hasher);
     match value {
@@ -182,8 +183,8 @@ mod tests {
         no_progress_steps_max: 4,
     };
 
-    /// Plays steps of calls, each with its arguments and its result; an error begins with `!` or
-    /// is that of a call that was cut short.
+    /// Plays steps of calls, each with its arguments and its result. A result that begins with `!`
+    /// is an error or an interrupted call.
     fn watch(steps: &[&[(Value, &str)]]) -> Watch {
         let mut watch = Watch::new(LIMITS);
         let turn_id = TurnId::new("t").unwrap();
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(watch(&[cut.as_slice(); 9]).verdict(), None);
         let beside = [(json!(2), "y"), (json!(1), INTERRUPTED)];
         assert_eq!(watch(&[beside.as_slice(); 9]).verdict(), None);
-        // A circle is one all the same: by the steps that were not cut short.
+        // The steps that were not interrupted still form a circle.
         let (a, bad) = ([(json!(1), "x")], [(json!(1), "!1")]);
         let circle: [&[_]; 5] = [&cut, &cut, &bad, &bad, &bad];
         let verdict = watch(&circle).verdict().unwrap();
@@ -271,7 +272,7 @@ mod tests {
         let apart: [&[_]; 8] = [&a, &a, &cut, &a, &a, &cut, &cut, &a];
         let verdict = watch(&apart).verdict().unwrap();
         assert!(verdict.starts_with("the last 4 steps brought"), "{verdict}");
-        // A tool that only speaks of it was not.
+        // A result that only mentions the code is not an interrupted call.
         let told = [(json!(1), "!E_TOOL_FAILED: not E_TOOL_INTERRUPTED: no")];
         assert!(watch(&[told.as_slice(); 3]).verdict().is_some());
     }

@@ -1,8 +1,8 @@
-//! On which node of a workspace a conversation was, as its own messages tell (`REP-1`).
+//! Tracks the node on which a conversation ran, from its own messages (`REP-1`).
 //!
-//! Of a workspace that several nodes have, its conversations go on at another node, and the files that their tools
-//! wrote do not. So each message by which a turn begins names the node, and an agent that begins or goes on elsewhere
-//! is told.
+//! In a workspace that several nodes share, a conversation can continue on another node, but the
+//! files that its tools wrote stay behind. The first message of each turn therefore names the node,
+//! and an agent that starts or resumes a turn on another node is notified.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::MessageId;
@@ -10,10 +10,10 @@ use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-/// The note of a message that names the node on which its turn began, or went on.
+/// Metadata key of a message: the node on which its turn began or resumed.
 const NODE: &str = "node";
 
-/// The node that the latest message names; none if none does. What cannot be read names none.
+/// The node that the latest message with a node names. Unreadable messages are skipped.
 pub(crate) fn last_node(conversation: &Conversation) -> Option<String> {
     let mut messages = conversation.messages().rev();
     messages.find_map(|message| {
@@ -27,12 +27,12 @@ pub(crate) fn last_node(conversation: &Conversation) -> Option<String> {
     })
 }
 
-/// Notes in a message that its turn is on this node.
+/// Records in a message that its turn is on this node.
 pub(crate) fn note(message: &mut Message, node: &str) {
     message.metadata.insert(NODE.to_owned(), json!(node));
 }
 
-/// What an agent is told that goes on at `node`, and was at `before`.
+/// The notice to an agent whose conversation moved from `before` to `node`.
 pub(crate) fn moved(id: MessageId, now: Timestamp, before: &str, node: &str) -> Message {
     let text = format!(
         "This conversation was on node `{before}` and goes on at node `{node}`. Files that were written there may be \
@@ -57,7 +57,8 @@ mod tests {
     use crate::extensions::Extensions;
     use crate::model::ModelPlace;
 
-    /// What a turn at a node records before its model is asked, over a conversation and what was recorded of it.
+    /// Returns the messages that a turn on a node records before its model is asked, for a
+    /// conversation and its recorded events.
     fn recorded(node: Option<&str>, base: &Conversation, open: &[MessageEvent]) -> Vec<Message> {
         let turn: TurnId = format!("t{}", base.len()).parse().unwrap();
         let mut of_turn = OpenTurn::default();
@@ -118,12 +119,12 @@ mod tests {
     fn rep_1_an_agent_is_told_once_that_its_conversation_goes_on_at_another_node() {
         let mut conversation = Conversation::default();
         for (node, expected) in [
-            // Nobody knows where it was.
+            // The earlier node is unknown.
             (Some("a"), vec![Role::User]),
             (Some("a"), vec![Role::User]),
             (Some("b"), vec![Role::User, Role::System]),
             (Some("b"), vec![Role::User]),
-            // Without a log there are no nodes.
+            // Without a replicated log there are no nodes.
             (None, vec![Role::User]),
             (Some("a"), vec![Role::User, Role::System]),
         ] {

@@ -1,4 +1,4 @@
-//! What a crash left of an open turn, and how far it had come.
+//! The events of an open turn that survived a crash, and its progress.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 use super::answers::taken_in_by;
 
-/// The events of the open turn as they were loaded, in order. Empty if no turn is open.
+/// Events of the open turn in the order they were loaded. Empty if no turn is open.
 #[derive(Debug, Clone, Default)]
 pub struct OpenTurn {
     turn_id: Option<TurnId>,
     events: Vec<MessageEvent>,
 }
 
-/// The fields of a record that are not the event's own.
+/// Fields of a record that are not part of the event itself.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RecordHead {
@@ -24,12 +24,12 @@ struct RecordHead {
 }
 
 impl OpenTurn {
-    /// Adds one record of the conversation's last page: a message event, with or without the number
-    /// and the turn it belongs to (`MSG-3`).
+    /// Adds one record of the conversation's last page: a message event, with or without its number
+    /// and turn id (`MSG-3`).
     ///
     /// # Errors
     ///
-    /// If the record is no message event.
+    /// If the record is not a message event.
     pub fn push_record(&mut self, record: &str) -> serde_json::Result<()> {
         let head: RecordHead = serde_json::from_str(record)?;
         self.push(head.turn_id, serde_json::from_str(record)?);
@@ -42,7 +42,7 @@ impl OpenTurn {
         self.events.push(event);
     }
 
-    /// The turn the events belong to, if they say so.
+    /// The turn that the events belong to, if they name one.
     pub(crate) fn turn_id(&self) -> Option<&TurnId> {
         self.turn_id.as_ref()
     }
@@ -52,7 +52,7 @@ impl OpenTurn {
         &self.events
     }
 
-    /// The answers that `turn_id` took in.
+    /// Answers that `turn_id` took in.
     pub(crate) fn taken_in(&self, turn_id: &TurnId) -> BTreeSet<EventId> {
         let messages = self.messages();
         messages
@@ -70,7 +70,8 @@ impl OpenTurn {
         })
     }
 
-    /// The replies of the model that `turn_id` got, in order, whatever became of their messages later.
+    /// The model's replies to `turn_id` in order, even if their messages were replaced or removed
+    /// later.
     pub(crate) fn replies(&self, turn_id: &TurnId) -> impl Iterator<Item = &Message> {
         self.events.iter().filter_map(move |event| match event {
             MessageEvent::Append { message } => {
@@ -83,7 +84,7 @@ impl OpenTurn {
         })
     }
 
-    /// The summary that `turn_id` had the model write.
+    /// The summary that the model wrote for `turn_id`.
     pub(crate) fn summary(&self, turn_id: &TurnId) -> Option<&Message> {
         self.events.iter().find_map(|event| match event {
             MessageEvent::Append { message } => {
@@ -96,10 +97,10 @@ impl OpenTurn {
         })
     }
 
-    /// How far `turn_id` had come. It looks at what was recorded, not at the conversation: a message
-    /// that was taken out again later was said all the same.
+    /// Progress of `turn_id`. It is derived from the records, not from the conversation, because a
+    /// message that was removed later was still recorded.
     pub(crate) fn progress(&self, turn_id: &TurnId, user_message_id: &str) -> Progress {
-        // A reply that an extension replaced later keeps its place.
+        // A reply that an extension replaced later keeps its position.
         let last_step = self.replies(turn_id).last();
         let last_step = last_step.and_then(|message| {
             let number = step_number(turn_id, message.step_id()?)?;
@@ -133,7 +134,7 @@ impl OpenTurn {
     }
 }
 
-/// The number of a step of `turn_id`, read back from its id.
+/// Parses the step number of `turn_id` from a step id.
 fn step_number(turn_id: &TurnId, step_id: &StepId) -> Option<u32> {
     let number = step_id
         .as_str()
@@ -144,10 +145,10 @@ fn step_number(turn_id: &TurnId, step_id: &StepId) -> Option<u32> {
     (StepId::of_turn(turn_id, number) == *step_id).then_some(number)
 }
 
-/// How far a turn has come.
+/// Progress of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Progress {
-    /// Nothing of it is recorded.
+    /// No event of the turn is recorded.
     Nothing,
     /// The user's message is recorded.
     Asked,
@@ -160,7 +161,7 @@ pub(crate) enum Progress {
 pub(crate) struct Replied {
     /// The step.
     pub(crate) step: u32,
-    /// What the model said.
+    /// Text of the reply.
     pub(crate) text: String,
     /// The tools it called.
     pub(crate) calls: Vec<ToolCall>,

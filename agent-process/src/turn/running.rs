@@ -29,7 +29,7 @@ use crate::tool_call::{CallKey, MAX_CALLS_PER_STEP, ToolRules};
 use phase::{Compaction, Next, Phase};
 use turn_middlewares::TurnMiddlewares;
 
-/// The turn at hand and the effects it has gathered since it was last asked for them.
+/// The current turn and the effects gathered since they were last taken.
 #[derive(Debug)]
 pub(crate) struct Turn {
     id: TurnId,
@@ -39,23 +39,23 @@ pub(crate) struct Turn {
     phase: Phase,
     watch: Watch,
     answers: Answers,
-    /// What the agent is told before its next step.
+    /// Notice to the agent before its next step.
     told: Option<Message>,
-    /// What the latest reply took, and all replies of the turn, as far as their records say.
+    /// Spending of the latest reply and of all replies of the turn, as recorded.
     latest: Spent,
     spending: Spending,
-    /// What the provider says of the latest reply.
+    /// Metadata that the provider returned with the latest reply.
     response: Option<ModelResponse>,
-    /// The last step that extensions were asked about.
+    /// Last step for which extensions were asked.
     prepared_step: u32,
-    /// What modules of extensions are told and have begun.
+    /// State of the middlewares of modules.
     middlewares: TurnMiddlewares,
     compaction: Compaction,
     effects: Vec<Effect>,
 }
 
 impl Turn {
-    /// A turn of which `recorded_seq` events are durable already.
+    /// Creates a turn whose first `recorded_seq` events are already durable.
     pub(crate) fn new(id: TurnId, recorded_seq: u64, limits: TurnLimits, answers: Answers) -> Self {
         Self {
             id,
@@ -84,7 +84,7 @@ impl Turn {
         std::mem::take(&mut self.effects)
     }
 
-    /// What the turn does, in words.
+    /// The turn's current activity, for errors.
     pub(crate) fn doing(&self) -> &'static str {
         match self.phase {
             Phase::Settling(_) => "the turn waited for durability",
@@ -105,7 +105,7 @@ impl Turn {
         matches!(&self.phase, Phase::Calling(calls) if calls.is_running(key))
     }
 
-    /// Whether it waits for people to approve so many calls, and for nothing else.
+    /// True if the turn waits for people to approve exactly `count` calls, and for nothing else.
     pub(crate) fn only_waits_for_people(&self, count: usize) -> bool {
         let is_settled = self.durable_seq == self.sent_seq;
         is_settled && matches!(&self.phase, Phase::Calling(it) if it.only_wait_for_people(count))
@@ -138,13 +138,13 @@ impl Turn {
         self.append_unwatched(conversation, message);
     }
 
-    /// The same for a message that says nothing of how the turn gets on.
+    /// Adds a message that loop detection ignores.
     fn append_unwatched(&mut self, conversation: &mut Conversation, message: Message) {
         conversation.push(message.clone());
         self.record(Box::new(MessageEvent::Append { message }));
     }
 
-    /// Records an event that is part of the conversation already, under the turn's next number.
+    /// Records an event that the conversation already contains, under the turn's next number.
     fn record(&mut self, event: Box<MessageEvent>) {
         self.sent_seq += 1;
         self.middlewares.note(|| (*event).clone());
@@ -155,19 +155,19 @@ impl Turn {
         });
     }
 
-    /// Takes note of what a reply took.
+    /// Adds the spending of a reply.
     fn count(&mut self, spent: Spent) {
         self.latest = spent;
         self.spending.add_reply(&spent);
     }
 
-    /// Takes note of an answer to a question of the agent, for its next step. If none follows, the
-    /// answer is left to a turn of its own.
+    /// Queues a reply to a question of the agent for the next step. If no step follows, the reply
+    /// starts a turn of its own.
     pub(crate) fn give(&mut self, event: AgentEvent) {
         self.answers.give(event);
     }
 
-    /// Has the agent be told something before its next step.
+    /// Sets the notice that the agent receives before its next step.
     pub(crate) fn tell(&mut self, message: Message) {
         self.told = Some(message);
     }
@@ -183,7 +183,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Records the model's reply; what follows from it waits until it is durable.
+    /// Records the model's reply; its consequences wait until it is durable.
     pub(crate) fn take_reply<R: ToolRules>(
         &mut self,
         rules: &R,
@@ -209,7 +209,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Takes over a reply that is recorded and durable already.
+    /// Takes over a reply that is already recorded and durable.
     pub(crate) fn take_recorded<R: ToolRules>(
         &mut self,
         rules: &R,
@@ -233,12 +233,13 @@ impl Turn {
             message: message.clone(),
         });
         conversation.push(message);
-        // The model is asked only when everything is durable, and nothing is appended meanwhile.
+        // The model is asked only when everything is durable, and nothing is appended in the
+        // meantime.
         self.sent_seq += 1;
         self.durable_seq = self.sent_seq;
     }
 
-    /// What a recorded reply leads to, once it is durable.
+    /// Sets the phase that follows a recorded reply once it is durable.
     fn follow<R: ToolRules>(&mut self, rules: &R, step: u32, reply: ModelReply) {
         let step_id = StepId::of_turn(&self.id, step);
         self.phase = Phase::Settling(if reply.calls.is_empty() {
@@ -261,7 +262,7 @@ impl Turn {
         }));
     }
 
-    /// Takes what came of asking extensions: what they made is recorded like everything else.
+    /// Handles the outputs of extensions; their events are recorded like all others.
     pub(crate) fn take_outputs(&mut self, outputs: Vec<ExtensionOutput>) {
         for output in outputs {
             match output {
@@ -277,12 +278,13 @@ impl Turn {
     }
 }
 
-/// The id of the message that answers a step.
+/// Id of the message that answers a step.
 fn reply_id(step_id: &StepId) -> Result<MessageId, InvalidId> {
     MessageId::new(format!("{step_id}:a"))
 }
 
-/// What is wrong with a reply as a whole. Results are paired with calls by id, so ids must differ.
+/// Checks a reply as a whole and returns its fault, if any. Results are paired with calls by id, so
+/// ids must differ.
 fn fault_of(reply: &ModelReply) -> Option<String> {
     let call_count = reply.calls.len();
     if call_count > MAX_CALLS_PER_STEP {

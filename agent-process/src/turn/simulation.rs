@@ -1,10 +1,10 @@
 //! Goal: a turn survives a crash at every instant.
 //!
-//! Method: a world without I/O carries out the engine's effects one at a time, in an order the
-//! schedule chooses, and crashes it after a given number of actions. The journal keeps every
-//! acknowledged event; of the sent but unacknowledged ones a prefix of any length survives, as it does
-//! on a real disk. After each crash a new engine resumes from the journal. Every action checks the
-//! engine's promises; the end checks the whole history.
+//! Method: a world without I/O executes the engine's effects one at a time, in an order that the
+//! schedule chooses, and crashes after a given number of actions. The journal keeps every
+//! acknowledged event; of the events that were sent but not acknowledged, a prefix of any length
+//! survives, as on a real disk. After each crash a new engine resumes from the journal. Every
+//! action checks the engine's promises; the end checks the whole history.
 
 mod builtins;
 mod modules;
@@ -31,11 +31,11 @@ use crate::model::ModelPlace;
 use crate::model::{ModelError, ModelReply};
 use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
 
-/// More actions than any turn here has, crashes included.
+/// More actions than any turn in these tests needs, crashes included.
 const ACTIONS_MAX: usize = 10_000;
 
-/// Tools named `bad` are refused, tools named `read` are idempotent, for those named `ask` a person is asked.
-/// In a call of one named `die` the process ends.
+/// Tools named `bad` are refused, tools named `read` are idempotent, tools named `ask` need a
+/// person. A call of a tool named `die` ends the process.
 struct Rules;
 
 impl ToolRules for Rules {
@@ -60,7 +60,7 @@ impl ToolRules for Rules {
     }
 }
 
-/// What the model does in each step: the tools it calls, or an answer.
+/// The model's behavior in each step: the tools it calls, or an answer.
 #[derive(Debug, Clone)]
 enum Act {
     Call(Vec<&'static str>),
@@ -68,7 +68,7 @@ enum Act {
     Fail(&'static str),
 }
 
-/// A small generator: the same seed, the same schedule.
+/// A small generator: the same seed gives the same schedule.
 #[derive(Debug, Clone)]
 struct Schedule(u64);
 
@@ -91,15 +91,15 @@ struct World {
     plan: Vec<Act>,
     step_count_max: u32,
     schedule: Schedule,
-    /// Actions until the crash, for each crash to come.
+    /// Actions until each upcoming crash.
     crashes: VecDeque<usize>,
     turn_id: TurnId,
-    /// Whether the model's replies are recorded before the engine hears of them.
+    /// True if the model's replies are recorded before the engine receives them.
     has_recorder: bool,
     base: Vec<Message>,
     /// Events on the disk.
     journal: Vec<MessageEvent>,
-    /// How often each step was answered to the engine and each call was run to its end or begun.
+    /// Number of times that each step was answered and each call was begun or finished.
     begun_runs: BTreeMap<(u32, usize), usize>,
     attempt: u32,
     outcome: Option<TurnOutcome>,
@@ -107,9 +107,9 @@ struct World {
     /// Answers that wait in the inbox.
     answers: Vec<AgentEvent>,
     answered: Vec<EventId>,
-    /// What extensions are to remember with the commit.
+    /// Extension states for the commit.
     states: ExtensionStates,
-    /// Makes what stands around the turn.
+    /// Creates the extensions around the turn.
     extensions: fn() -> Extensions,
     /// The modules around the turn, if there are any.
     modules: Option<modules::Modules>,
@@ -120,13 +120,13 @@ struct Life {
     engine: Engine<Rules>,
     /// Events sent in this life and not yet on the disk.
     unsynced: Vec<MessageEvent>,
-    /// Whether what is on the disk has all been acknowledged.
+    /// Number of the last acknowledged event.
     acknowledged_seq: u64,
-    /// Effects to be carried out, in order.
+    /// Effects to execute, in order.
     effects: VecDeque<Effect>,
-    /// Answers under way, in any order.
+    /// In-flight answers, in any order.
     answers: Vec<Input>,
-    /// Whether a call ended the process.
+    /// True if a call ended the process.
     is_over: bool,
 }
 
@@ -166,7 +166,7 @@ impl World {
                 self.action_count += 1;
                 assert!(self.action_count < ACTIONS_MAX, "the turn does not end");
             }
-            // What was sent and not acknowledged may have reached the disk, as a prefix.
+            // A prefix of the unacknowledged events may have reached the disk.
             let survivors = self.schedule.below(life.unsynced.len() + 1);
             if self.outcome.is_none() {
                 self.journal.extend(life.unsynced.drain(..survivors));
@@ -192,7 +192,7 @@ impl World {
             event: event(),
         };
         let effects = engine.start(&start, at()).unwrap();
-        // They come at any time, and all of them again after a crash.
+        // Answers arrive at any time, and all of them again after a crash.
         let given = self.answers.iter().map(|event| Input::Answer {
             event: Box::new(event.clone()),
         });
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Does one thing: carries out the next effect, syncs the disk, or delivers an answer.
+    /// Performs one action: executes the next effect, syncs the disk, or delivers an answer.
     fn act(&mut self, life: &mut Life) {
         let can_sync = !life.unsynced.is_empty();
         let choices =
@@ -286,7 +286,7 @@ impl World {
                 assert!(self.messages().any(is_known), "an unrecorded call ran");
                 let place = (key.step, key.index);
                 if call.tool_name == "ask" && self.begun_runs.contains_key(&place) {
-                    // A process before this one was told that it is approved.
+                    // An earlier process was notified of the approval.
                     assert!(may_have_begun, "it is not said that it may have begun");
                     let outcome = ToolOutcome::interrupted();
                     life.answers.push(Input::ToolFinished { key, outcome });
@@ -318,8 +318,8 @@ impl World {
                 answered,
                 ..
             } => {
-                // The commit is recorded behind what it covers; one sync makes all of it durable, and
-                // all of it is acknowledged before the commit is.
+                // The commit is recorded after the events it covers; one sync makes all of them
+                // durable, and all are acknowledged before the commit is.
                 self.journal.append(&mut life.unsynced);
                 let durable = u64::try_from(self.journal.len()).unwrap();
                 assert_eq!(last_seq, durable, "an event would be lost");
@@ -352,8 +352,8 @@ impl World {
         }
     }
 
-    /// A model whose replies the orchestrator records: what is recorded is durable before the
-    /// engine hears of it, and stays so if it never does.
+    /// A model whose replies the orchestrator records: a recorded reply is durable before the
+    /// engine receives it, and stays durable if the engine never does.
     fn record(&mut self, answer: Input, step_id: StepId, message_id: MessageId) -> Input {
         let Input::ModelReplied { step, reply } = answer else {
             return answer;
@@ -414,15 +414,15 @@ impl World {
         history.to_messages().unwrap()
     }
 
-    /// What must hold at every instant, a crash included.
+    /// Invariants that hold at every instant, crashes included.
     fn check_history(&self) {
         let history = self.history();
         let ids: BTreeSet<_> = history.iter().map(|m| m.id.as_str()).collect();
         assert_eq!(ids.len(), history.len(), "a message is there twice");
     }
 
-    /// What must hold at the end: one user message, and behind each call its one result, in order but for
-    /// those that wait for a person.
+    /// Invariants at the end: one user message, and after each call its one result, in order except
+    /// for calls that wait for a person.
     fn check_pairs(&self) {
         let users = self.messages().filter(|m| m.data.role == Role::User);
         assert_eq!(users.count(), 1 + self.answered.len());
@@ -465,7 +465,7 @@ impl World {
 }
 
 impl ModelPlace {
-    /// Replies of a model outside are recorded by the orchestrator.
+    /// The orchestrator records the replies of a model outside the process.
     pub(super) fn of_recorder(has_recorder: bool) -> Self {
         if has_recorder {
             Self::Outside
@@ -506,7 +506,7 @@ fn event() -> AgentEvent {
     }
 }
 
-/// Plans that reach every way a turn can go, with the outcome each must have.
+/// Plans that reach every path of a turn, with the outcome each must have.
 fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
     let completed = |reply: &str| TurnOutcome::Completed {
         reply: reply.to_owned(),
@@ -721,8 +721,8 @@ fn any_act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Answers that come at any time are taken in at most once, never between a call and its result,
-    /// and each that is not is left in the inbox.
+    /// Answers that arrive at any time are taken in at most once, never between a call and its
+    /// result. All other answers stay in the inbox.
     #[test]
     fn ipc_2_answers_are_taken_in_once_whatever_crashes(
         mut plan in prop::collection::vec(any_act(), 0..4),

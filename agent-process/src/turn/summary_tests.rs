@@ -1,4 +1,4 @@
-//! A turn that has what is long past summarized, crashed wherever it can be.
+//! A turn with a summary of old messages, crashed at every possible point.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,7 +40,8 @@ impl ToolRules for NoTools {
     }
 }
 
-/// `exchanges` questions, each answered after a tool call; the first message is one that stays.
+/// Conversation with `exchanges` questions, each answered after a tool call; the first message must
+/// be kept.
 fn past(exchanges: usize) -> Conversation {
     let mut kept = Message::extension(
         "kept".parse().unwrap(),
@@ -80,10 +81,10 @@ struct World {
     base: Conversation,
     config: Value,
     journal: Vec<MessageEvent>,
-    /// Whether replies are recorded by somebody else, before the engine hears of them.
+    /// True if replies are recorded outside the process, before the engine receives them.
     has_recorder: bool,
     summary: Result<&'static str, &'static str>,
-    /// What the model was asked to summarize, each time.
+    /// Texts that the model was asked to summarize.
     asked: Vec<String>,
     outcome: Option<TurnOutcome>,
 }
@@ -111,8 +112,8 @@ impl World {
         Extensions::new(agent, key, &[definition], ExtensionStates::default()).unwrap()
     }
 
-    /// A process works on the turn and dies after so many acts, if it is not done before. Gives how many
-    /// there were.
+    /// A process works on the turn and dies after `acts_max` actions unless it is done earlier.
+    /// Returns the number of actions.
     fn live(&mut self, acts_max: usize) -> usize {
         let mut open = OpenTurn::default();
         let turn_id: goondan_protocol::ids::TurnId = "t".parse().unwrap();
@@ -205,7 +206,7 @@ impl World {
                 return Some(Input::ModelReplied { step, reply });
             }
             Effect::Complete { outcome, .. } => {
-                // The commit makes durable what it covers.
+                // The commit makes the events it covers durable.
                 self.journal.append(unsynced);
                 self.outcome = Some(outcome);
             }
@@ -215,7 +216,7 @@ impl World {
         None
     }
 
-    /// How often a summary was recorded.
+    /// Number of times that a summary was recorded.
     fn summaries(&self) -> usize {
         let appended = self.journal.iter().filter(|event| {
             matches!(event, MessageEvent::Append { message }
@@ -249,7 +250,7 @@ fn keeping_one() -> Value {
     json!({"maxMessages": 12, "keepMessages": 4})
 }
 
-/// What is left of five exchanges of which the last stays.
+/// Remaining messages of five exchanges of which the last is kept.
 const COMPACTED: [&str; 8] = [
     "kept", "t.s16:m", "p4:u", "p4:a", "p4:r", "p4:z", "t:u", "t.1:a",
 ];

@@ -1,9 +1,9 @@
 //! The layers of extensions around the calls of a step.
 //!
-//! Each call makes its way by itself: inwards through the layers, into its tool, and outwards again. A
-//! built-in extension that refuses a call makes it an error. So does a middleware of a module that
-//! throws; one that returns without `next()` gives the call its result. In each case the tool does not
-//! run.
+//! Calls advance independently: inwards through the layers, into the tool, and outwards again. A
+//! call fails if a built-in extension refuses it or a module's middleware throws. A middleware that
+//! returns without calling `next()` supplies the call's result. In each of these cases the tool
+//! does not run.
 
 use serde_json::Value;
 
@@ -19,19 +19,19 @@ use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
 use crate::turn::around::Around;
 use crate::turn::effect::Effect;
 
-/// The code of a call that a middleware failed without a code of its own.
+/// Error code of a call that a middleware failed without giving a code.
 const FAILED: &str = "E_EXT_FAILED";
 
-/// The means of moving calls on through the layers around them.
+/// Context for advancing calls through the layers around them.
 pub(crate) struct ChainContext<'a, 'b> {
     pub(crate) around: &'a mut Around<'b>,
     pub(crate) effects: &'a mut Vec<Effect>,
-    /// What came of asking built-in extensions.
+    /// Outputs of built-in extensions.
     pub(crate) outputs: Vec<ExtensionOutput>,
 }
 
 impl Calls {
-    /// Calls that are to be run begin their way inwards.
+    /// Starts the calls that are ready to run on their way inwards.
     pub(crate) fn begin_way_in(&mut self) {
         for slot in &mut self.slots {
             if matches!(slot.state, State::ToRun) {
@@ -41,7 +41,7 @@ impl Calls {
         }
     }
 
-    /// A tool has ended: its call begins its way outwards.
+    /// Takes the result of a tool and starts its call on its way outwards.
     pub(crate) fn begin_way_out(&mut self, key: CallKey, outcome: ToolOutcome) {
         if let Some(slot) = self.slots.get_mut(key.index) {
             slot.state = State::Outwards(Outwards {
@@ -52,8 +52,8 @@ impl Calls {
         }
     }
 
-    /// Moves every call on that waits for nothing; those that have passed all layers are to be run. False
-    /// if none came to its end by that.
+    /// Advances every call that waits for nothing; calls that have passed all layers become ready
+    /// to run. Returns false if no call ended.
     pub(crate) fn advance<R: ToolRules>(
         &mut self,
         rules: &R,
@@ -86,7 +86,7 @@ impl Calls {
         has_ended
     }
 
-    /// A middleware did something.
+    /// Handles an event of a middleware.
     pub(crate) fn hear(
         &mut self,
         extensions: &mut Extensions,
@@ -128,7 +128,7 @@ impl Calls {
                 code,
                 message,
             } => {
-                // It has failed already; what it would remember besides changes nothing.
+                // The call has already failed, so the remaining notes have no effect.
                 drop(extensions.take_notes(place, notes));
                 failed_by(extensions, place, code.as_deref(), &message)
             }
@@ -140,7 +140,8 @@ impl Calls {
         });
     }
 
-    /// The modules are gone: calls that would need them end with an error. Tools that run go on.
+    /// The modules are lost: calls that need them end with an error. Tools that already run
+    /// continue.
     pub(crate) fn give_up(&mut self, why: &str, effects: &mut Vec<Effect>) {
         for slot in &mut self.slots {
             slot.open.clear();
@@ -161,7 +162,7 @@ impl Calls {
     }
 }
 
-/// A middleware has asked for what lies further in.
+/// Handles a middleware's call of `next()`.
 fn go_further_in(
     extensions: &mut Extensions,
     slot: &mut Slot,
@@ -186,7 +187,7 @@ fn go_further_in(
                 has_run: false,
             })
         }
-        // A host does not let a middleware ask twice.
+        // The host does not let a middleware call `next()` twice.
         (Direction::Out { .. }, _) => State::Invoking(invoking),
     }
 }

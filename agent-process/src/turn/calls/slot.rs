@@ -1,4 +1,4 @@
-//! One call of a step and how far it has come.
+//! One call of a step and its progress.
 
 use goondan_protocol::ids::StepId;
 use goondan_protocol::message::ToolCall;
@@ -9,18 +9,18 @@ use crate::middleware::InvocationId;
 use crate::tool_call::ToolOutcome;
 use crate::turn::effect::{Effect, Observation, Scope};
 
-/// A call and how far it has come.
+/// A call and its progress.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) call: ToolCall,
     pub(super) state: State,
     /// Middlewares of modules that wait for the call's result, the outermost first.
     pub(super) open: Vec<Open>,
-    /// Whether its end has been told.
+    /// True if its end has been reported.
     pub(super) is_told: bool,
-    /// Whether a person is asked before it is carried out: nobody waits for its result meanwhile.
+    /// True if a person must approve the call before it runs; other results do not wait for it.
     pub(super) needs_person: bool,
-    /// Whether a process before this one may have begun it.
+    /// True if an earlier process may have begun the call.
     pub(super) may_have_begun: bool,
 }
 
@@ -37,18 +37,18 @@ impl Slot {
     }
 }
 
-/// What becomes of a call.
+/// State of a call.
 #[derive(Debug)]
 pub(super) enum State {
     ToRun,
-    /// To be answered with this, unless the tool is not offered at all.
+    /// Ends with this error unless the tool is not offered at all.
     Unfit(String),
-    /// On its way inwards through the layers of extensions.
+    /// Passing inwards through the layers of extensions.
     Inwards(Inwards),
-    /// A middleware of a module is at work.
+    /// A middleware of a module is running.
     Invoking(Invoking),
     Running,
-    /// On its way outwards.
+    /// Passing outwards through the layers.
     Outwards(Outwards),
     Finished(ToolOutcome),
     Recorded,
@@ -61,16 +61,16 @@ pub(super) struct Open {
     pub(super) invocation: InvocationId,
 }
 
-/// A call on its way inwards.
+/// A call that passes inwards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inwards {
-    /// The layer to be entered.
+    /// The next layer to enter.
     pub(super) at: usize,
-    /// Whether a middleware changed the arguments.
+    /// True if a middleware changed the arguments.
     pub(super) is_changed: bool,
 }
 
-/// A call that a middleware works on.
+/// A call whose middleware is running.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Invoking {
     pub(super) place: usize,
@@ -78,20 +78,20 @@ pub(super) struct Invoking {
     pub(super) direction: Direction,
 }
 
-/// Whether it has asked for what lies further in.
+/// Direction of the call: whether the middleware has called `next()`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Direction {
     In { is_changed: bool },
     Out { has_run: bool },
 }
 
-/// A call on its way outwards.
+/// A call that passes outwards.
 #[derive(Debug)]
 pub(super) struct Outwards {
-    /// The layers from this one on have been left, or were never entered.
+    /// Layers from this one on have been left, or were never entered.
     pub(super) below: usize,
     pub(super) outcome: ToolOutcome,
-    /// Whether the tool has run.
+    /// True if the tool has run.
     pub(super) has_run: bool,
 }
 

@@ -1,7 +1,7 @@
-//! A turn goes forward: what is done next, once what was appended is durable.
+//! Advances a turn once its appended events are durable.
 //!
-//! `step_forward` alone has the conditions under which the model is asked, tools are run and the turn is
-//! completed.
+//! Only `step_forward` contains the conditions for asking the model, running tools and completing
+//! the turn.
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::StepId;
@@ -21,7 +21,7 @@ use crate::turn::fault::EngineFault;
 use crate::turn::recorded::{OpenTurn, Replied};
 
 impl Turn {
-    /// Takes note of what was recorded of the turn before.
+    /// Restores the state of the turn from its records.
     pub(crate) fn remember(&mut self, open: &OpenTurn) {
         self.remember_summary(open);
         let is_summary = |message: &&Message| message.step_id().is_some_and(StepId::is_summary);
@@ -35,7 +35,7 @@ impl Turn {
         }
     }
 
-    /// Goes on behind the last recorded reply.
+    /// Resumes after the last recorded reply.
     pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
         self.end_compaction();
         self.phase = Phase::Settling(if replied.calls.is_empty() {
@@ -49,14 +49,14 @@ impl Turn {
         });
     }
 
-    /// A tool has ended; extensions may say something else of it than it does.
+    /// Takes the result of a tool; extensions may replace it.
     pub(crate) fn finish_call(&mut self, key: CallKey, outcome: ToolOutcome) {
         if let Phase::Calling(calls) = &mut self.phase {
             calls.begin_way_out(key, outcome);
         }
     }
 
-    /// Does the next thing that needs no input. False if there is none.
+    /// Performs the next action that needs no input. Returns false if there is none.
     pub(crate) fn step_forward<R: ToolRules>(
         &mut self,
         rules: &R,
@@ -68,7 +68,7 @@ impl Turn {
         }
         let is_settled = self.durable_seq == self.sent_seq;
         let may_ask = is_settled || self.model == ModelPlace::Inside;
-        // `Completing` stands in only while the phase is looked at.
+        // `Completing` is a placeholder while the phase is matched.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
             Phase::Settling(Next::Ask { step }) if may_ask => {
                 self.prepare_step(step, step_count_max, around)?
@@ -92,8 +92,8 @@ impl Turn {
         Ok(true)
     }
 
-    /// Does the next thing that comes before the model is asked for a step: a summary is had, answers are
-    /// taken in, extensions are asked. If nothing is left of that, asks the model.
+    /// Performs the next action before a step is asked: obtains a summary, takes in answers, asks
+    /// extensions. Asks the model if none is left.
     fn prepare_step(
         &mut self,
         step: u32,
@@ -119,8 +119,8 @@ impl Turn {
         Ok(self.begin_step(step, ask))
     }
 
-    /// Records the results that are there; with the last of them, the step is over. False if nothing
-    /// more can be done without another input.
+    /// Records the results that have arrived; the last one ends the step. Returns false if it needs
+    /// another input.
     fn record_results<R: ToolRules>(
         &mut self,
         mut calls: Calls,
@@ -128,7 +128,7 @@ impl Turn {
         around: &mut Around<'_>,
     ) -> Result<bool, EngineFault> {
         let has_modules = self.middlewares.has_modules();
-        // Built-in extensions are asked at once, modules only when every result is durable.
+        // Built-in extensions are asked immediately, modules only when every result is durable.
         if !has_modules {
             self.advance_calls(&mut calls, rules, around);
         }
@@ -172,8 +172,8 @@ impl Turn {
         })
     }
 
-    /// Everything appended is durable, or the model is nothing outside: asks it, unless the turn is to
-    /// end instead.
+    /// Asks the model, or ends the turn if a limit is reached. Called when everything appended is
+    /// durable or the model is inside the process.
     fn ask(&mut self, step: u32, step_count_max: u32) -> Result<Phase, EngineFault> {
         let failed = |code: &str, message| {
             let code = code.to_owned();
@@ -200,7 +200,8 @@ impl Turn {
         Ok(Phase::Asking { step })
     }
 
-    /// Has the turn committed; a commit makes durable what was appended before it, with one sync for all.
+    /// Completes the turn. The commit makes everything appended before it durable with a single
+    /// sync.
     fn complete(&mut self, outcome: TurnOutcome) -> Phase {
         let (kind, detail) = match &outcome {
             TurnOutcome::Completed { reply } => (Kind::TurnCompleted, reply.clone()),

@@ -1,9 +1,10 @@
 //! The layers of extensions around a turn, its steps and its calls.
 //!
-//! Each scope is passed inwards layer by layer. A built-in extension is asked in here. A middleware of a
-//! module that asked for `next()` stays open, and is told what came of it when the turn leaves the scope,
-//! the innermost first. Nothing of this is recorded: a turn that a crash cut short enters its scopes
-//! again, and what its middlewares emit a second time is known by what is recorded.
+//! Each scope is entered layer by layer. Built-in extensions are asked on the way in. A module's
+//! middleware that called `next()` stays open and receives the result when the turn leaves the
+//! scope, innermost first. Nothing of this is recorded: a turn that is resumed after a crash enters
+//! its scopes again, and events that its middlewares emit a second time are recognized from the
+//! records.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -27,18 +28,18 @@ use crate::turn::calls::chain::ChainContext;
 use crate::turn::effect::{Effect, Scope};
 use crate::turn::recorded::OpenTurn;
 
-/// The code of a turn that a middleware failed without a code of its own.
+/// Error code of a turn that a middleware failed without giving a code.
 const FAILED: &str = "E_EXT_FAILED";
 
 impl Turn {
-    /// Modules stand around this turn, of which `recorded` is there already.
+    /// Keeps the event and the recorded events for modules, which wrap this turn.
     pub(crate) fn keep_for_modules(&mut self, event: &AgentEvent, recorded: &OpenTurn) {
         self.middlewares.event = Some(Box::new(event.clone()));
         self.middlewares.events = recorded.events().to_vec();
     }
 
-    /// Has the turn pass its extensions before it goes on from where it is. Modules are made ready for
-    /// it, and stand around the step that a crash cut short, too.
+    /// Routes the turn through its extensions before it continues from its current phase. Modules
+    /// are made ready and also wrap the step that a crash interrupted.
     pub(crate) fn enter_extensions(&mut self) {
         let Phase::Settling(next) = std::mem::replace(&mut self.phase, Phase::Completing) else {
             return;
@@ -76,12 +77,12 @@ impl Turn {
         Next::Enter(self.cursor_of_step(step, next))
     }
 
-    /// The events of the turn so far; none if no module stands around it.
+    /// Events of the turn so far; empty if no module wraps it.
     pub(crate) fn events(&self) -> &[MessageEvent] {
         &self.middlewares.events
     }
 
-    /// The event the turn answers, if modules stand around it.
+    /// Event that the turn answers, if modules wrap it.
     pub(crate) fn event(&self) -> Option<&AgentEvent> {
         self.middlewares.event.as_deref()
     }
@@ -99,7 +100,7 @@ impl Turn {
         };
     }
 
-    /// The modules are gone: whatever waits for one of them does so no longer, and the turn fails.
+    /// The modules are lost: nothing waits for them any longer, and the turn fails.
     pub(crate) fn lose_modules(&mut self, fault: ExtensionFault) {
         let middlewares = &mut self.middlewares;
         if !middlewares.has_modules() {
@@ -125,7 +126,7 @@ impl Turn {
         };
     }
 
-    /// A middleware did something. Words of one that nobody waits for any more mean nothing.
+    /// Handles an event of a middleware. Events of an invocation that has ended are ignored.
     pub(crate) fn hear(
         &mut self,
         around: &mut Around<'_>,
@@ -168,7 +169,7 @@ impl Turn {
                         cursor.at += 1;
                         return Next::Enter(cursor);
                     }
-                    // A host does not let a middleware ask twice.
+                    // The host does not let a middleware call `next()` twice.
                     Direction::Out(next) => return next,
                 }
             }
@@ -197,7 +198,7 @@ impl Turn {
         }
     }
 
-    /// How the turn goes on when a middleware has returned.
+    /// The next action after a middleware has returned.
     fn after_return(&self, next: Next, returned: MiddlewareReturn) -> Next {
         let goes_on = match returned {
             MiddlewareReturn::Step { goes_on } => goes_on,
@@ -216,7 +217,7 @@ impl Turn {
         }
     }
 
-    /// What the model said in the step that was begun last.
+    /// Text of the model's reply in the latest step.
     fn reply_of_step(&self) -> String {
         let step_id = StepId::of_turn(&self.id, self.middlewares.step);
         let mut messages = appended(&self.middlewares.events);
@@ -224,7 +225,7 @@ impl Turn {
         reply.map_or_else(String::new, |reply| reply.data.content.to_text())
     }
 
-    /// The turn fails by an extension.
+    /// Fails the turn because of an extension.
     fn fail_by(&mut self, extensions: &Extensions, place: usize, code: Option<String>, why: &str) {
         let name = extensions.name_at(place);
         let name = name.map(ToString::to_string).unwrap_or_default();
@@ -249,7 +250,7 @@ impl Turn {
         }
     }
 
-    /// Records what was held back: the calls have their results.
+    /// Records the deferred events, because the calls now have their results.
     pub(super) fn release(&mut self, conversation: &mut Conversation) {
         let held_back = self.middlewares.held_back.take();
         self.emit(conversation, held_back.unwrap_or_default());
@@ -269,7 +270,7 @@ impl Turn {
         }
     }
 
-    /// The way into a step.
+    /// Starts entering a step.
     pub(super) fn begin_step(&mut self, step: u32, then: Next) -> Phase {
         let cursor = self.cursor_of_step(step, then);
         Phase::Settling(Next::Enter(cursor))
@@ -285,13 +286,13 @@ impl Turn {
         }
     }
 
-    /// Whether a middleware has taken this tool from the step's catalog.
+    /// True if a middleware removed this tool from the step's catalog.
     pub(crate) fn hides(&self, tool_name: &str) -> bool {
         self.middlewares.why_not_offered(tool_name).is_some()
     }
 
-    /// Does the next thing that is a layer's. Whether it has, or waits until all is durable; none if no
-    /// layer is next.
+    /// Performs the next action of a layer. Returns `Some(true)` if it did, `Some(false)` if it
+    /// waits until everything is durable, and `None` if no layer is next.
     pub(super) fn go_around(&mut self, around: &mut Around<'_>) -> Option<bool> {
         let is_settled = self.durable_seq == self.sent_seq;
         let middlewares = &mut self.middlewares;
@@ -332,7 +333,7 @@ impl Turn {
         Some(true)
     }
 
-    /// Enters the next layer of a scope, or what lies within.
+    /// Enters the next layer of a scope, or continues with its interior.
     fn enter(&mut self, mut cursor: ChainCursor, around: &mut Around<'_>) -> Phase {
         let scope = match cursor.step {
             Some(_) => MiddlewareScope::Step,
@@ -373,7 +374,7 @@ impl Turn {
         }
     }
 
-    /// Calls that may be made begin their way inwards.
+    /// Starts the permitted calls on their way inwards.
     pub(super) fn begin_calls(&mut self, mut calls: Calls, extensions: &Extensions) -> Calls {
         let middlewares = &self.middlewares;
         calls.keep_to_catalog(
@@ -391,7 +392,7 @@ impl Turn {
         calls
     }
 
-    /// Moves the calls of a step on. False if nothing came to its end by that.
+    /// Advances the calls of a step. Returns false if no call ended.
     pub(super) fn advance_calls<R: ToolRules>(
         &mut self,
         calls: &mut Calls,
@@ -411,7 +412,7 @@ impl Turn {
     }
 }
 
-/// What a middleware is told that leaves.
+/// Result of `next()` for a middleware that leaves.
 fn result_of_next(
     middlewares: &TurnMiddlewares,
     turn_id: &TurnId,
@@ -449,7 +450,7 @@ fn results_of(message: &Message) -> Vec<ToolResult> {
     message.data.content.tool_results()
 }
 
-/// What a model is told of a call that is not made because its turn fails.
+/// Error result, for the model, of a call that is not made because its turn fails.
 fn told(fault: &ExtensionFault) -> String {
     format!("{}: {}", fault.code, fault.message)
 }

@@ -1,4 +1,4 @@
-//! What a turn waits for, and what is done then.
+//! Phases of a turn and the actions that follow them.
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::message::Message;
@@ -6,18 +6,18 @@ use goondan_protocol::message::Message;
 use crate::middleware::{ExtensionFault, InvocationId};
 use crate::turn::calls::Calls;
 
-/// What the turn waits for.
+/// The input that the turn waits for.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// That all it has appended is durable; then `Next`.
+    /// Durability of everything it appended; then `Next`.
     Settling(Next),
     /// The model's reply.
     Asking { step: u32 },
-    /// The model's summary of so many messages, before a step.
+    /// The model's summary of `count` messages, before a step.
     Summarizing { step: u32, count: usize },
-    /// Its tools.
+    /// Tool results.
     Calling(Calls),
-    /// That the modules of extensions are ready; then `Next`.
+    /// The modules of extensions; then `Next`.
     Assembling(Next),
     /// A middleware of a module.
     Invoking(Invoking),
@@ -25,71 +25,71 @@ pub(super) enum Phase {
     Completing,
 }
 
-/// What is done once everything is durable.
+/// Next action once everything is durable.
 #[derive(Debug)]
 pub(super) enum Next {
     Ask {
         step: u32,
     },
     Call(Calls),
-    /// Extensions are asked whether the turn may end with this reply.
+    /// Asks extensions whether the turn may end with this reply.
     End {
         step: u32,
         reply: String,
     },
     Complete(TurnOutcome),
-    /// The modules of extensions are made ready.
+    /// Makes the modules of extensions ready.
     Assemble(Box<Next>),
-    /// A layer of extensions is entered.
+    /// Enters a layer of extensions.
     Enter(ChainCursor),
 }
 
-/// A middleware that waits for what comes of its `next()`.
+/// A middleware that waits for the result of its `next()`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Open {
     pub(super) place: usize,
     pub(super) invocation: InvocationId,
 }
 
-/// Where in a chain of layers the turn is on its way inwards.
+/// Position in a chain of layers on the way inwards.
 #[derive(Debug)]
 pub(super) struct ChainCursor {
-    /// The step, if the scope is that of a step.
+    /// The step, if the scope is a step.
     pub(super) step: Option<u32>,
-    /// The layer to be entered.
+    /// The next layer to enter.
     pub(super) at: usize,
-    /// What lies further in.
+    /// The action inside all layers.
     pub(super) then: Box<Next>,
 }
 
-/// A middleware is at work.
+/// A middleware that is running.
 #[derive(Debug)]
 pub(super) struct Invoking {
     pub(super) open: Open,
     pub(super) direction: Direction,
 }
 
-/// Whether it has asked for what lies further in.
+/// Direction of the turn: whether the middleware has called `next()`.
 #[derive(Debug)]
 pub(super) enum Direction {
     In(ChainCursor),
     Out(Next),
 }
 
-/// How a turn stands with its summary.
+/// State of the turn's summary.
 #[derive(Debug, Default)]
 pub(super) enum Compaction {
-    /// Extensions were not asked yet.
+    /// Extensions have not been asked yet.
     #[default]
     Open,
     /// The model's summary was recorded before a crash.
     Recorded(Box<Message>),
-    /// There is one, or none is wanted, or none could be had.
+    /// A summary exists, is not needed, or could not be obtained.
     Over,
 }
 
 impl Next {
-    /// What a way inwards leads to.
+    /// The action at the end of the way inwards.
     pub(super) fn innermost(self) -> Self {
         match self {
             Self::Assemble(then) | Self::Enter(ChainCursor { then, .. }) => then.innermost(),
@@ -99,7 +99,7 @@ impl Next {
         }
     }
 
-    /// What becomes of it when an extension has failed the turn. Calls need their results all the same.
+    /// The next action after an extension has failed the turn. Calls still need their results.
     pub(super) fn in_spite_of(self, fault: &ExtensionFault) -> Self {
         match self.innermost() {
             calls @ Self::Call(_) => calls,

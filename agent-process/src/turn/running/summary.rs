@@ -1,7 +1,8 @@
-//! A summary of what is long past, before a turn's first step.
+//! Summary of the old part of the conversation, before a turn's first step.
 //!
-//! It is a reply of the model like those of steps: recorded under an id of its own before it is used, and
-//! counted. After a crash the recorded one is taken, and the model is not asked again.
+//! A summary is a model reply like that of a step: it is recorded under its own id before it is
+//! used, and it is counted. After a crash the recorded summary is reused and the model is not asked
+//! again.
 
 use goondan_protocol::ids::{InvalidId, StepId};
 use goondan_protocol::message::{Content, Message};
@@ -17,7 +18,7 @@ use crate::turn::effect::{Effect, Scope};
 use crate::turn::recorded::OpenTurn;
 
 impl Turn {
-    /// Takes note of a summary that was recorded before a crash.
+    /// Restores a summary that was recorded before a crash.
     pub(super) fn remember_summary(&mut self, open: &OpenTurn) {
         let Some(message) = open.summary(&self.id) else {
             return;
@@ -26,7 +27,7 @@ impl Turn {
         self.compaction = Compaction::Recorded(Box::new(message.clone()));
     }
 
-    /// Steps have been made: what was to be summarized is.
+    /// Steps exist already, so no summary is needed.
     pub(super) fn end_compaction(&mut self) {
         self.compaction = Compaction::Over;
     }
@@ -48,7 +49,7 @@ impl Turn {
         let next = Phase::Settling(Next::Ask { step });
         let before = std::mem::replace(&mut self.compaction, Compaction::Over);
         if let Compaction::Recorded(message) = before {
-            // All that follows from it may have been done.
+            // Everything that follows from it may have been done already.
             if around.conversation.has(&message.id)
                 && let Some(count) = message.step_id().and_then(|id| id.summarized(&self.id))
             {
@@ -80,7 +81,7 @@ impl Turn {
         })
     }
 
-    /// The model has answered, or could not.
+    /// Handles the model's summary or its error.
     pub(crate) fn summarize(
         &mut self,
         around: &mut Around<'_>,

@@ -1,4 +1,4 @@
-//! What a turn remembers for the extensions around it.
+//! State that a turn keeps for the extensions around it.
 
 use std::collections::BTreeSet;
 
@@ -8,47 +8,48 @@ use goondan_protocol::message::MessageEvent;
 use super::phase::{Next, Open};
 use crate::middleware::{ExtensionFault, MiddlewareScope};
 
-/// What a turn remembers for the extensions around it. But for the step, it is empty without modules.
+/// State that a turn keeps for the extensions around it. Without modules, all fields but the step
+/// are empty.
 #[derive(Debug, Default)]
 pub(super) struct TurnMiddlewares {
-    /// The event that the turn answers, which modules are told; none without modules.
+    /// Event that the turn answers, for modules; `None` without modules.
     pub(super) event: Option<Box<AgentEvent>>,
-    /// The events of the turn, in order, which modules are told.
+    /// Events of the turn in order, for modules.
     pub(super) events: Vec<MessageEvent>,
-    /// Middlewares of the turn that wait for what comes of `next()`, the outermost first.
+    /// Middlewares of the turn that wait for the result of `next()`, the outermost first.
     pub(super) open_turn: Vec<Open>,
-    /// The same of the step.
+    /// Middlewares of the step that wait for the result of `next()`, the outermost first.
     pub(super) open_step: Vec<Open>,
-    /// The step that was begun last.
+    /// The latest step that was begun.
     pub(super) step: u32,
-    /// Tools that are not offered in it.
+    /// Tools that are not offered in that step.
     pub(super) hidden: BTreeSet<String>,
-    /// Why the turn fails as soon as its calls have their results.
+    /// The fault that fails the turn as soon as its calls have results.
     pub(super) fault: Option<ExtensionFault>,
-    /// What is emitted while calls that a crash cut short have no results yet.
+    /// Events emitted while calls that a crash interrupted have no results yet.
     pub(super) held_back: Option<Vec<MessageEvent>>,
 }
 
 impl TurnMiddlewares {
-    /// Whether modules stand around the turn.
+    /// True if modules wrap the turn.
     pub(super) fn has_modules(&self) -> bool {
         self.event.is_some()
     }
 
-    /// Takes note of an event, for modules.
+    /// Keeps an event for modules.
     pub(super) fn note(&mut self, event: impl FnOnce() -> MessageEvent) {
         if self.has_modules() {
             self.events.push(event());
         }
     }
 
-    /// Why a tool is not offered in the step that was begun last, if a middleware took it out.
+    /// Explains why a tool is not offered in the latest step, if a middleware removed it.
     pub(super) fn why_not_offered(&self, tool_name: &str) -> Option<String> {
         let is_hidden = self.hidden.contains(tool_name);
         is_hidden.then(|| format!("`{tool_name}` is not offered in this step"))
     }
 
-    /// Whether the step and the turn are left before the turn goes on like this.
+    /// Returns whether the step and the turn are left before `next`.
     pub(super) fn leaves(&self, next: &Next) -> (bool, bool) {
         match next {
             Next::Ask { step } => (*step > self.step, false),
@@ -58,8 +59,8 @@ impl TurnMiddlewares {
         }
     }
 
-    /// Whether the turn waits for durability before extensions are asked and it goes on like this:
-    /// built-in extensions alone are asked at once.
+    /// True if the turn must wait for durability before it asks extensions and continues with
+    /// `next`. Built-in extensions alone are asked immediately.
     pub(super) fn waits_before(&self, next: &Next) -> bool {
         let (leaves_step, leaves_turn) = self.leaves(next);
         (leaves_step && !self.open_step.is_empty())
@@ -67,7 +68,7 @@ impl TurnMiddlewares {
             || (self.has_modules() && matches!(next, Next::Assemble(_) | Next::Enter(_)))
     }
 
-    /// The middleware that is to leave before the turn goes on like this.
+    /// Returns the middleware that must leave before `next`.
     pub(super) fn leaver(&mut self, next: &Next) -> Option<(MiddlewareScope, Open)> {
         let (leaves_step, leaves_turn) = self.leaves(next);
         let of_step = leaves_step.then(|| self.open_step.pop()).flatten();

@@ -1,7 +1,7 @@
-//! Goal: built-in extensions cost a turn no wait, and a crash repeats nothing they did.
+//! Goal: built-in extensions add no wait to a turn, and a crash repeats nothing they did.
 //!
-//! Method: the turns of the simulation with extensions that write to the log and into the conversation; and
-//! one turn whose effects are compared in full, with their order.
+//! Method: the turns of the simulation run with extensions that write to the log and into the
+//! conversation. The effects of one turn are compared in full, with their order.
 
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::ids::ExtensionStates;
@@ -37,7 +37,7 @@ fn extensions() -> Extensions {
     of(&definitions())
 }
 
-/// The message of the turn's context is there once.
+/// Asserts that the message of the turn's context occurs once.
 pub(super) fn check_context(world: &World) {
     let is_context = |message: &&Message| {
         let of_extension = matches!(

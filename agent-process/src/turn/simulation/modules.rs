@@ -1,9 +1,9 @@
-//! Goal: modules around a turn keep their order whatever crashes.
+//! Goal: modules around a turn keep their order across crashes.
 //!
-//! Method: two modules with middlewares of every type answer as the schedule lets them. Each emits a
-//! message before `next()` and one after it, the outer one takes a message out of the conversation, too,
-//! and says after each crash something that it has not said before.
-//! Every entering and leaving is checked against what is open.
+//! Method: two modules with middlewares of every type answer in the order that the schedule
+//! chooses. Each emits a message before `next()` and one after it. The outer module also removes a
+//! message from the conversation, and after each crash emits a message that it has not emitted
+//! before. Every entry and exit is checked against the open invocations.
 
 use std::collections::BTreeMap;
 
@@ -25,18 +25,18 @@ use crate::turn::effect::{Effect, Input};
 
 const CRASHED: &str = "E_EXT_CRASHED";
 
-/// What stands around a turn in these tests.
+/// Simulated modules around a turn.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
-    /// Invocations that wait for what lies further in, by what they stand around.
+    /// Invocations that wait for the result of `next()`, by the turn, step or call they wrap.
     open: BTreeMap<String, Vec<InvocationId>>,
     invocations: BTreeMap<InvocationId, Enter>,
-    /// So many are entered before the host crashes.
+    /// Number of invocations entered before the host crashes.
     entered_until_lost: Option<usize>,
     /// The middleware that throws before `next()`.
     throws: Option<(&'static str, MiddlewareScope)>,
     lives: u32,
-    /// Everything that was entered and left in the latest life, in order.
+    /// Everything entered and left in the latest life, in order.
     trace: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ fn extensions() -> Extensions {
     builtins::of(&[definition("inner"), definition("outer")])
 }
 
-/// The same with built-in extensions between them.
+/// Modules with built-in extensions between them.
 fn among_builtins() -> Extensions {
     let [log, context] = builtins::definitions();
     builtins::of(&[log, definition("inner"), definition("outer"), context])
@@ -193,7 +193,7 @@ impl Modules {
     }
 }
 
-/// A message and a state, but around a call.
+/// A message and a state, except around a call.
 fn notes_of(enter: &Enter, n: u32) -> Notes {
     if enter.id_prefix.is_empty() {
         return Notes::default();
@@ -285,7 +285,7 @@ fn ext_2_modules_among_built_in_extensions_keep_to_theirs_whatever_crashes() {
     }
 }
 
-/// What must hold at the end of every turn that modules stood around to its end.
+/// Invariants at the end of every turn whose modules stayed until its end.
 fn check(world: &World) {
     world.check_pairs();
     assert!(world.modules.as_ref().unwrap().all_left());
@@ -404,7 +404,7 @@ proptest! {
         prop_assert_eq!(outcome_of(&world), ("", "done"));
     }
 
-    /// The same with a host that crashes, too.
+    /// Also crashes the host.
     #[test]
     fn a_turn_ends_in_pairs_whatever_crashes(
         mut plan in prop::collection::vec(any_act(), 0..4),
