@@ -1,8 +1,8 @@
-//! Tools: what an agent can do, and under which rules.
+//! Tools: the actions available to an agent, and their rules.
 //!
-//! [`Toolbox`] holds the tools of one agent: their catalog for the model, their argument schemas, and
-//! the way to run them. Everything a tool says goes to the model as text; whatever goes wrong in a
-//! tool is an error result and never ends the turn.
+//! [`Toolbox`] holds the tools of one agent: their catalog for the model, their argument schemas,
+//! and the code that runs them. Tool output goes to the model as text. A failing tool produces an
+//! error result and never ends the turn.
 
 mod agents;
 mod answers;
@@ -85,18 +85,18 @@ pub(crate) use setup::{changesets_of, own_files, runs_of};
 const UNKNOWN_TOOL_ERROR_CHARS: usize = 1_000;
 
 struct Tool {
-    /// Its place in the catalog, which alone holds what models are told of it.
+    /// Index in the catalog, the only place that holds the descriptions for models.
     place: usize,
     is_idempotent: bool,
     starts_programs: bool,
     output: Output,
     run: Run,
-    /// Compiled with the first call: an agent at rest pays for no schema.
+    /// Compiled on the first call, so that an idle agent pays for no schema.
     schema: OnceLock<Result<ArgumentSchema, String>>,
     error_limit_chars: usize,
 }
 
-/// Why an agent's tools cannot be set up.
+/// Error while an agent's tools are set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
     /// The tool is not built in.
@@ -107,31 +107,31 @@ pub enum ToolboxError {
     UnknownTool {
         /// The tool's name.
         tool: ResourceName,
-        /// What it refers to.
+        /// The builtin it refers to.
         builtin: ResourceName,
         /// In which package.
         package: String,
     },
-    /// The tool's settings do not fit it.
+    /// The tool's settings are invalid.
     #[error("tool `{tool}`: the settings do not fit `{builtin}`: {problems}")]
     Settings {
         /// The tool's name.
         tool: ResourceName,
-        /// What it refers to.
+        /// The builtin it refers to.
         builtin: ResourceName,
-        /// What is wrong, in words.
+        /// Description of the problems.
         problems: String,
     },
-    /// An export is listed that the tool does not have.
+    /// The definition lists an export that the tool does not have.
     #[error("tool `{tool}`: `{builtin}` has no export `{export}`; it has {}", known.join(", "))]
     UnknownExport {
         /// The tool's name.
         tool: ResourceName,
-        /// What it refers to.
+        /// The builtin it refers to.
         builtin: ResourceName,
         /// The export.
         export: String,
-        /// What there is.
+        /// The exports that exist.
         known: Vec<String>,
     },
     /// Two tools have the same full name, or the name is not valid.
@@ -142,14 +142,14 @@ pub enum ToolboxError {
         /// The full name.
         name: String,
     },
-    /// A rule by which calls are approved has a pattern that is none.
+    /// An approval rule contains an invalid pattern.
     #[error("tool `{tool}`: `approve` has no regular expression for `{argument}`: {source}")]
     BadRule {
         /// The tool's name.
         tool: ResourceName,
         /// The argument.
         argument: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: regex_lite::Error,
     },
@@ -172,13 +172,13 @@ pub struct Toolbox {
     places: Arc<Places>,
     tools: Arc<BTreeMap<String, Tool>>,
     catalog: Arc<[CatalogEntry]>,
-    /// The tool that looks for others, by its full name.
+    /// Full name of the search tool.
     search_tool: Option<String>,
-    /// Whose tools are known when they are asked.
+    /// Servers that list their tools on request.
     servers: Arc<[Arc<Server>]>,
-    /// What modules of extensions have registered.
+    /// Tools that modules of extensions have registered.
     registered: Arc<RegisteredTools>,
-    /// Which calls need a person.
+    /// Rules for the calls that need a person.
     approvals: Arc<ApprovalRules>,
 }
 
@@ -189,12 +189,12 @@ impl std::fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Sets up the tools of an agent. `supervisor` is this crate's binary, which stands around each
-    /// command ([`tool_supervisor`]).
+    /// Sets up the tools of an agent. `supervisor` is this crate's binary, which wraps each command
+    /// ([`tool_supervisor`]).
     ///
     /// # Errors
     ///
-    /// [`ToolboxError`] if a tool is not known or its directories are not there.
+    /// [`ToolboxError`] if a tool is unknown or its directories do not exist.
     pub fn new(assignment: &AgentAssignment, supervisor: PathBuf) -> Result<Self, ToolboxError> {
         let places = setup::places_of(assignment, supervisor)?;
         let mut tools = BTreeMap::new();
@@ -262,7 +262,7 @@ impl Toolbox {
         })
     }
 
-    /// What becomes of a call before it is carried out.
+    /// The approval that a call needs before it runs.
     pub(crate) fn approval_of(&self, call: &ToolCall) -> Approve {
         self.approvals.of_call(call)
     }
@@ -273,19 +273,19 @@ impl Toolbox {
         with_found(&self.catalog, &self.servers, &self.registered)
     }
 
-    /// What modules of extensions have registered.
+    /// Tools that modules of extensions have registered.
     pub(crate) fn registered(&self) -> &Arc<RegisteredTools> {
         &self.registered
     }
 
-    /// How strictly the programs of a tool are confined; none if it starts none.
+    /// Confinement level of the programs of a tool; `None` if the tool starts no programs.
     pub(crate) fn sandbox_of(&self, tool_name: &str) -> Option<Level> {
         let tool = self.tools.get(tool_name)?;
         let level = self.surroundings().allowed.policy.require;
         tool.starts_programs.then_some(level)
     }
 
-    /// The MCP servers that are to be asked before a step.
+    /// The MCP servers to ask before a step.
     pub(crate) fn servers(&self) -> &Arc<[Arc<Server>]> {
         &self.servers
     }
@@ -297,14 +297,15 @@ impl Toolbox {
         has.or_else(|| servers.find(|server| server.may_have(tool_name)))
     }
 
-    /// Runs a call that was checked, outside of any turn: other agents cannot be reached from it. It is
-    /// logged under the current span. Dropping the future ends the tool and every process it started.
+    /// Runs a validated call outside of any turn, so other agents are not reachable. The call is
+    /// logged under the current span. Dropping the future ends the tool and every process it
+    /// started.
     #[must_use]
     pub fn run(&self, call: &ToolCall) -> BoxFuture<'static, ToolOutcome> {
         self.run_at(call, None)
     }
 
-    /// Runs a call that was checked. Dropping the future ends the tool and every process it started.
+    /// Runs a validated call. Dropping the future ends the tool and every process it started.
     pub(crate) fn run_at(
         &self,
         call: &ToolCall,
@@ -340,11 +341,12 @@ impl Toolbox {
         }
     }
 
-    /// What runs `script` for modules in JavaScript and TypeScript, each as it is written and where it is.
+    /// Finds a program that can run `script` for modules in JavaScript and TypeScript, each in its
+    /// source form and location.
     ///
     /// # Errors
     ///
-    /// If nothing here runs one of them.
+    /// If no available runtime can run one of them.
     pub(crate) async fn host_of_modules(
         &self,
         script: &str,
@@ -353,24 +355,24 @@ impl Toolbox {
         self.places.runtimes.host_of_all(script, entries).await
     }
 
-    /// What commands and modules of the project are started with.
+    /// Environment in which commands and modules of the project start.
     pub(crate) fn surroundings(&self) -> &Arc<Surroundings> {
         &self.places.surroundings
     }
 
-    /// What the host of extensions is started with.
+    /// Environment in which the host of extensions starts.
     pub(crate) fn extension_surroundings(&self) -> &Arc<Surroundings> {
         let own = self.places.of_extensions.as_ref();
         own.unwrap_or(&self.places.surroundings)
     }
 
-    /// A result that an extension has made, as short as that of a tool.
+    /// Shortens a result that an extension created to the limit of a tool result.
     pub(crate) fn shortened(&self, outcome: ToolOutcome, call_id: &str) -> ToolOutcome {
         shortened(outcome, &self.places, call_id)
     }
 
-    /// Ends every process that is left of calls. Only to be called while no call runs. False if some could
-    /// not be ended.
+    /// Ends every process left over from calls. Must only be called while no call runs. Returns
+    /// false if some processes could not be ended.
     #[must_use]
     pub(crate) fn reap_orphans(&self) -> bool {
         orphan_reaper::end_all_but(&self.places.surroundings.residents.pids())
@@ -444,7 +446,7 @@ impl ToolRules for Toolbox {
     }
 }
 
-/// An error is cut by its own limit ([`ToolRules::error_limit_chars`]).
+/// Errors have their own limit ([`ToolRules::error_limit_chars`]).
 fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcome {
     if outcome.is_error {
         return outcome;
@@ -455,7 +457,7 @@ fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcom
     }
 }
 
-/// Whether a tool is what MCP servers offer.
+/// True if the tool's exports come from MCP servers.
 fn is_mcp(definition: &ToolDefinition) -> bool {
     matches!(
         &definition.source,
@@ -463,13 +465,13 @@ fn is_mcp(definition: &ToolDefinition) -> bool {
     )
 }
 
-/// What offers tools that are not known from the start.
+/// Sources of tools that are discovered at run time.
 struct Found {
     servers: Arc<[Arc<Server>]>,
     registered: Arc<RegisteredTools>,
 }
 
-/// The tools that are known, and those that servers and extensions offer now.
+/// The known tools together with those that servers and extensions currently offer.
 fn with_found<'c>(
     catalog: &'c [CatalogEntry],
     servers: &[Arc<Server>],
@@ -489,7 +491,7 @@ fn with_found<'c>(
     Cow::Owned(all)
 }
 
-/// Adds the tool that looks for others.
+/// Adds the search tool.
 fn add_search(
     mut catalog: Vec<CatalogEntry>,
     found: Found,
@@ -527,7 +529,7 @@ fn add_search(
     Ok((catalog, tool))
 }
 
-/// Checks the settings of a built-in tool. A module's are its own business.
+/// Checks the settings of a built-in tool. A module checks its own settings.
 fn check_settings(definition: &ToolDefinition) -> Result<(), ToolboxError> {
     let ToolSource::Builtin { package, name } = &definition.source else {
         return Ok(());
@@ -601,7 +603,8 @@ fn exports_of(
     chosen(&definition.name, builtin, &definition.exports, exports)
 }
 
-/// The exports that a tool's definition lists, each with what the definition says of it.
+/// Selects the exports that a tool's definition lists, each with the description that the
+/// definition gives.
 fn chosen(
     tool: &ResourceName,
     builtin: &ResourceName,
@@ -614,7 +617,7 @@ fn chosen(
         .collect();
     let mut chosen = Vec::with_capacity(wanted.len());
     for wanted in wanted {
-        // One that is listed twice is not there the second time.
+        // A duplicate entry fails here, because the first one removed the export.
         let Some(at) = exports.iter().position(|export| export.name == wanted.name) else {
             return Err(ToolboxError::UnknownExport {
                 tool: tool.clone(),

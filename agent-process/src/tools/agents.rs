@@ -1,7 +1,7 @@
-//! The tool `agents`: working with the other agents of the swarm (`IPC-2`, `IPC-3`).
+//! The tool `agents`: work with the other agents of the swarm (`IPC-2`, `IPC-3`).
 //!
-//! Each call is a question to the orchestrator, which knows the other agents and keeps what is asked.
-//! The same call asked again, after a crash, is the same question: that is why all of them may be run
+//! Each call is a question to the orchestrator, which knows the other agents and stores the
+//! questions. A call repeated after a crash is the same question, so every export can safely run
 //! again.
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question, RequestNote};
@@ -18,7 +18,7 @@ use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
-/// The exports of the tool.
+/// Exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let agent = json!({"type": "string", "minLength": 1, "description": "The agent, as `catalog` names it"});
     let key = |what: &str| json!({"type": "string", "minLength": 1, "maxLength": MAX_INSTANCE_KEY_BYTES, "description": what});
@@ -81,7 +81,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-/// An export that asks the orchestrator.
+/// Creates an export that asks the orchestrator.
 pub(super) fn export(
     name: &'static str,
     description: &'static str,

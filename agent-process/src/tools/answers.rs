@@ -1,4 +1,4 @@
-//! What models read of the orchestrator's answers.
+//! Formats the orchestrator's answers for models.
 
 use goondan_protocol::agents::{
     AgentAnswer, AgentProposal, AgentSandbox, KnownAgent, KnownInstance,
@@ -11,10 +11,10 @@ use super::bundle_answers;
 use super::fault::ToolFault;
 use crate::tool_call::ToolOutcome;
 
-/// Lines of a task's history that the model is told at most.
+/// Maximum number of history lines of a task shown to the model.
 const RECENT_TOLD: usize = 10;
 
-/// What the model reads.
+/// Formats an answer for the model.
 pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
     Ok(match answer {
         AgentAnswer::Answered {
@@ -59,7 +59,7 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
         AgentAnswer::Restarting {} => ToolOutcome::ok(
             "the process is restarted after this turn; whatever comes next is done by the new one",
         ),
-        // No tool asks for that: it is asked before the tool runs.
+        // Not requested by a tool: approval is decided before the tool runs.
         AgentAnswer::Approval { decision, .. } => ToolOutcome::ok(decision.as_str()),
         AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
         AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
@@ -153,7 +153,7 @@ fn line_of_agent(agent: &KnownAgent) -> String {
     line
 }
 
-/// What the model reads of a task.
+/// Formats a task for the model.
 fn text_of_task(task: &TaskDetail) -> String {
     let info = &task.info;
     let mut lines = vec![line_of_task(info)];
@@ -187,7 +187,7 @@ fn text_of_task(task: &TaskDetail) -> String {
     lines.join("\n")
 }
 
-/// A task in one line.
+/// Formats a task as one line.
 fn line_of_task(info: &TaskInfo) -> String {
     let mut line = format!(
         "{}: {} ({}), {}",

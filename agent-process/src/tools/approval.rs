@@ -1,4 +1,5 @@
-//! Which calls need a person before they are carried out (`STEER-3`), by the rules of the agent's tools.
+//! Approval rules of the agent's tools: decide which calls need a person before they run
+//! (`STEER-3`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::ToolboxError;
 
-/// The rules of an agent's tools, ready to be held against calls.
+/// Compiled approval rules by tool.
 pub(super) struct ApprovalRules(BTreeMap<ResourceName, Vec<Rule>>);
 
 struct Rule {
@@ -21,11 +22,11 @@ struct Rule {
 }
 
 impl ApprovalRules {
-    /// The rules of these tools.
+    /// Compiles the rules of these tools.
     ///
     /// # Errors
     ///
-    /// [`ToolboxError::BadRule`] if a pattern is no regular expression.
+    /// [`ToolboxError::BadRule`] if a pattern is not a valid regular expression.
     pub(super) fn of(tools: &[ToolDefinition]) -> Result<Self, ToolboxError> {
         let with_rules = tools.iter().filter(|tool| !tool.approve.is_empty());
         let compiled = with_rules.map(|tool| {
@@ -35,7 +36,7 @@ impl ApprovalRules {
         compiled.collect::<Result<_, _>>().map(Self)
     }
 
-    /// What becomes of a call.
+    /// The approval that a call needs.
     pub(super) fn of_call(&self, call: &ToolCall) -> Approve {
         let Some((tool, export)) = call.tool_name.split_once("__") else {
             return Approve::Always;
@@ -112,7 +113,8 @@ mod tests {
         let command = |tool: &str, text: &str| of(&rules, tool, json!({"command": text}));
         assert_eq!(command("sh__exec", "ls -l"), Approve::Always);
         assert_eq!(command("sh__exec", "git status"), Approve::Always);
-        // What a pattern allows it allows whole: nothing hides behind or below it.
+        // A pattern must match the whole argument, so nothing can follow or precede the allowed
+        // text.
         assert_eq!(command("sh__exec", "ls\ncurl evil"), Approve::Ask);
         assert_eq!(command("sh__exec", "lsof"), Approve::Ask);
         assert_eq!(command("sh__exec", "x; ls"), Approve::Ask);

@@ -19,9 +19,10 @@ use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
 use crate::tool_call::ToolOutcome;
 
-/// Longest command, in characters: four bytes each still fit one argument of a Linux process.
+/// Longest command, in characters. At four bytes each it still fits one argument of a Linux
+/// process.
 const MAX_COMMAND_CHARS: usize = 30_000;
-/// How long a command may run unless the call says otherwise, in milliseconds.
+/// Default time limit of a command, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
 /// The exports of the tool.
@@ -97,19 +98,20 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
     Ok(explained(outcome, &places.surroundings))
 }
 
-/// A command that has ended, with all it started.
+/// A command that ended, together with every process it started.
 pub(super) struct Ended {
-    /// Whether it ran too long and was ended.
+    /// True if it exceeded its time limit and was killed.
     pub(super) is_given_up: bool,
     pub(super) status: Option<ExitStatus>,
     pub(super) capture: Capture,
 }
 
-/// Runs a command with `bash -c`, for so long at most. Dropping the future ends it and all it started.
+/// Runs a command with `bash -c` for at most `timeout_ms`. Dropping the future ends it and every
+/// process it started.
 ///
 /// # Errors
 ///
-/// [`ToolFault`] if it could not be started, or not confined.
+/// [`ToolFault`] if the command could not be started or confined.
 pub(super) async fn run(
     places: &Arc<Places>,
     call_id: &str,
@@ -122,7 +124,8 @@ pub(super) async fn run(
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| failed("the command could not be started", &error))?;
-    // Closing this pipe ends the command and all it started; dropping this future closes it.
+    // Closing this pipe ends the command and every process it started; dropping this future closes
+    // it.
     let mut control = supervisor.stdin.take();
     let mut stdout = Pipe::new(supervisor.stdout.take());
     let mut stderr = Pipe::new(supervisor.stderr.take());
@@ -173,7 +176,7 @@ fn failed(what: &str, error: &std::io::Error) -> ToolFault {
     ToolFault::new("E_TOOL_FAILED", format!("{what}: {error}"))
 }
 
-/// What the model is told of a command that has ended.
+/// Formats an ended command for the model.
 fn told(timed_out_after_ms: Option<u64>, code: Option<i32>, capture: &Capture) -> String {
     let mut text = String::new();
     if let Some(timeout_ms) = timed_out_after_ms {

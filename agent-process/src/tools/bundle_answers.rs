@@ -1,13 +1,13 @@
-//! What models read of their own configuration, and of what became of their changesets.
+//! Formats an agent's own configuration and the results of its changesets for models.
 
 use goondan_protocol::bundle::{BundleStatus, BundleTold, ChangesetInfo, ChangesetState};
 
 use crate::tool_call::ToolOutcome;
 
-/// Changesets that the model is told of at most.
+/// Maximum number of changesets shown to the model.
 const CHANGESETS_TOLD: usize = 10;
 
-/// What the model reads.
+/// Formats an answer for the model.
 pub(super) fn outcome_of(told: &BundleTold) -> ToolOutcome {
     let mut out = String::new();
     if let Some(changeset) = &told.changeset {
@@ -31,7 +31,7 @@ pub(super) fn outcome_of(told: &BundleTold) -> ToolOutcome {
         push(&mut out, &text_of(status));
     }
     let is_rejected = |it: &ChangesetInfo| it.state == ChangesetState::Rejected;
-    // Looking at one that was turned down is no failure.
+    // Viewing the diff of a rejected changeset is not a failure.
     if told.diff.is_none() && told.changeset.as_ref().is_some_and(is_rejected) {
         ToolOutcome::error(format!("E_CHANGESET_REJECTED: {out}"))
     } else {

@@ -1,4 +1,4 @@
-//! The output of a command, held in bounded memory however much there is of it.
+//! Captures a command's output in bounded memory.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,15 +11,15 @@ use nix::sys::stat::Mode;
 
 use super::rooted::Root;
 
-/// Bytes of a stream's beginning that the model is shown.
+/// Bytes from the start of a stream that the model is shown.
 const HEAD_BYTES: usize = 16 * 1024;
-/// Bytes of a stream's end that the model is shown.
+/// Bytes from the end of a stream that the model is shown.
 const TAIL_BYTES: usize = 16 * 1024;
-/// Most bytes of output that are kept in a file.
+/// Maximum number of output bytes stored in a file.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Where long outputs are kept, within the work directory.
+/// Directory of long outputs, within the work directory.
 const OUTPUT_DIRECTORY: &str = ".goondan/outputs";
-/// Longest file name of a long output, in bytes, without its ending.
+/// Longest file name of a long output, in bytes, without its extension.
 const MAX_FILE_NAME_BYTES: usize = 200;
 
 /// One of the two streams of a command.
@@ -63,16 +63,16 @@ impl Ends {
     }
 }
 
-/// Where all of a long output goes.
+/// Destination of the full text of a long output.
 #[derive(Debug)]
 enum Keep {
-    /// The output is short so far.
+    /// The output fits in memory so far.
     NotNeeded,
-    /// It goes to this file.
+    /// The output is written to this file.
     Open { file: File, room_bytes: u64 },
     /// The file is full.
     Full,
-    /// The file cannot be written.
+    /// Writing the file failed.
     Failed(String),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Nothing yet, of the command of one call.
+    /// Creates an empty capture for the command of a call.
     pub(crate) fn new(call_id: &str) -> Self {
         let name: String = call_id
             .chars()
@@ -104,17 +104,17 @@ impl Capture {
         }
     }
 
-    /// Whether nothing came yet.
+    /// True if no output has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.stdout.total_bytes == 0 && self.stderr.total_bytes == 0
     }
 
-    /// How the standard error begins.
+    /// The start of standard error.
     pub(crate) fn beginning_of_stderr(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr.head)
     }
 
-    /// Adds what came on a stream.
+    /// Adds a chunk of a stream.
     pub(crate) fn push(&mut self, root: &Root, stream: Stream, chunk: &[u8]) {
         let ends = match stream {
             Stream::Stdout => &self.stdout,
@@ -131,7 +131,7 @@ impl Capture {
         }
     }
 
-    /// Until now neither stream has lost a byte, so that the file begins with all there was.
+    /// Neither stream has lost a byte yet, so the file starts with the complete output.
     fn start_keeping(&mut self, root: &Root) {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NOFOLLOW;
         let opened = root
@@ -161,7 +161,7 @@ impl Capture {
         }
     }
 
-    /// What came on a stream: all of a short one, head and tail of a long one.
+    /// Text of a stream: complete if short, otherwise its head and tail.
     pub(crate) fn text_of(&self, stream: Stream) -> String {
         let mut text = String::new();
         match stream {
@@ -171,7 +171,7 @@ impl Capture {
         text
     }
 
-    /// Adds the streams to a text: all of a short one, head and tail of a long one.
+    /// Appends both streams to a text: complete if short, otherwise head and tail.
     pub(crate) fn show(&self, text: &mut String) {
         self.show_stream("stdout", &self.stdout, text);
         self.show_stream("stderr", &self.stderr, text);
@@ -210,8 +210,8 @@ impl Capture {
     }
 }
 
-/// A text as the model is shown it: all of a short one; of a long one head and tail, and the name of
-/// the file of the work directory that holds the whole.
+/// Shortens a text for the model: short texts stay complete; of long ones the head and the tail
+/// remain, with the name of the file in the work directory that holds all of it.
 pub(crate) fn shortened(text: String, root: &Root, call_id: &str) -> String {
     if text.len() <= HEAD_BYTES + TAIL_BYTES {
         return text;

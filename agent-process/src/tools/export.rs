@@ -1,4 +1,4 @@
-//! What a tool can do: one export, its schema and the way to run it.
+//! One export of a tool: its schema and the code that runs it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::invocation::ToolInvocation;
 use super::places::Places;
 use crate::tool_call::ToolOutcome;
 
-/// One thing a tool can do.
+/// One function of a tool.
 pub(crate) struct Export {
     /// The second half of its full name.
     pub(crate) name: Cow<'static, str>,
-    /// What it does and when to use it, for the model.
+    /// Description for the model: its effect and when to use it.
     pub(crate) description: Cow<'static, str>,
     /// JSON Schema of its arguments.
     pub(crate) parameters: Value,
-    /// Whether it may be run a second time when nobody knows if it ran before.
+    /// True if it can safely run again when the outcome of the first run is unknown.
     pub(crate) is_idempotent: bool,
-    /// Who sees to it that its output is not too long for the model.
+    /// The component that limits its output for the model.
     pub(crate) output: Output,
-    /// Runs it with arguments that fit the schema.
+    /// Runs it. The arguments match the schema.
     pub(crate) run: Run,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct Export {
 pub(crate) type Run =
     Box<dyn Fn(Arc<Places>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
 
-/// Who bounds what an export returns.
+/// The component that limits an export's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// The tool itself, by limits that suit it.
+    /// The tool itself, with its own limits.
     BoundedByTool,
-    /// The toolbox: what is too long goes to a file, its ends to the model.
+    /// The toolbox: a long output goes to a file, and the model gets its head and tail.
     MayBeLong,
 }
 
-/// Work of a tool that blocks, beside the loop that answers the orchestrator.
+/// Runs blocking work of a tool off the loop that answers the orchestrator.
 pub(crate) async fn blocking(
     work: impl FnOnce() -> Result<String, ToolFault> + Send + 'static,
 ) -> ToolOutcome {

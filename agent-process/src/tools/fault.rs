@@ -1,16 +1,16 @@
-//! What goes wrong in a tool, as the model is told.
+//! Tool failures, as shown to the model.
 
 use crate::tool_call::{Misfit, ToolOutcome};
 
-/// A tool that could not do its work, as the model is told.
+/// A tool failure, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct ToolFault {
     /// A stable code.
     pub(crate) code: &'static str,
-    /// What failed, where, and what to do instead.
+    /// The failure, its location, and the alternative.
     pub(crate) message: String,
-    /// Whether nobody knows if the call had its effect.
+    /// True if the outcome of the call is unknown.
     pub(crate) is_unknown: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The tool `file-system`: reading and writing files without a shell.
+//! The tool `file-system`: reads and writes files without a shell.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,15 +21,15 @@ use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
 use super::rooted::{fault_of, split};
 use super::search;
 
-/// Most text that one `read` returns, in bytes.
+/// Maximum text that one `read` returns, in bytes.
 const MAX_READ_BYTES: usize = 128 * 1024;
-/// Largest file that is written, in bytes.
+/// Largest file that the tool writes, in bytes.
 const MAX_WRITE_BYTES: usize = 1024 * 1024;
-/// Most entries that one `list` returns.
+/// Maximum number of entries that one `list` returns.
 const MAX_LIST_ENTRIES: usize = 1_000;
-/// Most entries that one `list` looks at to find the first of them in order.
+/// Maximum number of entries that one `list` scans to find the first ones in order.
 const MAX_SCANNED_ENTRIES: usize = 100_000;
-/// Mode of a new file, before the process's mask.
+/// Mode of a new file, before the process's umask.
 const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
 
 /// The exports of the tool.
@@ -236,12 +236,13 @@ fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     Ok(format!("edited {} in {found} {noun}", args.path))
 }
 
-/// The texts of an edit with the line ends of the file: a model writes LF whatever it has read.
+/// Converts the texts of an edit to the line endings of the file. Models write LF even for files
+/// with CRLF.
 fn with_line_ends_of<'a>(text: &str, args: &'a EditArgs) -> (Cow<'a, str>, Cow<'a, str>) {
     let crlf_count = text.matches("\r\n").count();
     let is_crlf = crlf_count > 0 && crlf_count == text.matches('\n').count();
     let to_crlf = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
-    // A file of mixed line ends keeps them where the text fits as it is.
+    // In a file with mixed line endings, a text that matches unchanged keeps its line endings.
     let fits_only_as_crlf =
         crlf_count > 0 && !text.contains(&args.old_text) && text.contains(&to_crlf(&args.old_text));
     if is_crlf || fits_only_as_crlf {
@@ -291,7 +292,7 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
             Some(Type::Symlink) => text.push_str(&format!("{shown_name} (symbolic link)\n")),
             _ => {
                 let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
-                // A file that is gone by now is no longer listed.
+                // Skip a file that has been deleted since.
                 if let Ok(stat) = fstatat(directory.as_fd(), name.as_c_str(), flags) {
                     text.push_str(&format!("{shown_name} ({} bytes)\n", stat.st_size));
                 }
@@ -307,7 +308,7 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     Ok(text)
 }
 
-/// Writes a file whole or not at all: beside its place first, then over it.
+/// Writes a file atomically: to a draft beside the target first, then renamed over it.
 pub(super) fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     if content.len() > MAX_WRITE_BYTES {
         return Err(ToolFault::new(
@@ -348,7 +349,7 @@ pub(super) fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), To
             .map_err(fault)
         });
     if written.is_err() {
-        // The draft is of no use to anybody; if it stays, it is only litter.
+        // Best effort: a leftover draft is harmless.
         unlinkat(
             directory.as_fd(),
             draft_name.as_str(),

@@ -1,9 +1,9 @@
-//! Hosts: the processes that run tool modules of the project.
+//! Hosts: the processes that run the project's tool modules.
 //!
-//! An agent has one host for all its JavaScript and TypeScript modules, one for those of each package, and one for each
-//! other module. A host is started with the first call, under a tool supervisor, and lives as long as the agent process. It is a
-//! task of its own that owns the process and every call that is open: whatever the module does, a crash or
-//! a hang is the error of a call and no more.
+//! An agent has one host for all its JavaScript and TypeScript modules, one for the modules of each
+//! package, and one for each other module. A host is started on the first call, under a tool
+//! supervisor, and lives as long as the agent process. A task owns the host process and all its
+//! open calls, so a crash or hang of a module only fails its calls.
 
 pub(crate) mod process;
 mod program;
@@ -35,7 +35,7 @@ pub(crate) use program::HostProgram;
 use process::{Happened, Process, happening, log};
 use wire::{Context, FromHost, HostLine, LogLevel, Thrown, ToHost};
 
-/// The host of JavaScript and TypeScript modules, as an argument of the runtime.
+/// The host program of JavaScript and TypeScript modules, as an argument of the runtime.
 pub(super) const JAVASCRIPT_HOST: &str = concat!(
     include_str!("host/host.mjs"),
     include_str!("host/handlers.mjs")
@@ -43,13 +43,13 @@ pub(super) const JAVASCRIPT_HOST: &str = concat!(
 
 /// Longest line of the protocol, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
-/// Time a handler has to stop when its call is given up. Then its host is ended.
+/// Time for a handler to stop after its call is canceled. Then its host is killed.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
-/// The first pause after a crash that followed a crash; each further one is twice as long.
+/// Pause after the second consecutive crash; it doubles with each further crash.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause between two starts.
+/// Longest pause between two starts.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Questions to other agents that one call may ask, and one more.
+/// One more than the number of questions that one call may ask other agents.
 const ASKS_MAX: u32 = 100;
 /// Longest error code of a module, in bytes.
 const MAX_CODE_BYTES: usize = 64;
@@ -70,9 +70,10 @@ pub(crate) struct Hosts(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// By the packages they are confined as, too: modules of two packages never share one.
+    /// The key includes the packages that confine the host: modules of two packages never share
+    /// one.
     by_program: BTreeMap<(Vec<String>, HostProgram), mpsc::Sender<Request>>,
-    /// Dropping them closes the hosts' inputs, and that ends the hosts.
+    /// Dropping the tasks closes the hosts' inputs, which ends the hosts.
     tasks: JoinSet<()>,
 }
 
@@ -84,8 +85,8 @@ struct Request {
 }
 
 impl Hosts {
-    /// Runs a call in the host of a program, which is started if need be. Dropping the future cancels
-    /// the call.
+    /// Runs a call in the host of a program and starts the host if necessary. Dropping the future
+    /// cancels the call.
     pub(super) async fn call(
         &self,
         surroundings: &Arc<Surroundings>,
@@ -110,7 +111,7 @@ impl Hosts {
         surroundings: &Arc<Surroundings>,
         program: HostProgram,
     ) -> mpsc::Sender<Request> {
-        // Nothing is held across a panic that could be half done.
+        // A poisoned lock is safe to use, because no update here can be left half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
         let key = (surroundings.packages.clone(), program.clone());
@@ -141,9 +142,9 @@ impl Hosts {
 struct OpenCall {
     request: Request,
     deadline: Instant,
-    /// Why it was given up, if it was.
+    /// The reason for cancellation, if it was canceled.
     given_up: Option<GivenUp>,
-    /// Questions to other agents that its handler has asked.
+    /// Number of questions that its handler has asked other agents.
     asked: u32,
 }
 
@@ -159,9 +160,9 @@ struct Host {
     process: Option<Process>,
     calls: BTreeMap<u64, OpenCall>,
     last_id: u64,
-    /// Questions to other agents that are open.
+    /// Its open questions to other agents.
     asks: JoinSet<(u64, Option<AgentAnswer>)>,
-    /// Ends that nobody asked for, since a call last came to its end.
+    /// Unexpected exits since the last completed call.
     crashes: u32,
     not_before: Option<Instant>,
 }
@@ -171,10 +172,10 @@ impl Host {
         loop {
             let look_again = self.next_deadline();
             let is_any_open = !self.calls.is_empty();
-            // A call that is told to stop may take the host with it; no new one is to go that way.
+            // A canceled call may take the host down, so no new call starts until it has stopped.
             let is_stopping = self.calls.values().any(|open| open.given_up.is_some());
             tokio::select! {
-                // Whoever gives a call up and makes another finds the first one cancelled.
+                // A caller that cancels a call and makes another must find the first one canceled.
                 biased;
                 () = any_dropped(&mut self.calls), if is_any_open => self.cancel_dropped(),
                 () = sleep_until(look_again), if is_any_open => self.look_at_the_clock().await,
@@ -183,7 +184,7 @@ impl Host {
                     None => return,
                 },
                 Some(answered) = self.asks.join_next() => {
-                    // A question that failed by itself is one without an answer.
+                    // A question whose task failed gets no answer.
                     if let Ok((ask, answer)) = answered {
                         self.answer(ask, answer.as_ref());
                     }
@@ -193,7 +194,7 @@ impl Host {
         }
     }
 
-    /// Gives a call to the process, which is started if there is none.
+    /// Sends a call to the process and starts the process if necessary.
     fn begin(&mut self, request: Request) {
         if self.process.is_none()
             && let Err(fault) = self.start()
@@ -296,7 +297,7 @@ impl Host {
         }
     }
 
-    /// One line of the host's standard output: of the protocol, or for the log.
+    /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
         match serde_json::from_slice(&line.bytes) {
             Ok(FromHost::Result { id, output }) => {
@@ -326,7 +327,7 @@ impl Host {
         }
     }
 
-    /// A line that names no call most likely belongs to the one that was begun last.
+    /// A line that names no call most likely belongs to the latest call.
     fn latest_span(&self) -> tracing::Span {
         let latest = self.calls.values().next_back();
         latest.map_or_else(tracing::Span::none, |open| {
@@ -334,7 +335,7 @@ impl Host {
         })
     }
 
-    /// Asks other agents for a handler. What cannot be asked has no answer but that.
+    /// Asks other agents for a handler. A question that cannot be sent gets an empty answer.
     fn ask(&mut self, id: u64, ask: u64, question: Value) {
         let open = self.calls.get_mut(&id);
         let site = open.and_then(|open| {
@@ -359,7 +360,7 @@ impl Host {
                 let ask = AgentAsk {
                     turn_id: site.turn_id.clone(),
                     step: site.key.step,
-                    // The call itself asks under its own number.
+                    // The first number of a call is reserved for its own question.
                     call: index
                         .saturating_add(1)
                         .saturating_mul(ASKS_MAX)
@@ -372,14 +373,14 @@ impl Host {
         );
     }
 
-    /// Tells the host what came of a question.
+    /// Sends the answer to a question to the host.
     fn answer(&mut self, ask: u64, answer: Option<&AgentAnswer>) {
         if let Some(process) = &mut self.process {
             process.say(&ToHost::Answer { ask, answer });
         }
     }
 
-    /// Answers a call. One that is not open was answered before.
+    /// Completes a call. A call that is not open was completed before.
     fn finish(&mut self, id: u64, outcome: Result<ToolOutcome, ToolFault>) {
         let Some(open) = self.calls.remove(&id) else {
             return;
@@ -393,12 +394,12 @@ impl Host {
         drop(open.request.reply.send(outcome));
     }
 
-    /// The process is gone: every open call fails, and the next one starts it anew.
+    /// Handles the end of the process: every open call fails, and the next call starts it again.
     fn crashed(&mut self, how: &str, last_words: &str) {
         self.crashes = self.crashes.saturating_add(1);
         let name = &self.program.name;
         tracing::warn!(host = name, how, crashes = self.crashes, "tool host ended");
-        // The first start after a crash is at once.
+        // The first restart after a crash is immediate.
         let pause = match self.crashes {
             0 | 1 => Duration::ZERO,
             crashes => FIRST_PAUSE
@@ -425,7 +426,7 @@ impl Host {
         deadlines.min().unwrap_or_else(Instant::now)
     }
 
-    /// Stops calls that are over their time, and ends a host that does not let go of one.
+    /// Cancels calls that exceed their time limit, and kills a host that does not stop one.
     async fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         let late: Vec<u64> = self
@@ -474,7 +475,7 @@ impl Host {
         }
     }
 
-    /// Ends the process with all it started.
+    /// Ends the process and every process it started.
     async fn end(&mut self, why: &str) {
         if let Some(process) = self.process.take() {
             process.end().await;
@@ -483,7 +484,8 @@ impl Host {
     }
 }
 
-/// Ready when nobody waits for one of the calls any more that were not given up before.
+/// Resolves when the caller of an open call has dropped it. Calls that are already canceled are
+/// ignored.
 async fn any_dropped(calls: &mut BTreeMap<u64, OpenCall>) {
     std::future::poll_fn(|cx| {
         let mut waited_for = calls.values_mut().filter(|open| open.given_up.is_none());
@@ -507,7 +509,7 @@ fn timed_out(open: &OpenCall, how: &str) -> ToolFault {
     )
 }
 
-/// What a handler returned, as the model reads it.
+/// Formats a handler's return value for the model.
 pub(crate) fn returned(output: Value) -> ToolOutcome {
     ToolOutcome::ok(match output {
         Value::Null => "[no output]".to_owned(),
@@ -530,7 +532,7 @@ impl From<Thrown> for ToolOutcome {
     }
 }
 
-/// Whether a module's error code is one as ours are: `E_` and capitals.
+/// True if a module's error code has our form: `E_` and capitals.
 fn is_code(code: &str) -> bool {
     let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     code.len() <= MAX_CODE_BYTES && code.starts_with("E_") && code.chars().all(allowed)

@@ -1,4 +1,4 @@
-//! One run of a tool, and where in a turn it stands.
+//! One tool invocation and its position in a turn.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::agent_client::AgentClient;
 use crate::outgoing::Outgoing;
 use crate::tool_call::CallKey;
 
-/// One call that is to be run.
+/// A call to run.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolInvocation {
     /// Identifies the call; names the file its long output goes to.
     pub(crate) call_id: String,
     /// The arguments.
     pub(crate) args: Value,
-    /// What the call is logged under.
+    /// The span for its log lines.
     pub(crate) span: tracing::Span,
-    /// Where in a turn it stands; none outside of one.
+    /// Its position in a turn; `None` outside of a turn.
     pub(crate) site: Option<CallSite>,
 }
 
-/// Where in a turn a call stands.
+/// Position of a call in a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSite {
     /// The turn.
@@ -34,17 +34,17 @@ pub(crate) struct CallSite {
     pub(crate) key: CallKey,
     /// Its span.
     pub(crate) trace: Option<TraceContext>,
-    /// The way to other agents.
+    /// Client for questions to other agents.
     pub(crate) agent_client: AgentClient,
-    /// The way outside.
+    /// Client for outgoing calls.
     pub(crate) outgoing: Outgoing,
-    /// Where the event came from that the turn answers.
+    /// Origin of the event that the turn answers.
     pub(crate) origin: Option<Arc<Origin>>,
 }
 
 impl ToolInvocation {
-    /// Reads the arguments. They fit the schema, so that a mistake here is one of this program; the
-    /// model is told all the same.
+    /// Deserializes the arguments. They match the schema, so a failure is a bug of this program;
+    /// the model gets it as an error anyway.
     pub(crate) fn args<T: serde::de::DeserializeOwned>(&self) -> Result<T, ToolFault> {
         serde_json::from_value(self.args.clone())
             .map_err(|error| ToolFault::new("E_TOOL_INVALID_ARGS", error.to_string()))

@@ -1,6 +1,6 @@
-//! The tool `json-query`: parts of JSON documents, by `JMESPath` or JSON Pointer.
+//! The tool `json-query`: queries JSON documents with `JMESPath` or JSON Pointer.
 //!
-//! A query is bounded in its length, its work ([`evaluate`]) and its result.
+//! The length of a query, its work ([`evaluate`]) and its result are bounded.
 
 mod evaluate;
 
@@ -19,10 +19,10 @@ use super::places::Places;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
 
-/// Stack of the thread that runs a query, in bytes. Parser and interpreter call themselves as deep as the
-/// query nests: every character of the longest one may be a level. Only what is used is ever memory.
+/// Stack of the thread that runs a query, in bytes. Parser and interpreter recurse as deep as the
+/// query nests, which may be one level per character. Only the used part takes memory.
 const QUERY_STACK_BYTES: usize = 32 * 1024 * 1024;
-/// Longest document that stands in the call itself, in characters.
+/// Longest document passed in the call itself, in characters.
 const MAX_JSON_CHARS: usize = 1_048_576;
 
 /// Longest result, in bytes.
@@ -90,7 +90,7 @@ fn with_deep_stack<T: Send>(
     })
 }
 
-/// Where the document is.
+/// Location of the document.
 #[derive(Deserialize)]
 struct Source {
     #[serde(default)]
@@ -140,9 +140,10 @@ fn pointer(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> 
     }
 }
 
-/// How far a pointer leads, and what there is instead of the part that is missing.
+/// Explains a missing value: the part of the pointer that matches, and the keys that exist at that
+/// point.
 fn why_nothing(document: &Value, pointer: &str) -> String {
-    /// Names told of a large object.
+    /// Maximum number of keys listed for an object.
     const NAMES_TOLD: usize = 20;
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return "a JSON Pointer is empty or begins with `/`".to_owned();

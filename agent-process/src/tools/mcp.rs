@@ -1,8 +1,8 @@
-//! Tools of MCP servers. The connector process of a connection speaks to the server; here is what the
-//! server offers, as the model sees it.
+//! Tools of MCP servers. A connection's connector process talks to the server; this module presents
+//! the server's tools to the model.
 //!
-//! A server's list is asked for before each step, so that the model is offered what there is now; one
-//! that has not changed costs a question and an answer without the list.
+//! The list of tools is requested before each step, so that the model is offered the current ones.
+//! If the list has not changed, the reply does not contain it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -24,38 +24,38 @@ use super::schema::ArgumentSchema;
 use crate::outgoing::{Ask, Outgoing};
 use crate::tool_call::{Misfit, ToolOutcome};
 
-/// How long a step waits for a server's list, in milliseconds. A server that is being started has this
-/// long.
+/// Time limit for a server's list within a step, in milliseconds. It includes the start of the
+/// server.
 const LIST_DEADLINE_MS: u64 = 30_000;
 
-/// How long a call waits, in milliseconds; the connection has a shorter time-out of its own.
+/// Time limit of a call, in milliseconds; the connection has its own, shorter one.
 const CALL_DEADLINE_MS: u64 = 600_000;
 
-/// A server, by one connection.
+/// A server, reached through one connection.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// The first half of the full names.
+    /// First half of the full names.
     tool: ResourceName,
     connection: ConnectionName,
-    /// Which of its tools are offered, and how; empty: all, as they are.
+    /// Exports to offer, with their settings; empty offers all unchanged.
     chosen: Vec<ToolExport>,
     pub(super) error_limit_chars: usize,
     listed: Mutex<Option<Arc<Listed>>>,
 }
 
-/// What the server offered when it was asked last.
+/// The server's tools at the last listing.
 #[derive(Debug, Default)]
 struct Listed {
     digest: String,
     /// By full name.
     tools: BTreeMap<String, Offered>,
-    /// In the server's order.
+    /// In the order of the server.
     entries: Vec<CatalogEntry>,
 }
 
 #[derive(Debug)]
 struct Offered {
-    /// The server's name of it.
+    /// The tool's name at the server.
     name: String,
     parameters: Value,
     schema: OnceLock<Result<ArgumentSchema, String>>,
@@ -73,13 +73,13 @@ impl Server {
         })
     }
 
-    /// Whether a full name can only be one of this server's.
+    /// True if only this server can have a tool of this full name.
     pub(super) fn may_have(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.tool.as_str());
         rest.is_some_and(|rest| rest.starts_with("__"))
     }
 
-    /// The connection it is reached by.
+    /// Name of its connection.
     pub(crate) fn connection(&self) -> &str {
         self.connection.as_str()
     }
@@ -89,19 +89,19 @@ impl Server {
         listed.clone()
     }
 
-    /// Whether the server was listed and offers this.
+    /// True if the server was listed and offers this tool.
     pub(super) fn has(&self, name: &str) -> bool {
         let listed = self.listed();
         listed.is_some_and(|listed| listed.tools.contains_key(name))
     }
 
-    /// What it offers.
+    /// Catalog entries of its tools.
     pub(super) fn entries(&self) -> Vec<CatalogEntry> {
         self.listed()
             .map_or_else(Vec::new, |listed| listed.entries.clone())
     }
 
-    /// Whether a project says that a call may be made again.
+    /// True if the project marks the tool as idempotent.
     pub(super) fn is_idempotent(&self, name: &str) -> bool {
         let listed = self.listed();
         let chosen = |original: &str| self.chosen.iter().find(|export| export.name == original);
@@ -112,7 +112,8 @@ impl Server {
         })
     }
 
-    /// Checks a call as far as the server is known. What is not known yet is checked when it is run.
+    /// Checks a call against the server's list. If the server has not been listed yet, the call is
+    /// checked when it runs.
     pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), Misfit> {
         let Some(listed) = self.listed() else {
             return Ok(());
@@ -129,7 +130,8 @@ impl Server {
                         );
                     })
                 });
-                // The model cannot mend the server's schema; the server checks its arguments itself.
+                // The model cannot fix the server's schema, and the server validates its arguments
+                // itself.
                 let checked = match schema {
                     Ok(schema) => schema.check(input),
                     Err(_) => Ok(()),
@@ -156,7 +158,7 @@ impl Server {
         ))
     }
 
-    /// Asks the server what it offers. What it offered before stays if it does not answer.
+    /// Requests the server's list. If the server does not answer, the previous list stays.
     pub(crate) async fn refresh(
         &self,
         outgoing: &Outgoing,
@@ -248,7 +250,7 @@ impl Server {
     async fn call(&self, name: &str, call: &ToolInvocation) -> Result<McpResult, ToolFault> {
         let route = ConnectionRoute::to(call, &self.connection)?;
         if self.listed().is_none() {
-            // The call was recorded by a process that is gone; what it fits is asked for now.
+            // An earlier process recorded the call, so the list must be requested now.
             self.refresh(route.outgoing(), route.call_place(), route.trace())
                 .await?;
             self.check(name, &call.args)?;
@@ -273,7 +275,7 @@ impl Server {
     }
 }
 
-/// A name that models can call, made of one that a server chose.
+/// Converts a server's tool name to one that models can call.
 fn callable(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     name.chars()

@@ -1,4 +1,4 @@
-//! Tools that are modules of the project: what runs them, and what they export.
+//! Tools implemented by modules of the project: their runtime and their exports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::pipe::explained;
 use super::places::Places;
 use crate::tool_call::ToolOutcome;
 
-/// The exports of a module, as its definition lists them. `entry` is the module's path as it is written,
-/// `path` where it is.
+/// Exports of a module, as listed in its definition. `entry` is the module's path as written,
+/// `path` its location.
 pub(super) fn exports(
     definition: &ToolDefinition,
     entry: &Path,

@@ -1,13 +1,13 @@
-//! The tools of `@goondan/base` as they were at 0.0.3: the same names, arguments and JSON results
-//! (`COMPAT-2`). What is new since then is offered beside them.
+//! The tools of `@goondan/base` as of 0.0.3: the same names, arguments and JSON results
+//! (`COMPAT-2`). Newer exports are offered in addition.
 //!
-//! * `json`, `text`: pure work on documents and texts.
+//! * `json`, `text`: pure functions on documents and texts.
 //! * `shell`, `files`: commands and files of the work directory.
 //! * `agents`: other agents, and the agent's own restart.
-//! * `http`, `telegram`, `slack`: requests and chats, by connections; `services` is what they share, `download` what
-//!   they do with files.
+//! * `http`, `telegram`, `slack`: requests and chats, through connections; `services` holds their
+//!   shared code, `download` their file transfers.
 //!
-//! A result is one JSON object. The model reads it as it is.
+//! A result is one JSON object, which the model reads unchanged.
 
 mod agents;
 mod download;
@@ -37,7 +37,7 @@ use crate::tool_call::ToolOutcome;
 /// Longest wait of one call, in seconds.
 const WAIT_SECONDS_MAX: f64 = 600.0;
 
-/// The exports of a built-in tool as they were, then those of today that have other names.
+/// The old exports of a built-in tool, followed by today's exports with other names.
 pub(super) fn exports(
     builtin: &str,
     today: Vec<Export>,
@@ -65,7 +65,7 @@ pub(super) fn exports(
     exports
 }
 
-/// What is told of an export, and its arguments by name.
+/// Description of an export and its arguments by name.
 struct Told {
     name: &'static str,
     description: &'static str,
@@ -74,7 +74,7 @@ struct Told {
     is_idempotent: bool,
 }
 
-/// Arguments that are not known are passed over, as they always were.
+/// Unknown arguments are ignored, as in 0.0.3.
 fn export(told: Told, run: Run) -> Export {
     let Told {
         name,
@@ -95,7 +95,7 @@ fn export(told: Told, run: Run) -> Export {
     }
 }
 
-/// An export that only computes.
+/// Creates an export that only computes.
 fn pure(told: Told, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Export {
     let run: Run = Box::new(move |_, call| {
         Box::pin(blocking(move || {
@@ -105,19 +105,19 @@ fn pure(told: Told, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Ex
     export(told, run)
 }
 
-/// What came of a call.
+/// Converts a result to a tool outcome.
 fn outcome(result: Result<Value, ToolFault>) -> ToolOutcome {
     result.map_or_else(ToolOutcome::from, |result| {
         ToolOutcome::ok(result.to_string())
     })
 }
 
-/// This moment.
+/// The current time.
 fn now() -> Timestamp {
     Timestamp::from_unix_millis(unix_millis_now())
 }
 
-/// Milliseconds since then.
+/// Milliseconds since `begun`.
 fn millis_since(begun: Instant) -> u64 {
     u64::try_from((Instant::now() - begun).as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
-//! Where the event came from that a turn answers.
+//! Origin of the event that a turn answers.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::ConnectionName;
 
-/// Where the event came from that a turn answers.
+/// Origin of the event that a turn answers.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(super) connection: Option<ConnectionName>,
@@ -12,7 +12,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Where `event` came from.
+    /// The origin of `event`.
     pub(crate) fn of(event: &AgentEvent) -> Self {
         let connection = match &event.source {
             EventSource::Connector { name } => Some(name.clone()),

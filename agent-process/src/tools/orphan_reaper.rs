@@ -1,8 +1,8 @@
-//! Ending every process that descends from this one.
+//! Ends every process that descends from this one.
 //!
-//! A process group is not enough: a command may leave it (`setsid`). So this process makes itself the
-//! reaper of its descendants: whoever loses its parent becomes its child, however often it forks, and
-//! "no children" means that nothing is left.
+//! A process group is not enough, because a command can leave it (`setsid`). This process therefore
+//! makes itself the subreaper of its descendants: an orphan becomes its child however often it
+//! forks, and "no children" means that no descendant is left.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Longest wait for killed processes to be gone. Only a process stuck in the kernel takes longer.
+/// Longest wait until killed processes are gone. Only a process stuck in the kernel takes longer.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time between two looks at the processes, while some are still dying.
+/// Time between two scans while some processes are still dying.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Makes this process the parent of every orphan among its descendants.
@@ -24,9 +24,10 @@ pub(crate) fn adopt_orphans() -> nix::Result<()> {
     Ok(())
 }
 
-/// Kills every descendant and waits until all are gone. Nobody else may wait for a child meanwhile.
+/// Kills every descendant and waits until all are gone. No other code may wait for a child in the
+/// meantime.
 ///
-/// Returns false if some are left after the time-out.
+/// Returns false if some are left after the timeout.
 pub(crate) fn end_all() -> bool {
     let started = Instant::now();
     loop {
@@ -37,14 +38,14 @@ pub(crate) fn end_all() -> bool {
             return false;
         }
         for pid in descendants() {
-            // It may have ended by itself since it was listed.
+            // It may have ended since it was listed.
             kill(pid, Signal::SIGKILL).ok();
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Takes the dead children's statuses. False if there are no children at all.
+/// Reaps dead children. Returns false if there are no children.
 fn reap() -> bool {
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
@@ -55,10 +56,10 @@ fn reap() -> bool {
     }
 }
 
-/// Kills every descendant but some children and what descends from them, and waits until all others are
-/// gone. Nobody else may wait for one of those others meanwhile.
+/// Kills every descendant except the `spared` children and their descendants, and waits until all
+/// others are gone. No other code may wait for those in the meantime.
 ///
-/// Returns false if some are left after the time-out.
+/// Returns false if some are left after the timeout.
 pub(crate) fn end_all_but(spared: &[Pid]) -> bool {
     if spared.is_empty() {
         return end_all();
@@ -77,14 +78,14 @@ pub(crate) fn end_all_but(spared: &[Pid]) -> bool {
         }
         for pid in left {
             kill(pid, Signal::SIGKILL).ok();
-            // Only a child of this process can be waited for; who is none will be one.
+            // Only our own children can be reaped; orphans are re-parented to us first.
             waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok();
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Takes the statuses of adopted orphans that have ended. `own` is the child somebody else waits for.
+/// Reaps adopted orphans that have ended. `own` is the child that other code waits for.
 pub(crate) fn reap_all_but(own: Option<Pid>) {
     for pid in children().unwrap_or_default() {
         if Some(pid) != own {
@@ -93,12 +94,12 @@ pub(crate) fn reap_all_but(own: Option<Pid>) {
     }
 }
 
-/// Every descendant of this process.
+/// Descendants of this process.
 fn descendants() -> Vec<Pid> {
     all_beneath(Pid::this(), &[])
 }
 
-/// The children of this process; none if the kernel does not list them.
+/// Children of this process; `None` if the kernel does not list them.
 #[cfg(target_os = "linux")]
 fn children() -> Option<Vec<Pid>> {
     let mut found = Vec::new();
@@ -115,47 +116,48 @@ fn children() -> Option<Vec<Pid>> {
     None
 }
 
-/// Every descendant of a process, but those in `spared` and what descends from them; parents come before their
-/// children.
+/// Descendants of a process except those in `spared` and their descendants; parents come before
+/// their children.
 pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
     let found = look_beneath(ancestor, spared);
     found.into_iter().map(|seen| seen.pid).collect()
 }
 
-/// A process as it was seen.
+/// A snapshot of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) pid: Pid,
     pub(crate) parent: Pid,
-    /// Its state, as the kernel has it in `/proc/<pid>/stat`.
+    /// Its state from `/proc/<pid>/stat`.
     pub(crate) state: char,
-    /// The processor time that it and its ended children have taken, in ticks of the kernel's clock.
+    /// Processor time of the process and its ended children, in ticks of the kernel's clock.
     pub(crate) cpu_ticks: u64,
 }
 
 impl Seen {
-    /// Whether it does nothing: it is stopped, or has ended.
+    /// True if it is stopped or has ended.
     pub(crate) fn is_still(&self) -> bool {
         matches!(self.state, 'T' | 't' | 'Z' | 'X')
     }
 
-    /// Whether it waits in the kernel, where no signal but `SIGKILL` reaches it.
+    /// True if it waits in the kernel, where only `SIGKILL` reaches it.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.state == 'D'
     }
 
-    /// Whether a signal has stopped it.
+    /// True if a signal has stopped it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.state == 'T'
     }
 
-    /// Whether it has ended, and nobody has taken note.
+    /// True if it has ended and has not been reaped.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// The same, with what the kernel tells of each.
+/// Snapshots of the descendants of a process except those in `spared` and their descendants;
+/// parents come before their children.
 #[cfg(target_os = "linux")]
 pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
     use std::collections::BTreeMap;
@@ -167,7 +169,7 @@ pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // A process that is gone by now has no file.
+        // The file is missing if the process has ended since.
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
@@ -187,13 +189,13 @@ pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
     found
 }
 
-/// Elsewhere the process groups that commands were started in have to do.
+/// On other systems, the process groups of the commands must suffice.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn look_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<Seen> {
     Vec::new()
 }
 
-/// When a process started, in ticks of the kernel's clock since it was booted; none if it is gone.
+/// Start time of a process, in ticks of the kernel's clock since boot; `None` if it is gone.
 pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -201,15 +203,15 @@ pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
     fields.nth(19)?.parse().ok()
 }
 
-/// Reads the text of `/proc/<pid>/stat`. What is told stands behind the program's name, which is in parentheses and may
-/// itself hold anything.
+/// Parses `/proc/<pid>/stat`. The fields follow the program's name, which is in parentheses and can
+/// contain any character.
 #[cfg(target_os = "linux")]
 fn read_stat(pid: Pid, stat: &str) -> Option<Seen> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().map(Pid::from_raw).ok()?;
-    // Of the process in user and kernel mode, then of the children it has waited for.
+    // User and kernel time of the process, then of the children it has waited for.
     let times = fields.skip(9).take(4);
     let cpu_ticks = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     Some(Seen {

@@ -1,10 +1,10 @@
-//! Tools that work by a connection: what they are asked for is done by its connector process, which
-//! holds the credentials and speaks to the network. This process does neither.
+//! Tools that work through a connection: its connector process holds the credentials and talks to
+//! the network. This process does neither.
 //!
-//! There is one tool for all of them: what it offers, and what it asks of the connector, is the
-//! declaration of the service ([`goondan_protocol::service`]). What is not said of a place (the chat, the
-//! channel, the thread) is taken from the event that the turn answers, if that came by the same
-//! connection.
+//! One implementation serves all of them. The declaration of the service
+//! ([`goondan_protocol::service`]) defines the exports and the requests to the connector. Arguments
+//! that the call omits (the chat, the channel, the thread) are taken from the event that the turn
+//! answers, if it came through the same connection.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(crate) struct ConnectionRoute {
 }
 
 impl ConnectionRoute {
-    /// The route of a call: by the connection it names, else by the one that the turn's event came by,
-    /// else by the only one there is.
+    /// Route of a call: the connection that it names, else the connection of the turn's event, else
+    /// the only connection.
     pub(super) fn of(
         call: &ToolInvocation,
         connections: &[ConnectionName],
@@ -68,7 +68,7 @@ impl ConnectionRoute {
         })
     }
 
-    /// The route of a call by this connection.
+    /// Route of a call through this connection.
     pub(crate) fn to(
         call: &ToolInvocation,
         connection: &ConnectionName,
@@ -76,17 +76,17 @@ impl ConnectionRoute {
         Self::of(call, std::slice::from_ref(connection))
     }
 
-    /// The way outside.
+    /// Client for outgoing calls.
     pub(crate) fn outgoing(&self) -> &Outgoing {
         &self.site.outgoing
     }
 
-    /// Where in a trace the call belongs.
+    /// Trace context of the call.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.site.trace
     }
 
-    /// What in the turn the call is.
+    /// Position of the call in the turn.
     pub(crate) fn call_place(&self) -> CallPlace {
         CallPlace {
             turn_id: self.site.turn_id.clone(),
@@ -95,15 +95,15 @@ impl ConnectionRoute {
         }
     }
 
-    /// What the event says that the turn answers, if it came by this connection.
+    /// Metadata of the event that the turn answers, if it came through this connection.
     fn facts(&self) -> Option<&JsonObject> {
         let origin = self.site.origin.as_ref()?;
         let is_home = origin.connection.as_ref() == Some(&self.connection);
         is_home.then_some(&origin.metadata)
     }
 
-    /// Has the connection do something within `deadline_ms`. If it may be done again, it is, when nobody
-    /// knows whether it was done.
+    /// Runs a request through the connection within `deadline_ms`. A repeatable request is repeated
+    /// if its outcome is unknown.
     pub(crate) async fn run(
         &self,
         request: Request,
@@ -131,7 +131,7 @@ impl ConnectionRoute {
         })
     }
 
-    /// Makes the requests of a plan one after another, and gives what came of each.
+    /// Runs the requests of a plan in sequence and returns their results.
     async fn run_all(&self, plan: &Plan, is_idempotent: bool) -> Result<Vec<Value>, ToolFault> {
         let is_repeatable = is_idempotent || plan.is_repeatable();
         let requests = plan.requests();
@@ -169,7 +169,7 @@ impl From<PlanError> for ToolFault {
     }
 }
 
-/// A failed call as the model is told.
+/// Converts a failed call to an error for the model.
 pub(crate) fn fault_of(error: CallError) -> ToolFault {
     let code = match error.code {
         CallErrorCode::Invalid => "E_INVALID_REQUEST",
@@ -201,14 +201,14 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
     }
 }
 
-/// The exports of the tool of a service: its actions, done by one of `connections`.
+/// Exports of a service's tool: its actions, performed through one of `connections`.
 pub(crate) fn exports(service: &'static Service, connections: &[ConnectionName]) -> Vec<Export> {
     let connections: Arc<[ConnectionName]> = connections.into();
     let actions = service.actions.iter();
     actions.map(|action| export(action, &connections)).collect()
 }
 
-/// Which connection is meant is an argument if there are several.
+/// With several connections, the export gets an argument that selects one.
 fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Export {
     let mut properties = (action.arguments)();
     if let ([_, _, ..], Some(fields)) = (&connections[..], properties.as_object_mut()) {
@@ -240,7 +240,7 @@ fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Expor
     }
 }
 
-/// Does an action.
+/// Performs an action.
 async fn run(
     action: &Action,
     call: &ToolInvocation,

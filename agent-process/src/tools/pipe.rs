@@ -1,4 +1,4 @@
-//! Starting tool supervisors and reading their outputs.
+//! Starts tool supervisors and reads their output.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,15 @@ use super::residents::Residents;
 use super::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 use crate::tool_call::ToolOutcome;
 
-/// What the environment of a command may have under goondan's own prefix, and nothing else.
+/// Prefix of the variables that goondan sets for commands; inherited variables with this prefix are
+/// removed.
 const OWN_PREFIX: &str = "GOONDAN_";
 
-/// The code of a call that started nothing, since its sandbox could not be made.
+/// Error code of a call that started nothing because its sandbox could not be created.
 const NO_SANDBOX: &str = "E_SANDBOX";
 
-/// What hosts of modules have in their environment beside what commands have: runtimes look for no package of where they
-/// start, and do not run what a cache holds in the place of a module.
+/// Additional environment of module hosts. It stops runtimes from searching for packages in their
+/// start directory and from running cached code instead of a module.
 const HOST_ENVIRONMENT: [(&str, &str); 4] = [
     ("BUN_RUNTIME_TRANSPILER_CACHE_PATH", "0"),
     ("DENO_NO_PACKAGE_JSON", "1"),
@@ -36,20 +37,20 @@ const HOST_ENVIRONMENT: [(&str, &str); 4] = [
     ("NODE_DISABLE_COMPILE_CACHE", "1"),
 ];
 
-/// Time a tool supervisor has to end its tree before it is killed itself.
+/// Time for a tool supervisor to end its process tree before it is killed itself.
 pub(crate) const SUPERVISOR_GRACE: Duration = Duration::from_secs(6);
-/// Time for the rest of the output once the supervisor has ended. Everybody who could hold the pipes
-/// open is dead by then; this bounds the case that the supervisor was killed.
+/// Time for the rest of the output after the supervisor has ended. Every process that could hold
+/// the pipes open is dead by then, unless the supervisor itself was killed.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes read from a pipe at once.
+/// Bytes per read of a pipe.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What everything that tools start is started with.
+/// Environment of every process that tools start.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
-    /// The program that stands around each command ([`super::tool_supervisor`]).
+    /// Program that wraps each command ([`super::tool_supervisor`]).
     pub(crate) supervisor: PathBuf,
-    /// The directory that commands start in.
+    /// Start directory of commands.
     pub(crate) cwd: PathBuf,
     /// The directory tools may write to.
     pub(crate) work_dir: PathBuf,
@@ -61,9 +62,9 @@ pub(crate) struct Surroundings {
     pub(crate) agent_name: AgentName,
     /// The swarm, under the older contract.
     pub(crate) swarm: Option<SwarmView>,
-    /// The task it works for, if it does, with the secrets that were provided for that.
+    /// Task of the agent, if it works for one, with the secrets provided for it.
     pub(crate) task: Option<AssignedTask>,
-    /// What of the machine they may touch.
+    /// Access that confinement permits.
     pub(crate) allowed: Allowed,
     /// What they may read beside that once it exists: the sandboxes of the agents that this one coordinates.
     pub(crate) run: Option<PathBuf>,
@@ -94,9 +95,10 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
     supervisor_at(surroundings, &surroundings.cwd)
 }
 
-/// A tool supervisor for a host of modules, with the same environment. Runtimes take files for their configuration that
-/// lie where they start, in `HOME`, and in their caches, and agents and packages write in the work directory: a host
-/// starts elsewhere, has a `HOME` of its own, and keeps no cache.
+/// Creates a tool supervisor for a host of modules, with the same environment. Runtimes read
+/// configuration files from their start directory, `HOME` and their caches, and agents and packages
+/// can write to the work directory. A host therefore starts in another directory, has its own
+/// `HOME`, and keeps no cache.
 pub(crate) fn host_supervisor(surroundings: &Surroundings) -> Command {
     let mut supervisor = supervisor_at(surroundings, working_directory(Purpose::Module));
     supervisor.envs(HOST_ENVIRONMENT);
@@ -106,8 +108,9 @@ pub(crate) fn host_supervisor(surroundings: &Surroundings) -> Command {
     supervisor
 }
 
-/// The home directory of a host of modules: an empty one in its own memory, or one that no program beneath an agent
-/// writes. Without a sandbox it is the user's, as everything of the user's is open then.
+/// Home directory of a host of modules: an empty in-memory one, or one that no program of an agent
+/// can write. Without a sandbox it is the user's, because all files of the user are accessible
+/// anyway.
 fn host_home(level: Level) -> Option<&'static str> {
     match level {
         Level::Full => Some("/run/home"),
@@ -117,7 +120,7 @@ fn host_home(level: Level) -> Option<&'static str> {
 }
 
 fn supervisor_at(surroundings: &Surroundings, cwd: &Path) -> Command {
-    // A key may hold any character, an environment variable may not hold a zero.
+    // A key may hold any character, but an environment variable cannot hold NUL.
     let instance_key = surroundings.instance_key.as_str().replace('\0', "\u{fffd}");
     let allowed = surroundings.allowed_now();
     let mut supervisor = confined_supervisor(&surroundings.supervisor, cwd, &allowed);
@@ -133,8 +136,8 @@ fn supervisor_at(surroundings: &Surroundings, cwd: &Path) -> Command {
     supervisor
 }
 
-/// A tool supervisor with the environment of tools, but for goondan's own variables. `cwd` is what
-/// [`working_directory`](goondan_protocol::working_directory::working_directory) says.
+/// Creates a tool supervisor with the inherited environment, without goondan's own variables. `cwd`
+/// is a result of [`working_directory`](goondan_protocol::working_directory::working_directory).
 pub(crate) fn confined_supervisor(supervisor: &Path, cwd: &Path, allowed: &Allowed) -> Command {
     let mut supervisor = Command::new(supervisor);
     supervisor
@@ -157,7 +160,7 @@ pub(crate) fn confined_supervisor(supervisor: &Path, cwd: &Path, allowed: &Allow
     supervisor
 }
 
-/// The outcome of a program that has failed, with what the sandbox may have denied it.
+/// Adds to the outcome of a failed program the accesses that the sandbox may have denied.
 pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> ToolOutcome {
     let has_failed = outcome.is_error || outcome.has_failed;
     let denial = has_failed
@@ -179,13 +182,13 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
     }
 }
 
-/// Whether a result says that nothing was started, since the sandbox could not be made.
+/// True if the result reports that nothing was started because the sandbox could not be created.
 pub(crate) fn has_no_sandbox(result: &str) -> bool {
     result.starts_with(NO_SANDBOX)
 }
 
-/// What a tool supervisor said that has ended with `code`, since it could not make the sandbox; none if it
-/// ended otherwise.
+/// Error of a tool supervisor that exited with `code` because it could not create the sandbox;
+/// `None` for any other exit.
 pub(crate) fn not_confined(code: Option<i32>, said: &Capture) -> Option<ToolFault> {
     if code != Some(NOT_CONFINED.into()) {
         return None;
@@ -195,7 +198,7 @@ pub(crate) fn not_confined(code: Option<i32>, said: &Capture) -> Option<ToolFaul
     Some(ToolFault::new(NO_SANDBOX, reason.trim_end()))
 }
 
-/// One output of the supervisor, until its end.
+/// One output stream of the supervisor.
 #[derive(Debug)]
 pub(crate) struct Pipe<R> {
     source: Option<R>,
@@ -214,13 +217,13 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         self.source.is_some()
     }
 
-    /// The next bytes; none at the end. Cancel-safe.
+    /// Reads the next bytes; empty at the end. Cancel-safe.
     pub(crate) async fn read(&mut self) -> BytesMut {
         let Some(source) = &mut self.source else {
             return BytesMut::new();
         };
         self.buffer.reserve(READ_BYTES);
-        // An output that cannot be read any further has ended.
+        // An unreadable stream counts as ended.
         if source.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
             self.source = None;
         }

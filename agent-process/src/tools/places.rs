@@ -1,4 +1,4 @@
-//! Where the tools of an agent work, and how a path finds its place there.
+//! Directories that an agent's tools use, and path resolution within them.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,34 +13,34 @@ use super::runtimes::Runtimes;
 use super::secret_files::SecretFiles;
 use super::session::Sessions;
 
-/// How a path may begin that is spelled as in a shell command.
+/// Prefix of a path that is written as in a shell command.
 const WORK_DIR_VAR: &str = "$GOONDAN_WORK_DIR";
-/// The same, for the project.
+/// The same prefix for the project.
 const PROJECT_ROOT_VAR: &str = "$GOONDAN_PROJECT_ROOT";
 
-/// Where the tools of an agent work.
+/// Directories and processes that an agent's tools use.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// The directory tools run in and write to.
+    /// Directory in which tools run and write.
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
-    /// What else the file tools may open, by absolute paths: of a sandbox its baseline and its proposal,
-    /// and the folders of skills.
+    /// Other directories that the file tools may open, by absolute paths: the baseline and the
+    /// proposal of a sandbox, and the folders of skills.
     pub(crate) beside: Vec<(Root, Access)>,
     /// The sandboxes of the agents that this one coordinates, which it may read.
     pub(crate) run: Option<LaterRoot>,
     /// What everything that tools start is started with.
     pub(crate) surroundings: Arc<Surroundings>,
-    /// What modules of packages are started with, each with whose modules those are.
+    /// Environments of the modules of packages, each with the sandbox of its package.
     pub(crate) of_packages: Vec<(ModuleSandbox, Arc<Surroundings>)>,
-    /// What the host of extensions is started with, if any of them is of a package.
+    /// Environment of the extension host, if an extension belongs to a package.
     pub(crate) of_extensions: Option<Arc<Surroundings>>,
     /// The shells of `bash`.
     pub(crate) sessions: Sessions,
     /// The processes of modules.
     pub(crate) hosts: Hosts,
-    /// What runs modules on this machine.
+    /// Runtimes for modules on this machine.
     pub(crate) runtimes: Runtimes,
 }
 
@@ -65,7 +65,7 @@ impl LaterRoot {
 }
 
 impl Places {
-    /// What a module is started with, by where it is.
+    /// Environment of a module, by its path.
     pub(crate) fn surroundings_of(&self, module: &Path) -> &Arc<Surroundings> {
         let mut of_packages = self.of_packages.iter();
         let own = of_packages.find(|(sandbox, _)| sandbox.holds_for(module));
@@ -73,12 +73,12 @@ impl Places {
     }
 }
 
-/// What a tool wants of a path.
+/// Access that a tool requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Look only: the project is open to it, too.
+    /// Read access, which includes the project.
     Read,
-    /// Change: within the work directory only.
+    /// Write access, within the work directory only.
     Write,
 }
 
@@ -91,11 +91,11 @@ fn beside<'a, 'p>(places: &'a Places, full: &'p Path) -> Option<(&'a Root, &'p P
     })
 }
 
-/// Finds the root a path lies beneath, and the path within it.
+/// Resolves a path to its root and the path relative to it.
 ///
 /// # Errors
 ///
-/// [`ToolFault`] if the path lies beneath no root that allows the access.
+/// [`ToolFault`] if the path is beneath no root that allows the access.
 pub(crate) fn locate<'a>(
     places: &'a Places,
     path: &str,

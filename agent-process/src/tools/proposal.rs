@@ -1,6 +1,6 @@
-//! The tool `proposal`: an agent hands in what it changed in its sandbox (`PROP-1`, `PROP-6`).
+//! The tool `proposal`: an agent submits the changes in its sandbox (`PROP-1`, `PROP-6`).
 //!
-//! Nobody applies a proposal from here: that is for a person.
+//! Only a person can apply a proposal.
 
 use goondan_protocol::agents::{AgentAnswer, AgentProposal, Question};
 use goondan_protocol::handoff::{
@@ -18,7 +18,7 @@ use super::invocation::ToolInvocation;
 use super::sandbox::agent_of;
 use crate::tool_call::ToolOutcome;
 
-/// What is to happen with a proposal if its maker does not say.
+/// Next step of a proposal if its author gives none.
 const USUAL_NEXT: &str = "review and apply, or request changes";
 
 /// The exports of the tool.
@@ -33,7 +33,7 @@ pub(crate) fn exports() -> Vec<Export> {
                 "Hands in what you changed in your sandbox as a proposal, which a person looks at and applies. Returns the HANDOFF to give to whoever gave you the work. Called again, it replaces a proposal that was not applied.",
                 &submit_parameters(),
                 &["goal"],
-                // What is asked follows from the same arguments as the handoff does.
+                // The question is derived from the same arguments as the handoff.
                 |call| Ok(call.args::<SubmitArgs>()?.question()),
             )
         },
@@ -102,7 +102,7 @@ impl SubmitArgs {
         }
     }
 
-    /// The handoff, as far as the agent says it itself.
+    /// The parts of the handoff that the agent supplies.
     fn said(&self) -> Result<Said, ToolFault> {
         let lines = |field, lines: &[String]| {
             let lines = lines
@@ -218,7 +218,7 @@ async fn status(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     Ok(outcome)
 }
 
-/// What a handoff says that is not so, in words.
+/// Describes the mismatches between a handoff and its proposal.
 fn compared(handoff: &Handoff, proposal: &AgentProposal) -> String {
     let kept = proposal_json(proposal);
     if std::path::Path::new(&*handoff.proposal_json) != kept {

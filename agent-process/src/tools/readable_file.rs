@@ -10,10 +10,10 @@ use super::fault::ToolFault;
 use super::rooted::{Root, fault_of};
 use super::secret_files::real_path;
 
-/// Largest file that is read or edited, in bytes.
+/// Largest file that tools read or edit, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Opens a regular file for reading, of at most [`MAX_FILE_BYTES`].
+/// Opens a regular file of at most [`MAX_FILE_BYTES`] for reading.
 pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, ToolFault> {
     let secrets = root.secret_files();
     if secrets.refuses_path(path) {
@@ -21,7 +21,7 @@ pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, T
     }
     let opened = root.open_beneath(path, OFlag::O_RDONLY, Mode::empty());
     let file = File::from(opened.map_err(|errno| fault_of(shown, errno))?);
-    // A link to such a file is that file. What lies above the root is nobody's name here.
+    // A link to a secret file is refused too. Path components above the root are not checked.
     let real = real_path(&file);
     let real = real.as_deref().and_then(|real| root.beneath(real));
     if real.is_some_and(|real| secrets.refuses_path(real)) {

@@ -1,5 +1,5 @@
-//! Tools that modules of extensions register by `api.tools.register` (`COMPAT-3`). They run in the process of the
-//! extensions, which the process loop owns: calls go there through a channel.
+//! Tools that modules of extensions register with `api.tools.register` (`COMPAT-3`). They run in
+//! the extension host, which the process loop owns; calls reach it through a channel.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,24 +16,24 @@ use super::invocation::ToolInvocation;
 use super::schema::ArgumentSchema;
 use crate::tool_call::{Misfit, ToolOutcome};
 
-/// Most tools that the extensions of an agent register.
+/// Maximum number of tools that an agent's extensions register.
 const MAX_REGISTERED_TOOLS: usize = 256;
 
-/// A tool as a module has registered it.
+/// A tool registered by a module.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RegisteredTool {
-    /// Whose it is.
+    /// The extension that registered it.
     pub(crate) extension: ExtensionName,
-    /// The full name that the model calls it by.
+    /// Full name under which the model calls it.
     name: String,
-    /// What it does.
+    /// Description for the model.
     #[serde(default)]
     description: String,
     /// JSON Schema of its arguments.
     parameters: Value,
 }
 
-/// A call on its way to the module.
+/// An in-flight call to the module.
 #[derive(Debug)]
 pub(crate) struct HostedCall {
     pub(crate) extension: ExtensionName,
@@ -42,17 +42,17 @@ pub(crate) struct HostedCall {
     pub(crate) reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
 }
 
-/// What the extensions of an agent have registered.
+/// Tools that an agent's extensions have registered.
 #[derive(Debug)]
 pub(crate) struct RegisteredTools {
-    /// Whether there are extensions that may register something.
+    /// True if the agent has extensions that may register tools.
     may_register: bool,
-    /// The names of the agent's other tools.
+    /// Names of the agent's other tools.
     taken: BTreeSet<String>,
-    /// None until the extensions have registered.
+    /// `None` until the extensions have registered.
     offered: Mutex<Option<Arc<[Offered]>>>,
     calls: mpsc::UnboundedSender<HostedCall>,
-    /// Until the host of the extensions takes it.
+    /// Receiver of calls, until the extension host takes it.
     receiver: Mutex<Option<mpsc::UnboundedReceiver<HostedCall>>>,
 }
 
@@ -64,7 +64,7 @@ struct Offered {
 }
 
 impl RegisteredTools {
-    /// Nothing yet. `taken` are the names of the agent's other tools.
+    /// Creates an empty registry. `taken` are the names of the agent's other tools.
     pub(super) fn new(may_register: bool, taken: BTreeSet<String>) -> Self {
         let (calls, receiver) = mpsc::unbounded_channel();
         Self {
@@ -76,7 +76,7 @@ impl RegisteredTools {
         }
     }
 
-    /// Where calls come in; there once.
+    /// Takes the receiver of calls; `None` after the first time.
     pub(crate) fn take_receiver(&self) -> Option<mpsc::UnboundedReceiver<HostedCall>> {
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.take()
@@ -87,11 +87,11 @@ impl RegisteredTools {
         offered.clone()
     }
 
-    /// Offers these from now on, instead of those before.
+    /// Replaces the offered tools.
     ///
     /// # Errors
     ///
-    /// Which extension registers what cannot be offered, and why.
+    /// The extension that registers a tool that cannot be offered, and the reason.
     pub(crate) fn offer(&self, tools: Vec<RegisteredTool>) -> Result<(), (ExtensionName, String)> {
         let too_many = tools.len() > MAX_REGISTERED_TOOLS;
         let mut offered: Vec<Offered> = Vec::with_capacity(tools.len());
@@ -131,14 +131,14 @@ impl RegisteredTools {
         Ok(())
     }
 
-    /// What the model is offered.
+    /// Catalog entries of the offered tools.
     pub(super) fn entries(&self) -> Vec<CatalogEntry> {
         let offered = self.offered();
         let offered = offered.iter().flat_map(|offered| offered.iter());
         offered.map(|offered| offered.entry.clone()).collect()
     }
 
-    /// Whether a tool is one of these, or may be one, as nobody has registered yet.
+    /// True if the tool is registered here, or could still be registered.
     pub(super) fn may_have(&self, name: &str) -> bool {
         match self.offered() {
             None => self.may_register,
@@ -146,7 +146,7 @@ impl RegisteredTools {
         }
     }
 
-    /// Checks a call, as far as it is known what is registered.
+    /// Checks a call against the registered tools.
     pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), Misfit> {
         let offered = self.offered();
         let mut offered = offered.iter().flat_map(|offered| offered.iter());
@@ -163,7 +163,7 @@ impl RegisteredTools {
         checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
     }
 
-    /// Has the module that registered a tool do its work.
+    /// Runs a call in the module that registered the tool.
     pub(super) fn run(&self, name: &str, call: ToolInvocation) -> BoxFuture<'static, ToolOutcome> {
         let offered = self.offered();
         let mut offered = offered.iter().flat_map(|offered| offered.iter());

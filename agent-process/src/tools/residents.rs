@@ -1,16 +1,16 @@
-//! The tool supervisors that outlive a call, so that they are not taken for what a call has left behind.
+//! Tool supervisors that outlive a call and must not be reaped as leftovers of a call.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::Pid;
 
-/// The process ids of tool supervisors that outlive a call. Cloning shares them.
+/// Process ids of tool supervisors that outlive a call. Cloning shares them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residents(Arc<Mutex<BTreeSet<i32>>>);
 
 impl Residents {
-    /// Counts a process among them for as long as the guard lives.
+    /// Adds a process until the guard is dropped.
     pub(crate) fn admit(&self, pid: Option<u32>) -> Resident {
         let pid = pid.and_then(|pid| i32::try_from(pid).ok());
         if let Some(pid) = pid {
@@ -22,18 +22,18 @@ impl Residents {
         }
     }
 
-    /// Who is there.
+    /// The current process ids.
     pub(crate) fn pids(&self) -> Vec<Pid> {
         self.change(|pids| pids.iter().copied().map(Pid::from_raw).collect())
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut BTreeSet<i32>) -> T) -> T {
-        // A set of numbers is whole whoever panicked while holding it.
+        // A set of numbers stays consistent even if a holder of the lock panicked.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A place among the residents.
+/// Guard of a process in the set.
 #[derive(Debug)]
 pub(crate) struct Resident {
     residents: Residents,

@@ -1,9 +1,10 @@
-//! Files beneath a directory, and never outside of it.
+//! Access to files strictly beneath a directory.
 //!
-//! A [`Root`] is an open directory. On Linux the kernel itself keeps every lookup beneath it
-//! (`openat2` with `RESOLVE_BENEATH`): `..`, absolute links and links that lead out are refused, and no
-//! rename by a running tool can change that between a check and its use. Elsewhere the path is
-//! resolved and compared first, which a tool that renames directories meanwhile could outrun.
+//! A [`Root`] is an open directory. On Linux the kernel keeps every lookup beneath it (`openat2`
+//! with `RESOLVE_BENEATH`): it refuses `..`, absolute links and links that lead out, and a running
+//! tool cannot defeat this by renaming a directory between a check and its use. On other systems
+//! the path is resolved and compared first, which a tool that renames directories at the right
+//! moment could bypass.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +20,7 @@ use nix::sys::stat::{Mode, mkdirat};
 use super::fault::ToolFault;
 use super::secret_files::SecretFiles;
 
-/// Mode of a directory that a tool makes.
+/// Mode of a directory that a tool creates.
 const NEW_DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
 
 /// A directory that a tool may use, with everything beneath it.
@@ -29,7 +30,8 @@ pub(crate) struct Root {
     path: PathBuf,
     canonical: PathBuf,
     secret_files: Arc<SecretFiles>,
-    /// Directories at its top that are not written to. Then no link is followed: one might lead there.
+    /// Top-level directories that are read-only. With such directories no link is followed on
+    /// writes, because it might lead into one.
     kept: &'static [&'static str],
 }
 
@@ -46,7 +48,7 @@ impl Root {
         })
     }
 
-    /// The same, of which some files are not opened.
+    /// Sets the secret files that must not be opened.
     pub(crate) fn keeping(self, secret_files: Arc<SecretFiles>) -> Self {
         Self {
             secret_files,
@@ -54,24 +56,24 @@ impl Root {
         }
     }
 
-    /// The same; of the work area of a task the daemon alone writes some directories.
+    /// Sets the read-only directories of a task's work area, to which only the daemon writes.
     pub(crate) fn kept_for(self, is_work_area: bool) -> Self {
         let kept: &[&str] = if is_work_area { &KEPT_DIRECTORIES } else { &[] };
         Self { kept, ..self }
     }
 
-    /// Whether a path beneath it is one that is not written to.
+    /// True if a path beneath the root is read-only.
     pub(super) fn keeps(&self, path: &Path) -> bool {
         let first = path.components().next();
         first.is_some_and(|first| self.kept.iter().any(|kept| first.as_os_str() == *kept))
     }
 
-    /// Which of its files are not opened.
+    /// The secret files that must not be opened.
     pub(super) fn secret_files(&self) -> &SecretFiles {
         &self.secret_files
     }
 
-    /// The directory as it was named.
+    /// Path of the directory as given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -83,7 +85,7 @@ impl Root {
             .find_map(|root| absolute.strip_prefix(root).ok())
     }
 
-    /// Opens what lies at a relative path, creating a file with `mode` if `flags` say so.
+    /// Opens a relative path; creates a file with `mode` if `flags` request it.
     pub(crate) fn open_beneath(
         &self,
         path: &Path,
@@ -105,7 +107,7 @@ impl Root {
         self.open_beneath(path, flags, Mode::empty())
     }
 
-    /// Opens the directory at a relative path and makes what is missing of it.
+    /// Opens the directory at a relative path and creates missing components.
     pub(crate) fn make_directory(&self, path: &Path) -> nix::Result<OwnedFd> {
         let mut directory = self.directory(Path::new(""))?;
         let mut reached = PathBuf::new();
@@ -129,7 +131,7 @@ fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Resu
         resolve |= ResolveFlag::RESOLVE_NO_SYMLINKS;
     }
     let how = OpenHow::new().flags(flags).resolve(resolve);
-    // The kernel refuses a mode where nothing is created.
+    // The kernel rejects a mode unless the call creates a file.
     let how = if flags.contains(OFlag::O_CREAT) {
         how.mode(mode)
     } else {
@@ -163,7 +165,7 @@ pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// Puts a failed system call in words.
+/// Describes a failed system call.
 pub(crate) fn fault_of(path: &str, errno: Errno) -> ToolFault {
     let (code, why) = match errno {
         Errno::ENOENT => (

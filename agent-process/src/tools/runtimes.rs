@@ -1,4 +1,4 @@
-//! What runs modules of the project on this machine.
+//! Runtimes that execute the project's modules on this machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use tokio::sync::OnceCell;
 use super::fault::ToolFault;
 use super::host::HostProgram;
 
-/// What runs a module in Python, as an argument of the interpreter.
+/// The host program of Python modules, as an argument of the interpreter.
 const PYTHON_HOST: &str = include_str!("host/host.py");
 
-/// Longest wait for node to say its version.
+/// Time limit for node to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What runs modules on this machine, found out when it is needed.
+/// Runtimes of this machine, detected on first use.
 #[derive(Debug)]
 pub(crate) struct Runtimes {
-    /// The `PATH` that they are looked for in.
+    /// The `PATH` to search.
     path: OsString,
     node: OnceCell<Option<NodeVersion>>,
 }
 
 impl Runtimes {
-    /// What runs modules, found in `path`.
+    /// Creates a detector for the runtimes in `path`.
     pub(super) fn in_path(path: OsString) -> Self {
         Self {
             path,
@@ -40,11 +40,11 @@ impl Runtimes {
         }
     }
 
-    /// The one host for modules in JavaScript and TypeScript, which runs `script`.
+    /// The single host for modules in JavaScript and TypeScript, which runs `script`.
     ///
     /// # Errors
     ///
-    /// `E_TOOL_NO_RUNTIME` if nothing here runs one of them.
+    /// `E_TOOL_NO_RUNTIME` if no available runtime can run one of them.
     pub(super) async fn host_of_all(
         &self,
         script: &str,
@@ -58,11 +58,11 @@ impl Runtimes {
         Ok(program)
     }
 
-    /// The host for a module; `script` is what runs those in JavaScript and TypeScript.
+    /// The host for a module; `script` is the host program for JavaScript and TypeScript.
     ///
     /// # Errors
     ///
-    /// `E_TOOL_NO_RUNTIME` if nothing here runs it; the text names what would.
+    /// `E_TOOL_NO_RUNTIME` if no available runtime can run it; the text names the suitable ones.
     pub(super) async fn host_of(
         &self,
         script: &str,

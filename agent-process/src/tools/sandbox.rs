@@ -1,6 +1,6 @@
-//! The tool `sandbox`: copies of files of the project, for agents to work on (`BOX-1`).
+//! The tool `sandbox`: copies of project files, for agents to work on (`BOX-1`).
 //!
-//! The orchestrator makes them, and checks who may ask. Here it is only asked.
+//! The orchestrator creates them and checks permissions. This tool only sends the requests.
 
 use goondan_protocol::agents::Question;
 use goondan_protocol::ids::AgentName;
@@ -17,7 +17,8 @@ pub(crate) fn exports() -> Vec<Export> {
     let paths = |what: &str| json!({"type": "array", "maxItems": 1000, "items": {"type": "string", "minLength": 1}, "description": what});
     vec![
         Export {
-            // The second time there is one already: the model looks with `status` instead.
+            // A repeated call fails because the sandbox exists; the model checks with `status`
+            // instead.
             is_idempotent: false,
             ..export(
                 "prepare",
@@ -67,7 +68,7 @@ fn prepare(call: &ToolInvocation) -> Result<Question, ToolFault> {
     })
 }
 
-/// The agent that a call names, if it does.
+/// The agent that a call names, if any.
 pub(super) fn agent_of(call: &ToolInvocation) -> Result<Option<AgentName>, ToolFault> {
     #[derive(Deserialize)]
     struct AgentArgs {

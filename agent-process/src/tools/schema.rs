@@ -1,10 +1,10 @@
-//! Checking arguments against a JSON Schema, with the exact place of each fault.
+//! Validates arguments against a JSON Schema and reports the exact location of each fault.
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
-/// Most faults the model is told at once.
+/// Maximum number of faults reported to the model.
 const FAULTS_TOLD: usize = 5;
 
 /// A compiled schema of one export's arguments.

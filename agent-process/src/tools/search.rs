@@ -1,8 +1,8 @@
-//! Finding files and text: the exports `glob` and `grep` of `file-system`.
+//! Searching files and text: the exports `glob` and `grep` of `file-system`.
 //!
-//! A search goes through directories by their open descriptors and follows no symbolic link, so that it
-//! cannot be led out of its root. It is bounded in entries, depth, results and time, and ends when
-//! its call is given up.
+//! A search traverses open directory descriptors and follows no symbolic link, so that it cannot
+//! leave its root. The number of entries, the depth, the results and the time are bounded, and a
+//! canceled call ends its search.
 
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
@@ -28,29 +28,29 @@ use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
 use super::rooted::{Root, fault_of};
 
-/// Most files that one `glob` returns.
+/// Maximum number of files that one `glob` returns.
 const MAX_GLOB_FILES: usize = 1_000;
-/// Matching lines that one `grep` returns unless the call says otherwise.
+/// Default limit of matching lines that one `grep` returns.
 const DEFAULT_GREP_LINES: usize = 200;
-/// Most matching lines that one `grep` returns.
+/// Maximum number of matching lines that one `grep` returns.
 const MAX_GREP_LINES: usize = 2_000;
-/// Most lines of context around a match.
+/// Maximum number of context lines around a match.
 const MAX_CONTEXT_LINES: usize = 20;
-/// Most text that one `grep` returns, in bytes.
+/// Maximum text that one `grep` returns, in bytes.
 const MAX_GREP_BYTES: usize = 64 * 1024;
 /// Longest line that is shown, in bytes.
 const MAX_LINE_BYTES: usize = 500;
-/// Most entries that one search looks at.
+/// Maximum number of entries that one search visits.
 const MAX_SEARCHED_ENTRIES: usize = 200_000;
 /// Deepest directory that is searched.
 const MAX_SEARCH_DEPTH: usize = 64;
 /// Longest search.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a file's beginning that tell text from anything else.
+/// Bytes at the start of a file that are checked to detect text.
 const PROBE_BYTES: usize = 8 * 1024;
 /// Longest pattern, in characters.
 const MAX_PATTERN_CHARS: usize = 1_000;
-/// Directories that are passed over unless the search begins in one.
+/// Directories that are skipped unless the search starts in one.
 const PASSED_OVER: [&str; 3] = [".git", ".goondan", "node_modules"];
 
 /// The exports that search.
@@ -107,7 +107,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-/// Tells a search that nobody waits for it any more.
+/// Notifies a search on drop that its call was canceled.
 struct GivenUp(Arc<AtomicBool>);
 
 impl Drop for GivenUp {
@@ -130,13 +130,13 @@ fn searching(search: Search) -> Run {
     })
 }
 
-/// How far a search may still go.
+/// Remaining limits of a search.
 struct Bounds {
     is_given_up: Arc<AtomicBool>,
     begun: Instant,
     time: RunningTime,
     entries_left: usize,
-    /// Why it went no further.
+    /// Reason for ending early.
     ended: Option<String>,
 }
 
@@ -151,7 +151,7 @@ impl Bounds {
         }
     }
 
-    /// Counts one entry. False if the search is to end.
+    /// Counts one entry. Returns false if the search must end.
     fn take_entry(&mut self) -> bool {
         if self.ended.is_some() {
             return false;
@@ -168,8 +168,8 @@ impl Bounds {
     }
 }
 
-/// Goes through the files beneath a directory of a root, in the order of their paths. `visit` gets each
-/// file's path from the root and from where the search began, and says whether to go on.
+/// Walks the files beneath a directory of a root in path order. `visit` gets each file's path
+/// relative to the root and relative to the start, and returns false to stop.
 fn walk(
     root: &Root,
     start: &Path,
@@ -194,7 +194,7 @@ fn walk(
                 return Ok(());
             }
         } else if open.len() < MAX_SEARCH_DEPTH {
-            // One that is gone or may not be read is passed over, as it is by `grep -s`.
+            // A missing or unreadable directory is skipped, as by `grep -s`.
             let directory = root.directory(&full).and_then(Dir::from_fd);
             if let Ok(directory) = directory {
                 let entries = entries_of(directory, &relative, bounds);
@@ -236,7 +236,7 @@ fn entries_of(directory: Dir, relative: &Path, bounds: &mut Bounds) -> Vec<(Path
     entries
 }
 
-/// What an entry is where the file system does not say so in its listing.
+/// Type of an entry, for file systems whose listings omit it.
 fn type_of(directory: &Dir, entry: &Entry) -> Option<Type> {
     let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
     let stat = fstatat(directory.as_fd(), entry.file_name(), flags).ok()?;
@@ -258,7 +258,7 @@ fn matcher(pattern: &str) -> Result<GlobMatcher, ToolFault> {
     Ok(glob.compile_matcher())
 }
 
-/// A path as it can be given to `read`.
+/// Formats a path so that `read` accepts it.
 fn readable(shown: Option<&str>, relative: &Path) -> String {
     match shown {
         None => relative.display().to_string(),
@@ -329,10 +329,10 @@ struct GrepArgs {
     limit: Option<usize>,
 }
 
-/// Which files a `grep` looks at.
+/// Filter of the files that a `grep` searches.
 struct Include {
     pattern: GlobMatcher,
-    /// Whether the pattern is of a file's name, not of its path.
+    /// True if the pattern applies to file names instead of paths.
     by_name: bool,
 }
 
@@ -417,7 +417,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
     Ok(found.text)
 }
 
-/// A file's text; none if it holds something else.
+/// Text of a file; `None` if it is not text.
 fn text_of(root: &Root, path: &Path, shown: &str) -> Result<Option<String>, ToolFault> {
     let io = |error: std::io::Error| io_fault(shown, &error);
     let mut file = open_file(root, path, shown)?.take(MAX_FILE_BYTES);
@@ -434,7 +434,7 @@ fn text_of(root: &Root, path: &Path, shown: &str) -> Result<Option<String>, Tool
     Ok(String::from_utf8(bytes).ok())
 }
 
-/// What a `grep` has found.
+/// Results of a `grep`.
 struct Found {
     pattern: Regex,
     context: usize,

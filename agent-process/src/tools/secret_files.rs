@@ -1,7 +1,8 @@
-//! Files that are kept for the secrets in them, which file tools do not open (`SEC-2`).
+//! Files that hold secrets, which file tools refuse to open (`SEC-2`).
 //!
-//! What a tool reads is in the conversation, on disk and at the model's provider, for good. A file is told
-//! by its name, in any case of letters, and by where it really is: a link to it is it.
+//! Text that a tool reads stays permanently in the conversation, on disk and at the model's
+//! provider. A secret file is recognized by its name, ignoring case, and by its real location, so a
+//! link to one is refused too.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,22 +14,22 @@ use goondan_protocol::secret_file::holds_secrets;
 use goondan_protocol::settings::{FILE_SYSTEM, SECRET_FILES};
 use serde_json::Value;
 
-/// Which files the tools of one agent do not open.
+/// Secret files that the tools of one agent refuse to open.
 #[derive(Debug, Default)]
 pub(crate) struct SecretFiles {
-    /// Files of the workspace's environment: never, by whatever name.
+    /// Environment files of the workspace: refused under every name.
     never: Vec<PathBuf>,
-    /// Paths within the project or the work directory that the configuration makes exceptions of.
+    /// Paths within the project or the work directory that the configuration exempts.
     allowed: Vec<PathBuf>,
 }
 
 impl SecretFiles {
-    /// What the definition of an agent says.
+    /// Reads the exemptions and environment files from an agent's definition.
     pub(super) fn of(agent: &AgentDefinition) -> Self {
         let allowed = agent.tools.iter().filter(|tool| is_file_system(tool));
         let allowed = allowed.filter_map(|tool| tool.config.get(SECRET_FILES)?.as_array());
         let allowed = allowed.flatten().filter_map(Value::as_str);
-        // `./a` and `a//b` are `a` and `a/b`.
+        // Normalizes `./a` and `a//b` to `a` and `a/b`.
         let clean = |path: &str| Path::new(path).components().collect::<PathBuf>();
         let clean = |path: &str| clean(path.strip_prefix("./").unwrap_or(path));
         Self {
@@ -37,12 +38,13 @@ impl SecretFiles {
         }
     }
 
-    /// Whether a path within the project or the work directory is that of a file with secrets.
+    /// True if a path within the project or the work directory names a secret file.
     pub(super) fn refuses_path(&self, path: &Path) -> bool {
         holds_secrets(path) && !self.allowed.iter().any(|allowed| allowed == path)
     }
 
-    /// Whether a file is one of the workspace's environment, by whatever path or link it was reached.
+    /// True if a file is an environment file of the workspace, regardless of the path or link that
+    /// leads to it.
     pub(super) fn refuses_file(&self, file: &Metadata) -> bool {
         let is_it = |path: &PathBuf| {
             let named = std::fs::metadata(path);
@@ -57,7 +59,7 @@ fn is_file_system(tool: &ToolDefinition) -> bool {
         if package == BASE_PACKAGE && name.as_str() == FILE_SYSTEM)
 }
 
-/// Where an open file really is, behind all links; nothing where the system does not tell.
+/// Real path of an open file with all links resolved; `None` on systems that do not provide it.
 pub(super) fn real_path(file: &File) -> Option<PathBuf> {
     #[cfg(target_os = "linux")]
     {

@@ -1,7 +1,7 @@
-//! The tool `self-restart`: an agent has its own process restarted.
+//! The tool `self-restart`: an agent requests the restart of its own process.
 //!
-//! The orchestrator does it, after the running turn; here it is only asked. Asked again after a crash,
-//! it is still one restart.
+//! The orchestrator performs it after the running turn; this tool only sends the request. A request
+//! repeated after a crash causes a single restart.
 
 use goondan_protocol::agents::Question;
 use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;

@@ -1,7 +1,7 @@
 //! Sessions of `bash`: shells that outlive a call.
 //!
-//! Each session is a task that owns its shell's supervisor and reads its outputs all the time, so that a
-//! job in the background never waits for a reader. Calls of one session run one after another.
+//! Each session is a task that owns its shell's supervisor and reads its output continuously, so
+//! that a background job never blocks on a full pipe. Calls of one session run one after another.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -29,13 +29,13 @@ use super::tool_supervisor;
 use super::tool_supervisor::session::RECORD_END;
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 
-/// How long a command may run at most, in milliseconds.
+/// Longest time limit of a command, in milliseconds.
 pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
-/// Most sessions one agent process has at a time.
+/// Maximum number of concurrent sessions of one agent process.
 const MAX_SESSIONS: usize = 8;
-/// Time an interrupted command has to give the shell back before the session is ended.
+/// Time for an interrupted command to return control to the shell before the session is ended.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
-/// A command has ended and its outputs were silent for so long: they have nothing more of it.
+/// Silence on the output pipes after which an ended command is assumed to have no more output.
 const SILENCE: Duration = Duration::from_millis(5);
 
 /// The sessions of one agent process, by name.
@@ -45,7 +45,7 @@ pub(crate) struct Sessions(Mutex<Open>);
 #[derive(Debug, Default)]
 struct Open {
     by_name: BTreeMap<String, mpsc::Sender<Request>>,
-    /// Dropping them closes the shells' sockets, and that ends the shells.
+    /// Dropping the tasks closes the shells' sockets, which ends the shells.
     tasks: JoinSet<()>,
 }
 
@@ -59,7 +59,7 @@ struct Request {
 }
 
 impl Sessions {
-    /// Runs a command in a session, which is started if there is none of the name. Dropping the future
+    /// Runs a command in a session and starts the session if it does not exist. Dropping the future
     /// interrupts the command.
     pub(crate) async fn exec(
         &self,
@@ -103,14 +103,14 @@ impl Sessions {
         Ok(outcome)
     }
 
-    /// The session of a name, and whether it was just started.
+    /// Returns the session of a name and whether it was just started.
     fn of_name(
         &self,
         work: &Arc<Root>,
         surroundings: &Surroundings,
         name: &str,
     ) -> Result<(mpsc::Sender<Request>, bool), ToolFault> {
-        // Nothing is held across a panic that could be half done.
+        // A poisoned lock is safe to use, because no update here can be left half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
         open.by_name.retain(|_, sender| !sender.is_closed());
@@ -141,7 +141,7 @@ impl Sessions {
     }
 }
 
-/// How the command of a request came to its end.
+/// The end of a request's command.
 enum End {
     /// With an exit code.
     Code(String),
@@ -160,7 +160,7 @@ struct Session {
     stdout: Pipe<ChildStdout>,
     stderr: Pipe<ChildStderr>,
     work: Arc<Root>,
-    /// What jobs in the background said since the last command.
+    /// Output of background jobs since the last command.
     between: Capture,
 }
 
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Runs one command. False if the session ended with it.
+    /// Runs one command. Returns false if the session ended with it.
     async fn serve(&mut self, mut request: Request) -> bool {
         if request.reply.is_closed() {
             return true;
@@ -213,7 +213,7 @@ impl Session {
         let mut capture = Capture::new(&request.call_id);
         let mut command = std::mem::take(&mut request.command).into_bytes();
         command.push(RECORD_END);
-        // A shell that has ended is seen when its answer is read.
+        // The end of the shell is detected when its answer is read.
         drop(self.socket.write_all(&command).await);
 
         let (mut is_over_time, mut is_given_up) = (false, false);
@@ -254,7 +254,7 @@ impl Session {
             End::ShellEnded => self.exit_code().await,
         };
         let answer = self.answer(&request, is_over_time, goes_on, &exit_code, &capture);
-        // Whoever has given the call up misses nothing.
+        // A canceled call has no receiver.
         drop(request.reply.send(answer));
         goes_on
     }
@@ -320,13 +320,14 @@ impl Session {
 
     /// Asks the supervisor to end the running command.
     fn interrupt(&self) {
-        // One byte fits: the supervisor reads all the time. If it has ended, that is seen at the next read.
+        // A full socket is impossible because the supervisor reads continuously. If it has ended,
+        // the next read detects it.
         self.socket.try_write(&[RECORD_END]).ok();
     }
 
-    /// Ends the shell with all it started.
+    /// Ends the shell and every process it started.
     async fn end(&mut self) {
-        // It may have ended by itself.
+        // The shell may have ended already.
         drop(self.socket.shutdown().await);
         if timeout(SUPERVISOR_GRACE, self.supervisor.wait())
             .await
@@ -345,8 +346,8 @@ impl Session {
         code.map_or_else(|| "none".to_owned(), |code| code.to_string())
     }
 
-    /// What a command has written is in the pipes when its exit code comes; what comes later is a job's
-    /// in the background.
+    /// When the exit code arrives, the pipes hold the rest of the command's output. Later output
+    /// comes from background jobs.
     async fn read_the_rest(&mut self, capture: &mut Capture) {
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         while (self.stdout.is_open() || self.stderr.is_open()) && Instant::now() < deadline {
@@ -368,7 +369,7 @@ fn between(name: &str) -> Capture {
     Capture::new(&format!("session-{name}"))
 }
 
-/// The next record of the supervisor; none when it is gone. Cancel-safe.
+/// Reads the next record of the supervisor; `None` if the supervisor has ended. Cancel-safe.
 async fn next_record(socket: &mut UnixStream, record: &mut BytesMut) -> Option<String> {
     loop {
         if let Some(end) = record.iter().position(|byte| *byte == RECORD_END) {

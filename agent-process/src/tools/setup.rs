@@ -1,4 +1,5 @@
-//! Where the tools of an agent work, and what of the machine what they start may touch.
+//! Sets up the directories of an agent's tools, and the access that confinement permits to their
+//! programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -27,22 +28,23 @@ pub struct NoDirectory {
     what: &'static str,
     /// The directory.
     path: PathBuf,
-    /// Why.
+    /// The reason.
     #[source]
     source: std::io::Error,
 }
 
-/// Where temporary files go, within the work directory, if programs may not write to the machine's own.
+/// Directory for temporary files, within the work directory, if programs may not write to the
+/// system's own.
 const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
-/// What the programs of an agent may touch.
+/// Access of the agent's programs.
 fn allowed_to(assignment: &AgentAssignment) -> Allowed {
     let egress = assignment.egress_socket.as_deref();
     allowed_by(&assignment.agent.sandbox, egress, assignment)
 }
 
-/// What the agent's own process works with: the files of its programs; or, if it starts none, of its file tools, at
-/// whatever level a person would have the programs run that there are not.
+/// Policy of the agent's own process: the files of its programs. If the agent starts no programs,
+/// only the files of its file tools, at the level that programs would have.
 pub(crate) fn own_files(assignment: &AgentAssignment) -> SandboxPolicy {
     if assignment.agent.programs().is_some() {
         return allowed_to(assignment).policy;
@@ -54,7 +56,7 @@ pub(crate) fn own_files(assignment: &AgentAssignment) -> SandboxPolicy {
     allowed_by(&asked, None, assignment).policy
 }
 
-/// What those may touch for whom this policy holds, beside what each of the agent's may.
+/// Access under a policy, including the files that each program of the agent may use.
 fn allowed_by(
     policy: &SandboxPolicy,
     egress: Option<&Path>,
@@ -81,8 +83,8 @@ fn allowed_by(
     allowed
 }
 
-/// Where the working copies of the agent's changesets are, if it makes any (`BUNDLE-3`). The directory is made before the
-/// process of an agent starts that may write there.
+/// Directory of the working copies of the agent's changesets, if it makes any (`BUNDLE-3`). The
+/// directory exists before the process starts if the agent may write there.
 pub(crate) fn changesets_of(assignment: &AgentAssignment) -> Option<&Path> {
     assignment.changesets.as_deref().filter(|dir| dir.is_dir())
 }
@@ -112,7 +114,7 @@ fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpos
     }
 }
 
-/// Where the agent's tools work. `supervisor` is this crate's binary.
+/// Opens the directories of an agent's tools. `supervisor` is this crate's binary.
 pub(super) fn places_of(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
@@ -154,7 +156,7 @@ pub(super) fn places_of(
         beside.push((opened, Access::Write));
     }
     if matches!(allowed.policy.require, Level::Landlock | Level::Seatbelt) {
-        // If it cannot be made, programs say so that need it.
+        // If creating it fails, the programs that need it report the error.
         work.make_directory(Path::new(TEMPORARY_DIRECTORY)).ok();
     }
     let run = assignment.run.as_ref().map(|run| LaterRoot {
@@ -182,7 +184,7 @@ pub(super) fn places_of(
     })
 }
 
-/// What everything that tools start is started with, but modules of packages.
+/// Environment of every process that tools start, except modules of packages.
 fn surroundings_of(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
@@ -205,7 +207,8 @@ fn surroundings_of(
     }
 }
 
-/// What modules of packages are started with: what the agent's programs are, within what the packages were granted.
+/// Environment of a package's modules: that of the agent's programs, narrowed to the access granted
+/// to the package.
 fn narrowed(
     own: &Surroundings,
     modules: &ModuleSandbox,

@@ -1,8 +1,9 @@
-//! Starting the modules of tools once, to see whether they start: what a configuration has to pass before it counts
-//! (`BUNDLE-7`).
+//! Starts the modules of tools once to verify that they start. A configuration must pass this
+//! before it takes effect (`BUNDLE-7`).
 //!
-//! The daemon starts this binary for it, with the flag [`START_MODULES`](goondan_protocol::ipc::START_MODULES), and gives it the assignment of an agent on
-//! its standard input. It answers with the list of what is wrong, as JSON. The modules are confined as they
+//! The daemon starts this binary with the flag
+//! [`START_MODULES`](goondan_protocol::ipc::START_MODULES) and writes an agent's assignment to its
+//! standard input. The binary prints the list of problems as JSON. The modules are confined as they
 //! are when the agent calls them, and no handler is called.
 
 use std::path::{Path, PathBuf};
@@ -20,20 +21,20 @@ use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
 use super::places::Places;
 use super::setup::places_of;
 
-/// The number of the one request that a host gets.
+/// Id of the single request that a host gets.
 const REQUEST: u64 = 1;
 
-/// How long a module is waited for.
+/// Time limits of the check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waits {
-    /// For a module in JavaScript or TypeScript to be loaded.
+    /// For loading a module in JavaScript or TypeScript.
     load: Duration,
-    /// For a program of its own to end, which it is not to do.
+    /// For other programs, which must not exit within this time.
     stay: Duration,
 }
 
 impl Waits {
-    /// The waits that the binary is called with; none if they are not numbers.
+    /// Parses the time limits from the binary's arguments; `None` if they are not numbers.
     pub(crate) fn read(load: &std::ffi::OsStr, stay: &std::ffi::OsStr) -> Option<Self> {
         let wait = |word: &std::ffi::OsStr| {
             let millis = word.to_str()?.parse().ok()?;
@@ -46,7 +47,8 @@ impl Waits {
     }
 }
 
-/// Starts every module among the tools of an agent, one after the other. Gives what is wrong with them, in words.
+/// Starts every module among an agent's tools, one after another, and returns descriptions of the
+/// problems.
 pub(crate) async fn start_modules(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
@@ -106,14 +108,14 @@ async fn start(
     }
     match said {
         Ok(said) => said,
-        // A program of its own is asked nothing: it waits for calls.
+        // Other programs get no request; they wait for calls.
         Err(_) if !answers => Ok(()),
         Err(_) => Err(format!("was not loaded within {} ms", wait.as_millis())),
     }
 }
 
-/// Waits until the host says that the module is loaded, or why not, or ends. What else it prints is a line of its log
-/// when the agent runs it, and nothing here.
+/// Waits until the host reports that the module is loaded, reports a failure, or ends. Other output
+/// is ignored here; when the agent runs the module, it goes to the log.
 async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String> {
     loop {
         match happening(process).await {

@@ -1,7 +1,8 @@
-//! The tool `swarm-bundle`: an agent changes the configuration of its own conversation (`BUNDLE-8`).
+//! The tool `swarm-bundle`: an agent changes the configuration of its own conversation
+//! (`BUNDLE-8`).
 //!
-//! What may be changed, and what becomes of it, is decided by the daemon. A call that is made again after a crash
-//! is the same call: it changes nothing twice.
+//! The daemon checks and applies changes. A call repeated after a crash is the same call and
+//! changes nothing twice.
 
 use goondan_protocol::agents::Question;
 use goondan_protocol::bundle::{BundleAsk, CHANGESET_FILE_BYTES_MAX};

@@ -1,8 +1,8 @@
-//! The tool `tasks`: work for command-line agents, in a directory of its own (`TASK-8`).
+//! The tool `tasks`: work for command-line agents, each task in its own directory (`TASK-8`).
 //!
-//! The orchestrator makes and keeps tasks; here it is only asked. The same call asked again, after a crash, is
-//! about the same task. Nobody answers a question, provides a secret or approves a phase from here: that is for a
-//! person.
+//! The orchestrator creates and stores tasks; this tool only sends requests. A call repeated after
+//! a crash refers to the same task. Answering questions, providing secrets and approving phases are
+//! reserved for people and not available here.
 
 use goondan_protocol::agents::Question;
 use goondan_protocol::ids::AgentName;

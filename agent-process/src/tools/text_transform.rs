@@ -1,4 +1,4 @@
-//! The tool `text-transform`: simple work on texts, exact where a model alone would guess.
+//! The tool `text-transform`: exact text operations that a model alone would have to guess.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::fault::ToolFault;
 
 /// Longest text, in characters.
 const MAX_TEXT_CHARS: usize = 1_048_576;
-/// Longest text that comes out, in bytes.
+/// Longest result, in bytes.
 const MAX_RESULT_BYTES: usize = 16 * 1024 * 1024;
 /// Longest pattern, separator or replacement, in characters.
 const MAX_PART_CHARS: usize = 10_000;
-/// Most parts that are joined.
+/// Maximum number of parts to join.
 const MAX_PARTS: usize = 100_000;
 
 fn part(about: &str) -> Value {
@@ -105,7 +105,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-/// The further arguments of `replace`: name, whether it is required, schema.
+/// Additional arguments of `replace`: name, required flag, schema.
 fn replace_arguments() -> [(&'static str, bool, Value); 4] {
     [
         ("find", true, needed("What is replaced")),
@@ -123,7 +123,7 @@ fn replace_arguments() -> [(&'static str, bool, Value); 4] {
     ]
 }
 
-/// The further arguments of `lines`: name, whether it is required, schema.
+/// Additional arguments of `lines`: name, required flag, schema.
 fn lines_arguments() -> [(&'static str, bool, Value); 6] {
     [
         (
@@ -151,14 +151,14 @@ fn lines_arguments() -> [(&'static str, bool, Value); 6] {
     ]
 }
 
-/// The further arguments of `slice`: name, whether it is required, schema.
+/// Additional arguments of `slice`: name, required flag, schema.
 fn slice_arguments() -> [(&'static str, bool, Value); 2] {
     let start = position("Where it begins, from 0; 0 if not given");
     let end = position("Where it ends; the text's end if not given");
     [("start", false, start), ("end", false, end)]
 }
 
-/// An export that takes a text and further arguments: name, whether it is required, schema.
+/// Creates an export that takes a text and additional arguments: name, required flag, schema.
 fn of_text<A: DeserializeOwned + 'static>(
     name: &'static str,
     description: &'static str,
@@ -245,7 +245,7 @@ fn replace_pattern(args: &Replace) -> Result<String, ToolFault> {
         let Some(whole) = groups.get(0) else { continue };
         let before = args.text.get(copied_to..whole.start()).unwrap_or_default();
         replaced.push_str(before);
-        // No group is longer than the whole match.
+        // No group is longer than the entire match.
         let added_max = group_count.saturating_mul(whole.len()) + args.with.len();
         if replaced.len().saturating_add(added_max) > MAX_RESULT_BYTES {
             return Err(too_large());

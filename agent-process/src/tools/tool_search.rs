@@ -1,7 +1,7 @@
-//! The tool of the extension `tool-search`: looks for tools by what they are for.
+//! The tool of the extension `tool-search`: finds tools by their purpose.
 //!
-//! Words of the query count the more, the fewer tools have them; in a tool's name they count more than in
-//! what is said of it. The same catalog and query give the same answer.
+//! A query word that fewer tools contain weighs more, and a word in a tool's name weighs more than
+//! one in its description. The same catalog and query give the same answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,27 +15,27 @@ use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
-/// Longest description of a result, in characters: the catalog tells the rest.
+/// Longest description in a result, in characters; the catalog has the full text.
 const SHOWN_CHARS_MAX: usize = 240;
-/// How much more a word counts in a tool's name.
+/// Factor for a word in a tool's name.
 const NAME_WEIGHT: f64 = 3.0;
-/// How much less a word counts that only begins with what was asked for, or the other way round.
+/// Factor for a partial match: one word is a prefix of the other.
 const BEGINNING_WEIGHT: f64 = 0.5;
-/// Shortest beginning that counts, in characters.
+/// Shortest matching prefix, in characters.
 const BEGINNING_CHARS_MIN: usize = 3;
 
-/// How an agent looks for tools.
+/// Search settings of an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchSettings {
     /// The full name of the tool.
     pub(crate) tool_name: String,
-    /// How many tools one search finds at most.
+    /// Maximum number of tools per search.
     results_max: usize,
     /// The shortest query, in characters.
     query_chars_min: usize,
 }
 
-/// How an agent looks for tools; none if it has no such extension.
+/// Search settings of an agent; `None` if it does not have the extension.
 pub(crate) fn settings_of(agent: &AgentDefinition) -> Option<SearchSettings> {
     let mut all = agent.extensions.iter();
     all.find_map(|extension| {
@@ -58,12 +58,12 @@ pub(crate) fn settings_of(agent: &AgentDefinition) -> Option<SearchSettings> {
     })
 }
 
-/// What models are told of the tool.
+/// Description of the tool for models.
 pub(crate) fn description() -> Cow<'static, str> {
     "Looks for tools you are not offered yet, by what they are for. What it finds is offered to you from the next step on: call it then. Search again with other words if nothing fits.".into()
 }
 
-/// The schema of its arguments.
+/// Schema of its arguments.
 pub(crate) fn parameters(settings: &SearchSettings) -> Value {
     json!({
         "type": "object",
@@ -83,11 +83,11 @@ struct FindArgs {
     query: String,
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Debug, Serialize, Deserialize)]
 struct Findings {
     tools: Vec<Finding>,
-    /// How many tools fit less well and are left out.
+    /// Number of weaker matches that are left out.
     more: usize,
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn names_found(result: &str) -> Vec<String> {
     tools.into_iter().map(|finding| finding.name).collect()
 }
 
-/// The tools that have anything to do with the query, the best first; equals by name.
+/// Tools that match the query, best first; ties are sorted by name.
 fn ranked<'c>(catalog: &'c [CatalogEntry], search: &str, query: &str) -> Vec<&'c CatalogEntry> {
     let wanted = words(query);
     let tools: Vec<(&CatalogEntry, Words)> = catalog
@@ -172,7 +172,7 @@ fn ranked<'c>(catalog: &'c [CatalogEntry], search: &str, query: &str) -> Vec<&'c
     scored.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// What a word counts that so many of all tools have.
+/// Weight of a word that `having` of `all` tools contain.
 fn rarity(all: usize, having: usize) -> f64 {
     let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     (1.0 + count(all) / count(having.max(1))).ln()
@@ -217,7 +217,7 @@ impl Words {
     }
 }
 
-/// The words of a text in lower case, those of `camelCase` and `snake_case` names one by one.
+/// Words of a text in lower case; `camelCase` and `snake_case` names are split.
 fn words(text: &str) -> BTreeSet<String> {
     let mut apart = String::with_capacity(text.len());
     let mut was_lower = false;
@@ -235,7 +235,7 @@ fn words(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The beginning of a description.
+/// Truncates a description.
 fn shown(description: &str) -> String {
     let mut shown: String = description.chars().take(SHOWN_CHARS_MAX).collect();
     if shown.len() < description.len() {

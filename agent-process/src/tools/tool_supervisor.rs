@@ -1,30 +1,32 @@
-//! The process that stands around what a tool starts, so that nothing of it outlives its purpose.
+//! The process that wraps a tool's program, so that no process of the tool outlives its purpose.
 //!
-//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary under one of four arguments:
+//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary with one of four
+//! arguments:
 //!
-//! | argument | around | standard input of the supervisor |
+//! | argument | supervised program | standard input of the supervisor |
 //! | --- | --- | --- |
-//! | [`COMMAND`] | one command of bash | a pipe that says nothing |
+//! | [`COMMAND`] | one bash command | a pipe without data |
 //! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
-//! | [`PROGRAM`] | a program within limits (`program`) | a pipe that is the program's standard input |
+//! | [`PROGRAM`] | a program within limits (`program`) | a pipe that feeds the program's standard input |
 //! | [`TASK`] | the program that works for a task (`task`) | a socket: orders in, reports out |
 //!
-//! It adopts every orphan of the tree beneath it and ends the whole tree when
+//! It adopts every orphan of the process tree beneath it and ends the entire tree when
 //!
-//! * what it stands around has ended: what that left in the background goes with it;
-//! * its standard input, which the agent holds, is closed: the call was given up or timed out, or the agent
-//!   is gone, even by `SIGKILL`.
+//! * the supervised program has ended: its background processes end with it;
+//! * its standard input, which the agent holds, is closed: the call was canceled or timed out, or
+//!   the agent is gone, even by `SIGKILL`.
 //!
-//! Before one of these arguments may stand the policy of a sandbox ([`Sandbox`]), which the supervisor enters
-//! before it does anything else. One that cannot do so starts nothing, says why on its standard error and
-//! exits with 125.
+//! A sandbox policy ([`Sandbox`]) can precede these arguments. The supervisor enters that sandbox
+//! before it does anything else. If it fails, it starts nothing, prints the reason to its standard
+//! error and exits with 125.
 //!
-//! It exits with the exit code of what it stands around, or with 128 and the signal's number as a shell
-//! does.
+//! It exits with the exit code of the supervised program, or with 128 plus the signal's number,
+//! like a shell.
 //!
-//! Only the supervisor knows which processes belong to which call: an agent that runs several commands
-//! at once could not tell their orphans apart. It leads a process group of its own, so that a signal
-//! to the agent's group, or a command that signals its own group, does not take it away first.
+//! Only the supervisor knows which processes belong to which call: an agent that runs several
+//! commands at once cannot attribute their orphans. It leads its own process group, so that a
+//! signal to the agent's group, or a command that signals its own group, does not kill the
+//! supervisor before the tree.
 
 mod ending;
 mod limits;
@@ -48,22 +50,22 @@ pub(super) use limits::in_words;
 use super::orphan_reaper;
 use ending::{code_at_end, end_group};
 
-/// The argument before a command of bash.
+/// The argument before a bash command.
 pub const COMMAND: &str = "--enclose";
-/// The argument that makes the binary the supervisor of a shell.
+/// The argument that makes the binary supervise a shell.
 pub const SESSION: &str = "--enclose-session";
-/// The argument before limits in words, a program and its arguments.
+/// The argument before encoded limits, a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
 
-/// The argument that makes the binary the supervisor of the program that works for a task.
+/// The argument that makes the binary supervise the program of a task.
 pub const TASK: &str = "--enclose-task";
 
 /// Exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
-/// Exit code if the sandbox could not be had, so that nothing was started; other programs that stand around
-/// commands have this one, too.
+/// Exit code if the sandbox could not be created and nothing was started. Other wrapper programs
+/// use it too.
 pub(crate) const NOT_CONFINED: u8 = 125;
-/// How the standard error begins then. A command that imitates both deceives only whoever gave it.
+/// Start of standard error in that case. A command that imitates both deceives only its own caller.
 pub(crate) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
 
 /// A tool supervisor's arguments.
@@ -73,21 +75,21 @@ pub struct Supervision {
     supervised: Supervised,
 }
 
-/// What a tool supervisor stands around.
+/// The supervised program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Supervised {
-    /// A command of bash.
+    /// A bash command.
     Command(OsString),
-    /// A shell for command after command.
+    /// A shell that runs command after command.
     Session,
     /// The program of a task.
     Task,
-    /// A program with its arguments, each of whose processes has these limits.
+    /// A program with its arguments; the limits apply to each of its processes.
     Program(ProcessLimits, Vec<OsString>),
 }
 
 impl Supervision {
-    /// Reads the binary's arguments; none if they ask for no supervisor.
+    /// Parses the binary's arguments; `None` if they do not request a supervisor.
     #[must_use]
     pub fn from_arguments(arguments: &[OsString]) -> Option<Self> {
         let (sandbox, arguments) = out_of_words(arguments);
@@ -113,8 +115,8 @@ impl Supervised {
     }
 }
 
-/// Enters the sandbox, stands around something until its end and returns the exit code to end with. To be
-/// called before there is a second thread.
+/// Enters the sandbox, supervises the program until it ends, and returns the exit code. Must be
+/// called before a second thread exists.
 ///
 /// # Errors
 ///
@@ -158,7 +160,7 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
     }))
 }
 
-/// What is supervised may signal its parent; the tree is to be ended all the same.
+/// The supervised program may signal its parent, and the supervisor must survive to end the tree.
 fn ignore_signals() -> std::io::Result<()> {
     for kind in [
         SignalKind::terminate(),

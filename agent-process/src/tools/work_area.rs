@@ -1,4 +1,4 @@
-//! The work area of a task, as those who work in it find it (`TASK-2`).
+//! The work area of a task, as the programs in it see it (`TASK-2`).
 
 use std::path::Path;
 
@@ -6,8 +6,9 @@ use goondan_confinement::Allowed;
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::KEPT_DIRECTORIES;
 
-/// Keeps programs from writing to what of a work area the daemon alone writes. A mount does that, which there is at
-/// level `full`; Landlock cannot take away what it allows above.
+/// Makes directories of a work area that only the daemon writes read-only for programs. This takes
+/// a mount, which exists only at level `full`, because Landlock cannot revoke access granted to a
+/// parent directory.
 pub(crate) fn keep_directories(allowed: &mut Allowed, work_area: &Path) {
     let kept = KEPT_DIRECTORIES.map(|name| work_area.join(name));
     let kept = kept.into_iter().filter(|path| path.is_dir());

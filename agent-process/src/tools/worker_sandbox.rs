@@ -1,4 +1,4 @@
-//! The sandbox that was prepared for an agent: then that is where it works (`BOX-3`).
+//! The sandbox prepared for an agent, which replaces its work directory (`BOX-3`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ pub(super) struct WorkerSandbox {
 }
 
 impl WorkerSandbox {
-    /// That of an assignment, if it is there. It is looked for once: the daemon replaces the process of an
-    /// agent that a sandbox is prepared for later.
+    /// The sandbox of an assignment, if it exists. Checked once, because the daemon restarts the
+    /// agent's process when a sandbox is prepared later.
     pub(super) fn of(assignment: &AgentAssignment) -> Option<Self> {
         let directory = assignment.sandbox.as_ref()?;
         let part = |name: &str| Some(directory.join(name)).filter(|path| path.is_dir());
@@ -26,22 +26,22 @@ impl WorkerSandbox {
         })
     }
 
-    /// Where the agent works, in place of the work directory of its conversation.
+    /// Directory in which the agent works instead of its conversation's work directory.
     pub(super) fn work(&self) -> &Path {
         &self.work
     }
 
-    /// The baseline, which it reads.
+    /// The baseline, which the agent can read.
     pub(super) fn input(&self) -> &Path {
         &self.input
     }
 
-    /// Where it leaves what it says of its work.
+    /// Directory for the agent's description of its work.
     pub(super) fn proposal(&self) -> &Path {
         &self.proposal
     }
 
-    /// A policy with what is beside the work directory.
+    /// Extends a policy with the directories beside the work directory.
     pub(super) fn beside(&self, asked: &SandboxPolicy) -> SandboxPolicy {
         let mut policy = asked.clone();
         policy

@@ -1,4 +1,4 @@
-//! The process of a host: started under a tool supervisor, spoken to in lines.
+//! The process of a host: started under a tool supervisor, with a line-based protocol.
 
 use std::process::Stdio;
 
@@ -15,12 +15,12 @@ use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, host_supervisor};
 use crate::tools::residents::Resident;
 use crate::tools::tool_supervisor;
 
-/// Bytes of a line that are told as last words.
+/// Maximum number of bytes of a line kept as last words.
 const LAST_WORD_BYTES_MAX: usize = 8 * 1024;
-/// Last words of a host on its standard error that are told when it has ended, in lines.
+/// Lines of standard error that are reported after a host has ended.
 const LAST_WORDS: usize = 5;
 
-/// A running host process. Dropping it closes its input, and that ends it.
+/// A running host process. Dropping it closes its input, which ends it.
 #[derive(Debug)]
 pub(crate) struct Process {
     supervisor: Child,
@@ -34,15 +34,15 @@ pub(crate) struct Process {
     last_words: Vec<String>,
 }
 
-/// What a look at the process brought.
+/// An event of the process.
 pub(crate) enum Happened {
-    /// Something was written to it.
+    /// Input was written to it.
     Wrote,
     /// It wrote to its standard output.
     Stdout(BytesMut),
     /// It wrote to its standard error.
     Stderr(BytesMut),
-    /// It ended, in words.
+    /// It ended, with a description.
     Ended(String),
 }
 
@@ -75,16 +75,16 @@ impl Process {
         })
     }
 
-    /// Says something, in a line; it is written by and by, as [`happening`] is asked.
+    /// Queues a message as a line; [`happening`] writes it.
     pub(crate) fn say(&mut self, message: &impl Serialize) {
-        // Maps with text keys are always JSON.
+        // These messages are maps with text keys, which always serialize.
         if let Ok(line) = serde_json::to_vec(message) {
             self.unsent.extend_from_slice(&line);
             self.unsent.extend_from_slice(b"\n");
         }
     }
 
-    /// Notes a line of its standard error.
+    /// Keeps a line of its standard error.
     pub(crate) fn hear_last_words(&mut self, text: &str) {
         let end = text.floor_char_boundary(LAST_WORD_BYTES_MAX);
         let word = text.get(..end).unwrap_or_default();
@@ -93,12 +93,12 @@ impl Process {
         self.last_words.drain(..surplus);
     }
 
-    /// The lines that it had begun when it ended, of its standard output and its standard error.
+    /// The incomplete last lines of its standard output and its standard error.
     pub(crate) fn begun_lines(&mut self) -> [Option<HostLine>; 2] {
         [self.out_lines.rest(), self.err_lines.rest()]
     }
 
-    /// What it said last on its standard error, and what it began to say.
+    /// The last lines of its standard error, including an incomplete one.
     pub(crate) fn last_words(mut self) -> String {
         for line in self.begun_lines().into_iter().flatten() {
             self.hear_last_words(&line.text());
@@ -106,12 +106,12 @@ impl Process {
         self.last_words.join("\n")
     }
 
-    /// Whether it has come to its end, though nobody may have heard of it yet.
+    /// True if it has ended, even if its end has not been handled yet.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.supervisor.try_wait(), Ok(None))
     }
 
-    /// Ends the process with all it started.
+    /// Ends the process and every process it started.
     pub(crate) async fn end(mut self) {
         drop(self.input.take());
         if timeout(SUPERVISOR_GRACE, self.supervisor.wait())
@@ -123,7 +123,7 @@ impl Process {
     }
 }
 
-/// The next thing a process does; never if there is none. Cancel-safe.
+/// Waits for the next event of a process; pending forever if there is no process. Cancel-safe.
 pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
     let Some(process) = process else {
         return std::future::pending().await;
@@ -142,7 +142,7 @@ pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
         () = write_some(input, unsent), if has_unsent => Happened::Wrote,
         chunk = stdout.read(), if stdout.is_open() => Happened::Stdout(chunk),
         chunk = stderr.read(), if stderr.is_open() => Happened::Stderr(chunk),
-        // What it has said is heard first.
+        // Output that has already arrived is handled first.
         ended = supervisor.wait(), if is_heard => Happened::Ended(said_of(ended)),
     }
 }
@@ -153,14 +153,14 @@ async fn write_some(input: &mut Option<ChildStdin>, unsent: &mut BytesMut) {
         None => 0,
     };
     if written == 0 {
-        // A host that reads no more is about to end, or its calls run out of time.
+        // A host that no longer reads is about to end, or its calls time out.
         unsent.clear();
     }
     unsent.advance(written);
 }
 
-/// Writes what a host said to the agent's log: all of it, in parts if it is too long for one line (`LOG-3`). `part` is
-/// its own number as a part.
+/// Writes a host's output to the agent's log, split into parts if it is too long for one line
+/// (`LOG-3`). `part` is the number of the text itself as a part.
 pub(crate) fn log(
     span: &tracing::Span,
     host: &str,

@@ -1,16 +1,16 @@
-//! What a host runs.
+//! The program that a host runs.
 
 use std::ffi::OsString;
 
 use goondan_protocol::process_limits::ProcessLimits;
 
-/// What a host runs: the program, its arguments, and where its modules are.
+/// The program that a host runs, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostProgram {
-    /// The host's name, for people.
+    /// The host's display name.
     pub(crate) name: String,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
-    /// What each of its processes may take.
+    /// Resource limits of each of its processes.
     pub(crate) limits: ProcessLimits,
 }

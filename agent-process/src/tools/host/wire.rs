@@ -1,4 +1,4 @@
-//! The protocol of tool hosts: one JSON object a line, calls in, results out.
+//! The protocol of tool hosts: one JSON object per line, calls in, results out.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,28 +12,28 @@ use goondan_protocol::trace::TraceId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What the agent says to a host.
+/// A message from the agent to a host.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum ToHost<'a> {
-    /// Run a handler.
+    /// Runs a handler.
     Call {
         /// Identifies the call while the host lives.
         id: u64,
         /// The tool.
         tool: &'a str,
-        /// Which of its exports.
+        /// The export.
         export: &'a str,
         /// The module's absolute path.
         module: &'a Path,
-        /// The arguments, which fit the export's schema.
+        /// The arguments, which match the export's schema.
         input: &'a Value,
         /// The tool's settings.
         config: &'a JsonObject,
-        /// Where the call belongs.
+        /// Context of the call.
         context: Context<'a>,
     },
-    /// Load a module, and see whether it has these handlers; call none.
+    /// Loads a module and checks that it has these handlers, without calling them.
     Load {
         /// Identifies the request while the host lives.
         id: u64,
@@ -42,28 +42,29 @@ pub(crate) enum ToHost<'a> {
         /// The exports of its tool.
         exports: Vec<&'a str>,
     },
-    /// What came of a question to other agents.
+    /// The answer to a question to other agents.
     Answer {
         /// The question.
         ask: u64,
-        /// What they said.
+        /// The answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<&'a AgentAnswer>,
     },
-    /// Nobody waits for a call any more: stop it, and answer all the same.
+    /// Cancels a call that has no caller any longer. The host must stop the handler and still
+    /// answer the call.
     Cancel {
         /// The call.
         id: u64,
-        /// Why.
+        /// The reason.
         reason: &'a str,
     },
 }
 
-/// What a handler is told of its call.
+/// Context that a handler receives with its call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Context<'a> {
-    /// The work directory, which is also where the host was started.
+    /// The work directory, in which the host was also started.
     pub(super) work_dir: &'a Path,
     /// The project.
     pub(super) project_root: &'a Path,
@@ -71,9 +72,9 @@ pub(crate) struct Context<'a> {
     pub(super) instance_key: &'a str,
     /// The agent.
     pub(super) agent_name: &'a str,
-    /// The call, as the conversation names it.
+    /// The call's id in the conversation.
     pub(super) tool_call_id: &'a str,
-    /// The turn; none outside of one.
+    /// The turn; `None` outside of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turn_id: Option<&'a TurnId>,
     /// The step of the call.
@@ -87,15 +88,15 @@ pub(crate) struct Context<'a> {
     pub(super) swarm: Option<&'a SwarmView>,
 }
 
-/// What a host says to the agent.
+/// A message from a host to the agent.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum FromHost {
-    /// A handler has done its work.
+    /// A handler has finished.
     Result {
         /// The call.
         id: u64,
-        /// What it returned. A text is the model's as it is, anything else as JSON.
+        /// The return value. The model gets a string unchanged and any other value as JSON.
         #[serde(default)]
         output: Value,
     },
@@ -103,50 +104,50 @@ pub(crate) enum FromHost {
     Error {
         /// The call.
         id: u64,
-        /// What it threw.
+        /// The thrown error.
         #[serde(flatten)]
         thrown: Thrown,
     },
-    /// A handler asks for other agents.
+    /// A handler asks other agents.
     Ask {
         /// The call.
         id: u64,
         /// Identifies the question while the host lives.
         ask: u64,
-        /// What is asked.
+        /// The question.
         question: Value,
     },
-    /// Something for the log.
+    /// A log line.
     Log {
-        /// How important.
+        /// Its level.
         #[serde(default)]
         level: LogLevel,
-        /// What happened.
+        /// The text.
         message: String,
-        /// In which call.
+        /// The call it belongs to.
         #[serde(default)]
         id: Option<u64>,
     },
 }
 
-/// What a handler threw.
+/// An error that a handler threw.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Thrown {
     /// A stable code that begins with `E_`.
     #[serde(default)]
     pub(crate) code: Option<String>,
-    /// What went wrong.
+    /// The error message.
     pub(crate) message: String,
-    /// What to do about it.
+    /// The suggested fix.
     #[serde(default)]
     pub(crate) suggestion: Option<String>,
-    /// Where more is said of it.
+    /// Link to more information.
     #[serde(default)]
     pub(crate) help_url: Option<String>,
 }
 
-/// How important a log line of a module is.
+/// Level of a module's log line.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
@@ -157,24 +158,24 @@ pub(crate) enum LogLevel {
     Error,
 }
 
-/// Cuts what comes from a pipe into lines of bounded length.
+/// Splits the output of a pipe into lines of bounded length.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
-    /// Parts that were taken of the line that was begun.
+    /// Number of parts already taken from the current line.
     parts: u32,
 }
 
-/// A line, without its end, or a part of one that is too long.
+/// A line without its newline, or a part of a line that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HostLine {
     pub(crate) bytes: Vec<u8>,
-    /// Its number as a part, from 1; none for a whole line.
+    /// Number of the part, from 1; `None` for a complete line.
     pub(crate) part: Option<u32>,
 }
 
 impl HostLine {
-    /// The line as text, without the space at its end.
+    /// The line as text, without trailing whitespace.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match String::from_utf8_lossy(&self.bytes) {
             Cow::Borrowed(text) => Cow::Borrowed(text.trim_end()),
@@ -184,7 +185,8 @@ impl HostLine {
 }
 
 impl Lines {
-    /// Adds what came and takes out the lines that are complete. A line that grows past `bytes_max` comes in parts.
+    /// Adds a chunk and returns the complete lines. A line longer than `bytes_max` is returned in
+    /// parts.
     pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<HostLine> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
@@ -213,7 +215,7 @@ impl Lines {
         }
     }
 
-    /// The line that was begun and not ended.
+    /// Returns the incomplete line at the end, if any.
     pub(crate) fn rest(&mut self) -> Option<HostLine> {
         let rest = self.end_of_line();
         (!rest.bytes.is_empty()).then_some(rest)

@@ -1,8 +1,9 @@
-//! Evaluates `JMESPath` with a bound on its work.
+//! Evaluates `JMESPath` with bounded work.
 //!
-//! Values are shared, so a short query can stand for a tree of any size: `[@,@]|[@,@]|…` doubles it
-//! with each step. So every step is counted, and every value that is made is weighed as the tree it
-//! stands for. The same query on the same document always takes the same number of steps.
+//! Values are shared, so a short query can produce a tree of any size: each step of `[@,@]|[@,@]|…`
+//! doubles it. Every step is therefore counted, and every new value counts as many steps as its
+//! expanded tree has nodes. The same query on the same document always takes the same number of
+//! steps.
 
 use jmespath::ast::{Ast, Comparator, KeyValuePair};
 use jmespath::{
@@ -11,14 +12,14 @@ use jmespath::{
 
 /// Longest query, in characters.
 pub(super) const MAX_QUERY_CHARS: usize = 1_000;
-/// Most steps of one query. A step visits one node of the query or of a value.
+/// Maximum number of steps of one query. A step visits one node of the query or of a value.
 pub(super) const MAX_QUERY_STEPS: u64 = 10_000_000;
-/// Bytes of a text that weigh as much as a node.
+/// Bytes of text that cost one step.
 const TEXT_BYTES_PER_STEP: usize = 16;
-/// What it costs to make a value of an expression (`&name`), which copies it.
+/// Cost of copying an expression (`&name`) into a value.
 const EXPRESSION_STEPS: usize = MAX_QUERY_CHARS;
 
-/// Why a query has no result.
+/// Reason for a query without a result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueryError {
     #[error("{0}")]
@@ -32,7 +33,7 @@ pub(super) enum QueryError {
 
 type Found = Result<Rcvar, QueryError>;
 
-/// What `expression` finds in `document`.
+/// Evaluates `expression` on `document`.
 pub(super) fn search(expression: &str, document: &Rcvar) -> Found {
     let ast = jmespath::parse(expression)?;
     let mut evaluation = Evaluation {
@@ -57,7 +58,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Counts the nodes of the tree that a value stands for. What is shared counts wherever it stands.
+    /// Charges the nodes of a value's expanded tree. A shared node counts once per occurrence.
     fn weigh(&mut self, value: &Variable) -> Result<(), QueryError> {
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
@@ -81,7 +82,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// A value that was put together from others.
+    /// Creates a value composed of others and charges for it.
     fn made(&mut self, value: Variable) -> Found {
         self.weigh(&value)?;
         Ok(Rcvar::new(value))
@@ -243,7 +244,8 @@ impl Evaluation<'_> {
             return Ok(null());
         };
         self.spend(items.len())?;
-        // A longer step or a further end than there are items changes nothing, and overflows nothing.
+        // Clamping the step and the bounds beyond the number of items does not change the result
+        // and prevents overflow.
         let bound =
             i32::try_from(items.len()).map_or(i32::MAX / 4, |len| len.min(i32::MAX / 4) + 1);
         let within = |index: i32| index.clamp(-bound, bound);
@@ -276,7 +278,7 @@ impl Evaluation<'_> {
         Ok(found)
     }
 
-    /// What a function costs beyond one look at its arguments.
+    /// Cost of a function beyond one pass over its arguments.
     fn spend_on_growth(&mut self, name: &str, values: &[Rcvar]) -> Result<(), QueryError> {
         match (name, values) {
             ("join", [glue, items]) => {
@@ -318,7 +320,7 @@ impl Evaluation<'_> {
                 keyed.into_iter().map(|(_, item)| item.clone()).collect(),
             ));
         }
-        // Of items that are equal, the first.
+        // Equal items: the first one wins.
         let best = keyed.into_iter().reduce(|best, next| {
             let order = next.0.cmp(best.0);
             let is_better = if name == "max_by" {
@@ -331,7 +333,7 @@ impl Evaluation<'_> {
         Ok(best.map_or_else(null, |(_, item)| item.clone()))
     }
 
-    /// Keys are all texts or all numbers.
+    /// Checks that the keys are all strings or all numbers.
     fn check_keys(&self, offset: usize, keys: &[Rcvar]) -> Result<(), QueryError> {
         let wrong = |index: usize, expected: &str| {
             let actual = keys.get(index).map(|key| key.get_type().to_string());
@@ -361,7 +363,7 @@ fn null() -> Rcvar {
     Rcvar::new(Variable::Null)
 }
 
-/// Items of values that are there already; nothing to weigh.
+/// Wraps existing values, so nothing is charged.
 fn list_of(items: Vec<Rcvar>) -> Rcvar {
     Rcvar::new(Variable::Array(items))
 }
@@ -379,7 +381,7 @@ fn item(data: &Rcvar, index: i32) -> Rcvar {
     found.cloned().unwrap_or_else(null)
 }
 
-/// How often each item is looked at when `count` items are sorted.
+/// Comparisons per item when `count` items are sorted.
 fn rounds_of_sorting(count: usize) -> usize {
     usize::try_from(count.checked_ilog2().unwrap_or_default()).unwrap_or_default() + 1
 }

@@ -21,14 +21,15 @@ use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
 
-/// Conversations that this process prepared for other agents, the latest last.
+/// Maximum number of conversations that this process remembers as prepared for other agents; the
+/// latest come last.
 const SPAWNED_MAX: usize = 200;
 
-/// What the agent is, as its tools tell.
+/// Identity of the agent, as its tools report it.
 struct Own {
     agent: AgentName,
     swarm: Option<String>,
-    /// Conversations it prepared: nobody else knows of them before their first event.
+    /// Conversations it prepared, which are stored only here until their first event.
     spawned: Mutex<Vec<Value>>,
 }
 
@@ -151,7 +152,7 @@ async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
     }
 }
 
-/// Which export is called.
+/// The called export.
 #[derive(Clone, Copy)]
 enum Asked {
     Request,
@@ -210,13 +211,13 @@ async fn answered(own: &Own, asked: Asked, call: &ToolInvocation) -> Result<Valu
     }
 }
 
-/// What else the orchestrator answers, as an error.
+/// Converts any other answer of the orchestrator to an error.
 fn refused(answer: AgentAnswer) -> ToolFault {
     let text = match told(answer) {
         Ok(outcome) => outcome.text,
         Err(fault) => return fault,
     };
-    // The code stands in front of it.
+    // The text starts with its code.
     let code = [
         "E_AGENT_PENDING",
         "E_AGENT_FAILED",
@@ -284,7 +285,7 @@ async fn known(call: &ToolInvocation) -> Result<Vec<KnownAgent>, ToolFault> {
     }
 }
 
-/// Another process of the agent begins with the first event that comes for the key.
+/// Another process of the agent starts with the first event for the key.
 async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let target = args.target()?;
     let agents = known(call).await?;
@@ -301,7 +302,7 @@ async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, T
     }
     let key = match &args.instance_key {
         Some(key) => key.to_string(),
-        // The same call made again is the same conversation.
+        // A repeated call names the same conversation.
         None => format!("{target}:{}", call.call_id),
     };
     let key: InstanceKey = key

@@ -1,4 +1,4 @@
-//! Files that chats hold: the connection fetches them, the agent keeps them in its work directory.
+//! Files in chats: the connection fetches them, the agent stores them in its work directory.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use super::services::Site;
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::put;
 
-/// Bytes that are fetched unless the call says otherwise.
+/// Default limit of fetched bytes.
 const DOWNLOAD_BYTES: u64 = 3_000_000;
 
-/// What every call takes that fetches a file.
+/// Arguments shared by every call that fetches a file.
 pub(super) const FIELDS: &[(&str, &str)] = &[
     ("maxBytes", "number"),
     ("includeBase64", "boolean"),
@@ -22,10 +22,10 @@ pub(super) const FIELDS: &[(&str, &str)] = &[
     ("outputPath", "string"),
 ];
 
-/// What a call wants of a file.
+/// Options of a download.
 pub(super) struct Download {
     pub(super) bytes_max: u64,
-    /// Where it is kept, in the work directory.
+    /// Destination in the work directory.
     save_as: Option<String>,
     with_base64: bool,
     with_data_url: bool,
@@ -53,7 +53,7 @@ impl Download {
         })
     }
 
-    /// Keeps the file, and tells of it beside what its service tells.
+    /// Stores the file, and reports it together with the fields of its service.
     pub(super) fn finish(
         self,
         site: &Site,

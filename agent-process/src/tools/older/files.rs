@@ -19,11 +19,11 @@ use crate::tools::places::{Access, Places, locate};
 use crate::tools::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
 use crate::tools::rooted::{Root, fault_of};
 
-/// Bytes that one `read` returns unless the call says otherwise.
+/// Default limit of bytes that one `read` returns.
 const DEFAULT_READ_BYTES: u64 = 100_000;
-/// Most entries that one `list` returns.
+/// Maximum number of entries that one `list` returns.
 const MAX_ENTRIES: usize = 1_000;
-/// Levels of directories that one `list` goes down.
+/// Maximum depth of directories that one `list` descends.
 const MAX_LEVELS: usize = 32;
 
 pub(super) fn exports() -> Vec<Export> {
@@ -191,14 +191,14 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
     }))
 }
 
-/// What is listed.
+/// Options of a listing.
 struct Wanted {
     dirs: bool,
     files: bool,
     levels: usize,
 }
 
-/// Lists a directory by name, and those in it after themselves.
+/// Lists a directory by name; the entries of a subdirectory follow it.
 fn gather(root: &Root, path: &Path, wanted: &Wanted, entries: &mut Vec<Value>) -> nix::Result<()> {
     let directory = root.directory(path)?;
     let again = directory.try_clone().map_err(|_| Errno::EMFILE)?;
@@ -227,7 +227,7 @@ fn gather(root: &Root, path: &Path, wanted: &Wanted, entries: &mut Vec<Value>) -
                     levels: wanted.levels - 1,
                     ..*wanted
                 };
-                // A directory that may not be looked into is listed and no more.
+                // An unreadable directory is listed without its entries.
                 gather(root, &below, &deeper, entries).ok();
             }
         } else if wanted.files {

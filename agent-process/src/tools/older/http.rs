@@ -9,11 +9,11 @@ use super::services::{DEADLINE_MS, Site, of, properties};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
-/// How long a request may take unless the call says otherwise, in milliseconds.
+/// Default time limit of a request, in milliseconds.
 const FETCH_TIMEOUT_MS: u64 = 30_000;
-/// The same at most.
+/// Longest time limit of a request, in milliseconds.
 const FETCH_TIMEOUT_MAX_MS: u64 = 120_000;
-/// Bytes of a body that are returned unless the call says otherwise.
+/// Default limit of body bytes that are returned.
 const FETCH_BYTES: usize = 500_000;
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
@@ -105,7 +105,7 @@ async fn fetch(site: &Site, method: &str) -> Result<Value, ToolFault> {
     }))
 }
 
-/// What servers say beside the usual codes.
+/// Reason phrase of a status code.
 fn status_text(status: u64) -> &'static str {
     match status {
         200 => "OK",

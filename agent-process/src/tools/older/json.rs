@@ -76,7 +76,7 @@ fn read(call: &ToolInvocation) -> Result<(Args, Value), ToolFault> {
     Ok((args, document))
 }
 
-/// The names and numbers of a path: `users[0].name`, `.items`, `["a b"]`.
+/// Parses a path into its keys and indexes: `users[0].name`, `.items`, `["a b"]`.
 fn steps(path: &str) -> Result<Vec<String>, ToolFault> {
     let mut steps = Vec::new();
     let mut rest = path.trim();
@@ -168,7 +168,7 @@ fn flatten(call: &ToolInvocation) -> Result<Value, ToolFault> {
     Ok(json!({"depth": number(depth), "count": items.len(), "result": items}))
 }
 
-/// A whole number without a fraction.
+/// Formats a whole number without a fraction.
 pub(super) fn number(value: f64) -> Value {
     let text = format!("{value}");
     text.parse::<i64>()

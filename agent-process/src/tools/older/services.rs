@@ -1,5 +1,5 @@
-//! What the tools share that are done by connections, which hold the tokens. A `token` or an `apiBaseUrl` of a call
-//! is passed over: which bot and which server it is says the Connection.
+//! Shared code of the tools that work through connections, which hold the tokens. The arguments
+//! `token` and `apiBaseUrl` are ignored, because the Connection determines the bot and the server.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::tools::invocation::ToolInvocation;
 use crate::tools::outside::ConnectionRoute;
 use crate::tools::places::Places;
 
-/// How long a call waits, its turn included, in milliseconds.
+/// Time limit of a call, in milliseconds, including its wait in the queue.
 pub(super) const DEADLINE_MS: u64 = 120_000;
 
 pub(super) type Work = for<'a> fn(&'a Site) -> BoxFuture<'a, Result<Value, ToolFault>>;
 
-/// A call and its way out.
+/// A call and its route to the connection.
 pub(super) struct Site {
     route: ConnectionRoute,
     pub(super) args: Map<String, Value>,
-    /// Where what is fetched is kept.
+    /// Directories for fetched files.
     pub(super) places: Arc<Places>,
 }
 
@@ -38,7 +38,7 @@ impl Site {
         }
     }
 
-    /// The first of these that is given.
+    /// The first of these arguments that is given.
     pub(super) fn needed(&self, names: &[&str]) -> Result<String, ToolFault> {
         let found = names.iter().find_map(|name| self.text(name));
         let name = names.first().copied().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Site {
         self.args.get(name).and_then(Value::as_bool)
     }
 
-    /// `emoji`, and those of `emojis`.
+    /// `emoji` and the items of `emojis`.
     pub(super) fn emojis(&self) -> Vec<String> {
         let many = self
             .args
@@ -144,7 +144,7 @@ async fn done(
     work(&site).await
 }
 
-/// Properties by their names and types.
+/// Schema properties from names and types.
 pub(super) fn properties(fields: &[(&str, &str)]) -> Value {
     let each = fields.iter().map(|(name, kind)| {
         let schema = match *kind {
@@ -157,7 +157,7 @@ pub(super) fn properties(fields: &[(&str, &str)]) -> Value {
     Value::Object(each.collect())
 }
 
-/// The same, with what every call to a chat takes.
+/// Schema properties with the arguments shared by all chat calls.
 pub(super) fn of_chat(fields: &[(&str, &str)]) -> Value {
     let common = [
         ("token", "string"),

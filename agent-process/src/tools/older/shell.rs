@@ -18,9 +18,9 @@ use crate::tools::pipe::explained;
 use crate::tools::places::Places;
 use crate::tools::session::MAX_TIMEOUT_MS;
 
-/// How long a command may run unless the call says otherwise, in milliseconds.
+/// Default time limit of a command, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
-/// What runs a script unless the call says otherwise.
+/// Default shell of a script.
 const DEFAULT_SHELL: &str = "/bin/bash";
 
 pub(super) fn exports() -> Vec<Export> {
@@ -57,7 +57,7 @@ pub(super) fn exports() -> Vec<Export> {
     ]
 }
 
-/// A command for bash, and what the result says of it.
+/// A bash command and the fields of its result.
 struct Planned {
     command: String,
     timeout_ms: u64,
@@ -102,7 +102,8 @@ impl Args {
         written.unwrap_or(DEFAULT_TIMEOUT_MS)
     }
 
-    /// Variables are set by the shell itself, within the sandbox, so that none reaches what makes it.
+    /// The shell inside the sandbox sets the variables, so that none reaches the program that
+    /// creates the sandbox.
     fn exports(&self) -> Result<String, ToolFault> {
         let mut text = String::new();
         for (name, value) in &self.env {
@@ -122,7 +123,7 @@ impl Args {
     }
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word for the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -191,7 +192,7 @@ async fn done(
     } = bash::run(places, &call.call_id, &command, timeout_ms).await?;
     let code = status.and_then(|status| status.code());
     let has_failed = is_given_up || code != Some(0);
-    // What the sandbox may have denied is said where a program says what went wrong.
+    // Denials of the sandbox are explained in the program's standard error.
     let stderr = ToolOutcome {
         has_failed,
         ..ToolOutcome::ok(capture.text_of(Stream::Stderr))

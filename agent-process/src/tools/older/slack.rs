@@ -9,7 +9,7 @@ use super::services::{Site, of, of_chat};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
-/// Messages that are read at once at most.
+/// Maximum number of messages per read.
 const MESSAGES_MAX: u64 = 100;
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {

@@ -91,7 +91,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     ]
 }
 
-/// The modes by whatever case they are written in.
+/// Parse modes are case-insensitive.
 fn parse_mode(site: &Site) -> Option<&'static str> {
     match site.text("parseMode")?.to_ascii_lowercase().as_str() {
         "markdown" => Some("Markdown"),
@@ -143,7 +143,7 @@ async fn react(site: &Site) -> Result<Value, ToolFault> {
     if emojis.is_empty() && !is_cleared {
         return Err(invalid("`emoji`, `emojis` or `clear: true` is needed"));
     }
-    // A bot has one reaction under a message.
+    // A bot can have one reaction on a message.
     let emoji = emojis.first();
     let params = json!({"chat": chat, "message": message, "emoji": emoji});
     site.ask("react", params, true).await?;

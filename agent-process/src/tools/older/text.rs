@@ -114,7 +114,7 @@ fn replace(call: &ToolInvocation) -> Result<Value, ToolFault> {
     Ok(json!({"original": args.text, "result": result, "replacements": replacements}))
 }
 
-/// A place in a text of `len` characters; a negative one counts from its end.
+/// Clamps an index to a text of `len` characters; a negative index counts from the end.
 fn place(written: f64, len: usize) -> usize {
     let whole = format!("{:.0}", written.trunc());
     let whole: i64 = whole.parse().unwrap_or(0);

@@ -1,24 +1,24 @@
-//! The end of what a tool supervisor stands around: its process group and its exit code.
+//! The end of a supervised program: its process group and its exit code.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// What a shell adds to the number of the signal that ended a command.
+/// Offset that a shell adds to the number of the signal that ended a command.
 const SIGNAL_BASE: i32 = 128;
-/// The number of `SIGKILL`, which ends a command that is given up.
+/// The number of `SIGKILL`, which ends a canceled command.
 const SIGKILL_NUMBER: i32 = 9;
 
-/// The exit code of what has ended, or was given up.
+/// Exit code of a program that has ended or was canceled.
 pub(super) fn code_at_end(status: Option<ExitStatus>) -> u8 {
     status.map_or_else(|| code_of_signal(SIGKILL_NUMBER), code_of)
 }
 
-/// Ends the command's group: all of it where orphans cannot be adopted, most of it at once where they
-/// can.
+/// Kills the command's process group. This kills all of it where orphans cannot be adopted, and
+/// most of it immediately where they can.
 pub(super) fn end_group(group: Option<u32>) {
     use nix::sys::signal::{Signal, killpg};
     if let Some(group) = group.and_then(|pid| i32::try_from(pid).ok()) {
-        // Nobody may be left in it.
+        // The group may be empty.
         killpg(nix::unistd::Pid::from_raw(group), Signal::SIGKILL).ok();
     }
 }

@@ -1,26 +1,26 @@
-//! The limits of what a tool supervisor stands around.
+//! Resource limits of a supervised program.
 //!
-//! The supervisor takes them upon itself, and whatever it starts inherits them: so they hold from the
-//! first instruction of the program, and without code between `fork` and `exec`.
+//! The supervisor applies the limits to itself, and every process it starts inherits them. They
+//! therefore hold from the program's first instruction, without code between `fork` and `exec`.
 
 use std::ffi::OsString;
 
 use goondan_protocol::process_limits::ProcessLimits;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What stands for no limit.
+/// Encoding of no limit.
 const NONE: &str = "-";
 
-/// How many words say the limits.
+/// Number of arguments that encode the limits.
 const WORDS: usize = 2;
 
-/// The limits as arguments of the binary: bytes of memory, then open files.
+/// Encodes the limits as arguments of the binary: bytes of memory, then open files.
 pub(in super::super) fn in_words(limits: &ProcessLimits) -> [OsString; WORDS] {
     [limits.memory_bytes, limits.open_files]
         .map(|limit| limit.map_or_else(|| NONE.into(), |limit| limit.to_string().into()))
 }
 
-/// Reads the limits that lead `words`, and gives the rest; none if they are no limits.
+/// Parses the limits at the start of `words` and returns the rest; `None` if they are invalid.
 pub(super) fn out_of_words(words: &[OsString]) -> Option<(ProcessLimits, &[OsString])> {
     let (limits, rest) = words.split_first_chunk::<WORDS>()?;
     let mut read = limits.iter().map(|word| match word.to_str()? {
@@ -35,9 +35,11 @@ pub(super) fn out_of_words(words: &[OsString]) -> Option<(ProcessLimits, &[OsStr
     Some((limits, rest))
 }
 
-/// Limits this process and all it starts from now on. A limit that was lower already stays.
+/// Limits this process and every process it starts from now on. A limit that is already lower
+/// stays.
 pub(super) fn apply(limits: &ProcessLimits) -> std::io::Result<()> {
-    // The address space is no measure: engines of JavaScript reserve gigabytes of it and use little.
+    // The address space is not a useful limit, because JavaScript engines reserve gigabytes of it
+    // and use little.
     lower(Resource::RLIMIT_DATA, limits.memory_bytes)?;
     lower(Resource::RLIMIT_NOFILE, limits.open_files)
 }

@@ -1,4 +1,4 @@
-//! The supervisor of a program that reads its standard input: a host of tool modules.
+//! Supervises a program that reads its standard input: a host of tool modules.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -12,10 +12,10 @@ use tokio::process::{ChildStdin, Command};
 use super::super::orphan_reaper;
 use super::ending::{code_at_end, end_group};
 
-/// Bytes passed on at once.
+/// Bytes forwarded per read.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Runs a program until it ends, or this process's standard input does.
+/// Runs a program until it ends or this process's standard input closes.
 pub(super) async fn supervise(program: &[OsString]) -> std::io::Result<u8> {
     let Some((program, arguments)) = program.split_first() else {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -37,7 +37,7 @@ pub(super) async fn supervise(program: &[OsString]) -> std::io::Result<u8> {
     Ok(code_at_end(status))
 }
 
-/// Passes input on until its end. A program that has closed its input gets no more of it.
+/// Forwards input until its end. Input for a program that has closed its own is discarded.
 async fn pass_on(
     control: &mut pipe::Receiver,
     input: &mut Option<ChildStdin>,
@@ -52,7 +52,7 @@ async fn pass_on(
         let Some(read) = chunk.get(..count).filter(|read| !read.is_empty()) else {
             return;
         };
-        // A program that lives long must not leave more and more dead orphans behind.
+        // Reap orphans, because a long-lived program would accumulate zombies.
         orphan_reaper::reap_all_but(program);
         if let Some(open) = input
             && open.write_all(read).await.is_err()

@@ -1,16 +1,16 @@
-//! The supervisor of a shell that runs one command after another and keeps its state between them.
+//! Supervises a shell that runs one command after another and keeps its state between them.
 //!
-//! Commands and exit codes go over a socket of their own, never over the shell's outputs: whatever a
-//! command prints, it cannot look like the end of a command. Each record ends with a zero byte, which
-//! no command and no number holds.
+//! Commands and exit codes use a dedicated socket, never the shell's output, so no printed text can
+//! look like the end of a command. Each record ends with a zero byte, which neither commands nor
+//! numbers contain.
 //!
-//! * agent → supervisor: a command; or nothing but the zero byte, which interrupts the running one.
-//! * supervisor → agent: the exit code of a command that has ended, in decimal digits.
+//! * agent → supervisor: a command, or only the zero byte, which interrupts the running command.
+//! * supervisor → agent: the exit code of an ended command, in decimal digits.
 //!
-//! To interrupt, the shell is sent `SIGURG`, whose trap leaves the command as `return` does, and whatever
-//! processes the command has started are killed, so that the shell gets to see the signal. A shell
-//! that is inside a function cannot leave the whole command and ends itself instead: to go on behind the
-//! function would run commands that nobody expects to run.
+//! To interrupt a command, the supervisor sends the shell `SIGURG`, whose trap leaves the command
+//! like `return` does, and kills the processes that the command has started, so that the shell gets
+//! to handle the signal. A shell inside a function cannot leave the entire command and exits
+//! instead, because continuing after the function would run the rest of the command unexpectedly.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -26,11 +26,11 @@ use tokio::process::Command;
 use super::super::orphan_reaper;
 use super::ending::{code_at_end, end_group};
 
-/// What ends each record.
+/// Terminator of each record.
 pub(in super::super) const RECORD_END: u8 = 0;
 
-/// Reads commands from its standard input, a socket, and writes their exit codes to it. A command does
-/// not have the socket. Its standard input is empty.
+/// Reads commands from its standard input, a socket, and writes their exit codes to it. Commands do
+/// not inherit the socket. Their standard input is empty.
 const DRIVER: &str = r#"
 exec 3<&0 0</dev/null
 trap 'if [[ ${#BASH_SOURCE[@]} -eq 1 ]]; then return 130; elif [[ ${#BASH_SOURCE[@]} -gt 1 ]]; then exit 130; fi' URG
@@ -39,9 +39,9 @@ while IFS= builtin read -r -d '' -u 3 __goondan_command; do
   builtin printf '%s\0' "$?" >&3
 done"#;
 
-/// Time between two looks at what an interrupted command has started.
+/// Time between two scans for processes that an interrupted command has started.
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Runs the shell until it ends, or the agent closes the socket.
@@ -75,7 +75,7 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
                     break None;
                 }
                 let passed = session.take(chunk);
-                // A shell that has ended says so itself.
+                // The end of the shell is detected on its own.
                 drop(shell_socket.write_all(&passed).await);
             }
             count = shell_socket.read(&mut code) => {
@@ -103,15 +103,15 @@ fn socket_of(fd: OwnedFd) -> std::io::Result<UnixStream> {
 
 struct Session {
     shell: Option<Pid>,
-    /// Whether the next byte of the agent begins a record.
+    /// True if the next byte from the agent starts a record.
     is_at_record_start: bool,
-    /// What the shell had started before the running command: jobs in the background.
+    /// Processes that the shell had started before the running command: background jobs.
     before: BTreeSet<Pid>,
     is_interrupting: bool,
 }
 
 impl Session {
-    /// Takes what the agent sent and returns what is the shell's.
+    /// Handles bytes from the agent and returns those for the shell.
     fn take(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut passed = Vec::with_capacity(chunk.len());
         for byte in chunk {
@@ -135,7 +135,7 @@ impl Session {
         passed
     }
 
-    /// Everything that descends from the shell, orphans too.
+    /// Descendants of the shell, orphans included.
     fn started(&self) -> Vec<Pid> {
         let mut found = orphan_reaper::all_beneath(Pid::this(), &[]);
         found.retain(|pid| Some(*pid) != self.shell);
@@ -144,7 +144,7 @@ impl Session {
 
     fn interrupt(&mut self) {
         if let Some(shell) = self.shell {
-            // A shell that has ended says so itself.
+            // The end of the shell is detected on its own.
             kill(shell, Signal::SIGURG).ok();
         }
         self.is_interrupting = true;
@@ -153,7 +153,7 @@ impl Session {
     fn end_what_was_started(&self) {
         for pid in self.started() {
             if !self.before.contains(&pid) {
-                // It may have ended by itself since it was listed.
+                // It may have ended since it was listed.
                 kill(pid, Signal::SIGKILL).ok();
             }
         }

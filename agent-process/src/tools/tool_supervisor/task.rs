@@ -1,8 +1,9 @@
-//! The supervisor of the program that works for a task.
+//! Supervises the program that works for a task.
 //!
-//! Its standard input is a socket, over which it is told what to start and what to do with it, and tells what came of
-//! that ([`wire`]). The program's variables come that way, too: secrets are in no argument, and none of them is a
-//! variable of the supervisor, which runs outside of the sandbox until it has entered it.
+//! Its standard input is a socket that carries orders to the supervisor and reports back
+//! ([`wire`]). The program's variables arrive over it too, so that secrets appear neither in
+//! arguments nor in the environment of the supervisor, which runs outside the sandbox until it has
+//! entered it.
 
 mod stopping;
 pub(crate) mod wire;
@@ -27,16 +28,17 @@ use super::super::orphan_reaper;
 use super::ending::{code_at_end, end_group};
 use wire::{Launch, Order, Report};
 
-/// Bytes that wait for a program to read them at most. One that does not read what it asks for gets no more.
+/// Maximum number of bytes that wait for a program to read them. A program that does not read its
+/// input gets no more.
 const INPUT_BYTES_MAX: usize = 16 << 20;
 
-/// Starts the program that it is told to, and stands around it until it ends, or the socket does.
+/// Starts the ordered program and supervises it until it ends or the socket closes.
 pub(super) async fn supervise() -> std::io::Result<u8> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let socket = std::os::unix::net::UnixStream::from(socket);
     socket.set_nonblocking(true)?;
     let mut agent = Framed::new(UnixStream::from_std(socket)?, FrameCodec::new());
-    // Whoever gives it up before it is told what to start wants nothing to be started.
+    // If the agent closes the socket before its launch order, nothing is started.
     let Some(Order::Launch(launch)) = next_order(&mut agent).await? else {
         return Ok(code_at_end(None));
     };
@@ -81,7 +83,11 @@ fn start(launch: &Launch) -> std::io::Result<Child> {
 
 type Agent = Framed<UnixStream, FrameCodec>;
 
-/// The next order; none when the agent process is gone, or says what is none.
+/// Reads the next order; `None` if the agent process is gone.
+///
+/// # Errors
+///
+/// If the order is invalid.
 async fn next_order(agent: &mut Agent) -> std::io::Result<Option<Order>> {
     match agent.next().await {
         None | Some(Err(FrameError::Io(_))) => Ok(None),
@@ -90,21 +96,21 @@ async fn next_order(agent: &mut Agent) -> std::io::Result<Option<Order>> {
     }
 }
 
-/// An agent process that is gone is seen at the next read.
+/// Sends a report. If the agent process is gone, the next read detects it.
 async fn tell(agent: &mut Agent, report: &Report) {
     if let Ok(json) = serde_json::to_vec(report) {
         drop(agent.send(Bytes::from(json)).await);
     }
 }
 
-/// The program and what it is to read.
+/// The program and its pending input.
 struct Supervised {
     program: Option<Pid>,
     input: Input,
 }
 
 impl Supervised {
-    /// Follows orders until the program ends; no status if the agent process is gone before.
+    /// Executes orders until the program ends; `None` if the agent process is gone first.
     async fn stand_around(
         &mut self,
         agent: &mut Agent,
@@ -119,7 +125,7 @@ impl Supervised {
                     Some(order) => self.follow(order, agent).await,
                 },
                 () = self.input.write_on(), if self.input.has_more() => {}
-                // A program that lives long must not leave more and more dead orphans behind.
+                // Reap orphans, because a long-lived program would accumulate zombies.
                 _ = child_ended.recv() => orphan_reaper::reap_all_but(self.program),
             }
         }
@@ -127,7 +133,7 @@ impl Supervised {
 
     async fn follow(&mut self, order: Order, agent: &mut Agent) {
         match order {
-            // There is one program.
+            // Only one program is started.
             Order::Launch(_) => {}
             Order::Input { text } => self.input.add(text.as_bytes()),
             Order::EndInput {} => self.input.end(),
@@ -138,7 +144,7 @@ impl Supervised {
             Order::Continue {} => stopping::continue_tree(),
             Order::Terminate {} => {
                 stopping::signal_tree(Signal::SIGTERM);
-                // What is stopped does not get to know otherwise.
+                // Stopped processes do not receive the signal.
                 stopping::continue_tree();
             }
             Order::Look {} => {
@@ -159,7 +165,7 @@ impl Supervised {
     }
 }
 
-/// What the program is to read, until it is to read no more.
+/// Input of the program, until its end.
 struct Input {
     pipe: Option<ChildStdin>,
     waiting: VecDeque<u8>,
@@ -198,7 +204,7 @@ impl Input {
         self.pipe.is_some() && !self.waiting.is_empty()
     }
 
-    /// Writes some of it. Cancel-safe.
+    /// Writes some pending input. Cancel-safe.
     async fn write_on(&mut self) {
         let Some(pipe) = &mut self.pipe else {
             return;
@@ -208,7 +214,7 @@ impl Input {
             Ok(written) => {
                 self.waiting.drain(..written);
             }
-            // A program that has closed its input gets no more of it.
+            // Input for a program that has closed its own is discarded.
             Err(_) => {
                 self.pipe = None;
                 self.waiting.clear();

@@ -64,7 +64,7 @@ fn an_honest_query_of_a_large_document_is_answered() {
     assert_eq!(sorted, json!(9_999));
 }
 
-/// The library is the oracle: what it finds is found here, and where it refuses, so is it here.
+/// The library is the oracle: results and errors must be identical.
 #[test]
 fn every_part_of_the_language_means_what_the_library_says() {
     let document = json!({

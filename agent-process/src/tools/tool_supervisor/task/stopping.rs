@@ -1,11 +1,12 @@
-//! Stopping a whole tree of processes, and letting it go on (`TASK-8`).
+//! Stops a whole process tree and continues it (`TASK-8`).
 //!
-//! Each process is asked first (`SIGTSTP`), so that it can put a terminal or a lock in order. The kernel drops that
-//! signal in an orphaned process group, and a program may ignore it: what runs all the same after
-//! [`ASKED_TO_STOP`] is stopped (`SIGSTOP`).
+//! Each process first gets `SIGTSTP`, so that it can restore a terminal or release a lock. The
+//! kernel drops that signal in an orphaned process group, and a program can ignore it, so processes
+//! that still run after [`ASKED_TO_STOP`] get `SIGSTOP`.
 //!
-//! A shell may start a program by `vfork`, and waits in the kernel then until the child has become that program. A child
-//! that is stopped before it has holds its parent there, out of reach of every signal: it goes on for that long.
+//! A shell may start a program with `vfork` and then waits in the kernel until the child has called
+//! `exec`. A child stopped before that blocks its parent in the kernel, where no signal reaches it,
+//! so such a child is continued for the moment.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,17 +17,17 @@ use tokio::time::{Instant, sleep};
 
 use super::super::super::orphan_reaper::{Seen, all_beneath, look_beneath};
 
-/// How long processes have to stop when they are asked to.
+/// Time for processes to stop after `SIGTSTP`.
 const ASKED_TO_STOP: Duration = Duration::from_millis(200);
-/// How long they have once they are stopped. Only one that is stuck in the kernel takes longer.
+/// Time for processes to stop after `SIGSTOP`. Only one that is stuck in the kernel takes longer.
 const MADE_TO_STOP: Duration = Duration::from_secs(2);
-/// Time between two looks at them.
+/// Time between two scans.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Stops everything that descends from this process, and tells how many could not be stopped.
+/// Stops every descendant of this process and returns the number that could not be stopped.
 ///
-/// A process may be forked behind the back of a look, so that two looks in a row must find the same processes, all of
-/// them still.
+/// A scan can miss a process that is being forked, so two consecutive scans must find the same
+/// processes, all of them stopped.
 pub(super) async fn stop_tree() -> usize {
     let begun = Instant::now();
     let mut asked = BTreeSet::new();
@@ -53,7 +54,7 @@ pub(super) async fn stop_tree() -> usize {
         }
         let is_asked = begun.elapsed() <= ASKED_TO_STOP;
         for pid in running {
-            // It may have ended by itself since it was seen.
+            // It may have ended since it was listed.
             if !is_asked {
                 kill(pid, Signal::SIGSTOP).ok();
             } else if asked.insert(pid) {
@@ -64,7 +65,7 @@ pub(super) async fn stop_tree() -> usize {
     }
 }
 
-/// The stopped children of processes that wait in the kernel, maybe for them.
+/// Stopped children of processes that wait in the kernel, possibly for them.
 fn holding_their_parents(seen: &[Seen]) -> Vec<Pid> {
     let waiting = seen.iter().filter(|process| process.is_in_kernel());
     let waiting: BTreeSet<Pid> = waiting.map(|process| process.pid).collect();
@@ -73,14 +74,15 @@ fn holding_their_parents(seen: &[Seen]) -> Vec<Pid> {
     holding.map(|process| process.pid).collect()
 }
 
-/// Lets everything go on, children before their parents: a shell must not find its child stopped.
+/// Continues every process, children before their parents, because a shell must not find its child
+/// stopped.
 pub(super) fn continue_tree() {
     for pid in all_beneath(Pid::this(), &[]).into_iter().rev() {
         kill(pid, Signal::SIGCONT).ok();
     }
 }
 
-/// Sends a signal to everything, parents before their children.
+/// Sends a signal to every process, parents before their children.
 pub(super) fn signal_tree(signal: Signal) {
     for pid in all_beneath(Pid::this(), &[]) {
         kill(pid, signal).ok();

@@ -1,16 +1,16 @@
-//! What an agent process and the supervisor of a task's program say to each other: frames of JSON.
+//! Messages between an agent process and the supervisor of a task's program: frames of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is to be started.
+/// The program to start.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// The program and its arguments.
     pub(crate) words: Vec<String>,
-    /// Variables that it has beside those of tools. There are secrets among them.
+    /// Variables in addition to those of tools. They contain secrets.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
@@ -22,30 +22,30 @@ impl fmt::Debug for Launch {
     }
 }
 
-/// From the agent process.
+/// A message from the agent process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Start this. The first order, and the only one of its kind.
+    /// Starts the program. The first order, sent once.
     Launch(Launch),
-    /// Let the program read this.
+    /// Sends input to the program.
     Input {
-        /// What.
+        /// The input.
         text: String,
     },
-    /// Let the program read no more.
+    /// Closes the program's input.
     EndInput {},
-    /// Stop all there is; answered by [`Report::Paused`].
+    /// Stops every process; answered by [`Report::Paused`].
     Pause {},
-    /// Let it go on.
+    /// Continues every process.
     Continue {},
-    /// Ask all there is to end.
+    /// Requests every process to end.
     Terminate {},
-    /// Tell how it is; answered by [`Report::Vitals`].
+    /// Requests measurements; answered by [`Report::Vitals`].
     Look {},
 }
 
-/// From the supervisor.
+/// A message from the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub(crate) enum Report {
@@ -56,19 +56,19 @@ pub(crate) enum Report {
     },
     /// The program could not be started.
     NotStarted {
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// All there was is stopped.
+    /// Every process is stopped.
     Paused {
-        /// How many could not be.
+        /// Number of processes that could not be stopped.
         running: usize,
     },
-    /// How it is.
+    /// Measurements of the processes.
     Vitals {
-        /// Processor time of all there is, in ticks of the kernel's clock.
+        /// Processor time of all processes, in ticks of the kernel's clock.
         cpu_ticks: u64,
-        /// How many processes there are beside the program.
+        /// Number of processes besides the program.
         children: usize,
     },
     /// The program has ended.
