@@ -1,6 +1,7 @@
-//! Asking for other agents: the way from a tool to the orchestrator and back.
+//! Questions to other agents: the path from a tool to the orchestrator and back.
 //!
-//! [`AgentClient`] is the handle that tools have; [`AgentRequests`] is its other end, in the process loop.
+//! [`AgentClient`] is the handle that tools hold; [`AgentRequests`] is its other end, in the
+//! process loop.
 
 use std::collections::HashMap;
 
@@ -8,8 +9,9 @@ use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that wait for the process loop. A step has at most
-/// [`MAX_CALLS_PER_STEP`](crate::tool_call::MAX_CALLS_PER_STEP) calls, each with one; more wait.
+/// Capacity of the queue of requests to the process loop. A step has at most
+/// [`MAX_CALLS_PER_STEP`](crate::tool_call::MAX_CALLS_PER_STEP) calls with one request each;
+/// further senders wait.
 const WAITING_REQUESTS_MAX: usize = 64;
 
 struct AgentRequest {
@@ -18,20 +20,20 @@ struct AgentRequest {
     waiter: oneshot::Sender<AgentAnswer>,
 }
 
-/// The way to other agents. Cheap to clone.
+/// Client for questions to other agents. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AgentClient(mpsc::Sender<AgentRequest>);
 
 /// The process loop's end.
 pub(crate) struct AgentRequests {
     queue: mpsc::Receiver<AgentRequest>,
-    /// Who waits for the answer to which request.
+    /// Waiters by request id.
     waiting: HashMap<u64, Waiter>,
 }
 
 struct Waiter {
     waiter: oneshot::Sender<AgentAnswer>,
-    /// Whether a person is to approve something.
+    /// True if the request is for a person's approval.
     is_approval: bool,
 }
 
@@ -42,14 +44,14 @@ impl std::fmt::Debug for AgentClient {
 }
 
 impl AgentClient {
-    /// A way to other agents, and where what is asked comes out.
+    /// Creates a client and its other end.
     pub(crate) fn new() -> (Self, AgentRequests) {
         let (sender, queue) = mpsc::channel(WAITING_REQUESTS_MAX);
         let waiting = HashMap::new();
         (Self(sender), AgentRequests { queue, waiting })
     }
 
-    /// Asks and waits for the answer; none if the process ends before it comes. Asking the same again
+    /// Asks and waits for the answer; `None` if the process ends first. The same question repeated
     /// after a crash gets the same answer.
     pub(crate) async fn ask(
         &self,
@@ -64,8 +66,8 @@ impl AgentClient {
 }
 
 impl AgentRequests {
-    /// The next question to be sent, with the trace it belongs to; its answer is to name
-    /// `request_id`. Cancel-safe.
+    /// Receives the next question to send, with its trace. The answer must carry `request_id`.
+    /// Cancel-safe.
     pub(crate) async fn next(
         &mut self,
         request_id: u64,
@@ -83,12 +85,12 @@ impl AgentRequests {
     /// Passes on an answer.
     pub(crate) fn settle(&mut self, request_id: Option<u64>, answer: AgentAnswer) {
         if let Some(waiter) = request_id.and_then(|id| self.waiting.remove(&id)) {
-            // Whoever waited may be gone.
+            // The waiter may have been dropped.
             drop(waiter.waiter.send(answer));
         }
     }
 
-    /// How many calls wait for a person to approve them.
+    /// Number of calls that wait for a person's approval.
     pub(crate) fn approvals_waiting(&self) -> usize {
         let waiting = self.waiting.values();
         waiting.filter(|waiter| waiter.is_approval).count()

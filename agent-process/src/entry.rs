@@ -23,9 +23,9 @@ use crate::tools::orphan_reaper;
 use crate::tools::starting::{Waits, start_modules};
 use crate::tools::tool_supervisor::{self, Supervision};
 
-/// The process did what it was asked to and was asked to end.
+/// The process ended normally, as requested.
 const EXIT_DONE: u8 = 0;
-/// The process could not go on; its last log line says why.
+/// The process failed; its last log line gives the reason.
 const EXIT_FAULT: u8 = 1;
 /// The process was not started by the orchestrator, or with wrong arguments.
 const EXIT_USAGE: u8 = 2;
@@ -49,8 +49,8 @@ goondan-agent-process is started by goondan-orchestrator, not by hand: GOONDAN_I
 Run `gdn run` to start the orchestrator and `gdn chat` to talk to an agent.
 ";
 
-/// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of
-/// whoever starts it. To be called before there is another thread or process.
+/// Unblocks all signals. The orchestrator starts processes from a thread that blocks them, and a
+/// process inherits the mask of its parent. Must be called before another thread or process exists.
 fn take_signals() -> nix::Result<()> {
     nix::sys::signal::SigSet::empty().thread_set_mask()
 }
@@ -99,7 +99,7 @@ fn info(flag: &OsString) -> u8 {
 }
 
 fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
-    // Whoever asked and does not listen misses nothing.
+    // The reader may be gone.
     drop(out.write_all(text.as_bytes()));
     code
 }
@@ -111,18 +111,18 @@ fn run_tool_supervisor(supervision: &Supervision) -> u8 {
     })
 }
 
-/// Keeps others of the same user, the commands of its tools among them, from looking into the agent or
-/// speaking in its name (`SEC-6`). What it starts is not hidden. macOS has no way to do it without
-/// `unsafe`.
+/// Prevents other processes of the same user, including the commands of its tools, from reading the
+/// agent's memory or impersonating it (`SEC-6`). Processes that it starts are not hidden. macOS
+/// offers no way to do this without `unsafe`.
 fn hide_memory() {
     #[cfg(target_os = "linux")]
     if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
-        // What cannot be had on this system is done without: there is nothing to be done about it.
+        // Best effort: the agent also runs on systems that do not support it.
         nix::sys::prctl::set_dumpable(false).ok();
     }
 }
 
-/// Starts the modules of an agent's tools once, and tells what is wrong with them.
+/// Starts the modules of an agent's tools once and prints the problems.
 fn try_modules(waits: Waits) -> u8 {
     hide_memory();
     let tried = || -> Result<Vec<String>, Box<dyn std::error::Error>> {
@@ -144,19 +144,20 @@ fn try_modules(waits: Waits) -> u8 {
     answer(tried().and_then(|problems| Ok(serde_json::to_string(&problems)?)))
 }
 
-/// Plays recorded turns with another configuration, and tells what is otherwise (`BUNDLE-7`).
+/// Replays recorded turns with another configuration and prints the differences (`BUNDLE-7`).
 fn rehearse() -> u8 {
     hide_memory();
     let play = || -> Result<Played, Box<dyn std::error::Error>> {
         let script: RehearsalScript = serde_json::from_reader(std::io::stdin().lock())?;
-        // Nothing is started and nobody asked; what is held back here are the messages of others.
+        // Nothing is started and no model is asked here; confinement protects the messages of other
+        // conversations.
         process::confine(&script.after)?;
         Ok(rehearsal::run(&script, own_executable()))
     };
     answer(play().and_then(|played| Ok(serde_json::to_string(&played)?)))
 }
 
-/// Tells the daemon what it asked for.
+/// Prints the result for the daemon.
 fn answer(said: Result<String, Box<dyn std::error::Error>>) -> u8 {
     match said {
         Ok(text) => tell(&mut std::io::stdout(), &text, EXIT_DONE),
@@ -197,10 +198,10 @@ fn run_agent() -> u8 {
     let ended = match greeted {
         Ok((link, work)) => {
             let log = subscriber(&identity(identity_fields(&work)), stdout.clone());
-            // Nothing else in this binary sets it, so it is not set yet.
+            // Cannot fail, because nothing else in this binary sets the subscriber.
             drop(tracing::subscriber::set_global_default(log));
             let result = runtime.block_on(run(link, work));
-            // File work that hangs in the kernel must not keep the process.
+            // File operations that hang in the kernel must not keep the process alive.
             runtime.shutdown_background();
             stdout.flush();
             if !orphan_reaper::end_all() {
@@ -232,7 +233,7 @@ async fn run(link: Link, work: Work) -> Result<Ended, ProcessError> {
     }
 }
 
-/// The program of this process, even when its file was replaced since.
+/// Executable of this process, even if its file has been replaced since.
 fn own_executable() -> PathBuf {
     if cfg!(target_os = "linux") {
         PathBuf::from("/proc/self/exe")

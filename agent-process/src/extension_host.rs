@@ -1,9 +1,10 @@
 //! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
 //!
-//! An agent has one such process for all of them. It is started with the first turn, under a tool supervisor, and
-//! lives as long as the agent process. [`ExtensionHost`] owns it and knows which middlewares are at work: whatever
-//! a module does, a crash or a hang is the end of the turn and no more, and the next turn starts the host
-//! anew. What the engine decides is said to the host; what the host says comes out as [`HostEvent`].
+//! An agent has a single host for all of them. It is started with the first turn, under a tool
+//! supervisor, and lives as long as the agent process. [`ExtensionHost`] owns it and tracks the
+//! running middlewares. A crash or hang of a module fails only the current turn, and the next turn
+//! starts the host again. Decisions of the engine are sent to the host; messages of the host come
+//! out as [`HostEvent`].
 
 mod calls;
 mod hearing;
@@ -42,39 +43,39 @@ use looked_at::MAX_EVENT_BYTES;
 pub(crate) use wire::Asked;
 use wire::{About, Limits, Refusal, ToHost, ToRegister};
 
-/// What the runtime is given to run.
+/// The program that the runtime executes.
 pub(crate) const SCRIPT: &str = concat!(
     include_str!("extension_host/host.mjs"),
     include_str!("tools/host/handlers.mjs")
 );
 
-/// Longest time a runtime takes to start, before it loads a module. It is no module's time: the first start after
-/// a boot reads the runtime from the disk, beside everything else that starts then.
+/// Longest time for a runtime to start, before it loads a module. It does not count toward the
+/// modules' time limits, because the first start after a boot reads the runtime from a busy disk.
 const RUNTIME_START_MAX: Duration = Duration::from_secs(60);
-/// Most message events that a middleware emits before it is heard of again.
+/// Maximum number of message events that a middleware emits per report.
 const MAX_EVENTS: usize = 1_000;
-/// Longest line of a host that says what a middleware did, in bytes; the rest is for what stands around it.
+/// Longest report of a middleware, in bytes; the rest of the line is for the fields around it.
 const MAX_SAID_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
-/// Messages that are told to a host at once.
+/// Maximum number of messages per line to a host.
 const MESSAGES_AT_ONCE: usize = 500;
 
-/// Something to be given to the engine, or to be done for a module.
+/// An input of the engine, or a request of a module.
 #[derive(Debug)]
 pub(crate) enum HostEvent {
     /// The modules are ready.
     Assembled(Vec<Middleware>),
-    /// A middleware did something.
+    /// A middleware reported an event.
     MiddlewareActed {
         /// The invocation.
         invocation: InvocationId,
-        /// What it did.
+        /// The event.
         event: MiddlewareEvent,
-        /// The call whose result it has made itself.
+        /// Id of the call whose result the middleware supplied.
         made_result_of: Option<String>,
     },
-    /// The host is gone or of no use.
+    /// The host is gone or unusable.
     Lost(ExtensionFault),
-    /// A middleware asks for other agents.
+    /// A middleware asks other agents.
     Ask(Ask),
 }
 
@@ -83,15 +84,15 @@ pub(crate) enum HostEvent {
 pub(crate) struct Ask {
     /// Identifies the question while the host lives.
     pub(crate) id: u64,
-    /// The step, or none if the middleware stands around the turn.
+    /// The step; `None` if the middleware wraps the turn.
     pub(crate) step: Option<u32>,
-    /// The question's place in the step or the turn: the same again after a crash.
+    /// Position of the question in the step or the turn, identical after a crash.
     pub(crate) place: u32,
-    /// What is asked.
+    /// The question.
     pub(crate) asked: Asked,
 }
 
-/// A turn that begins.
+/// A turn that starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Begun<'a> {
     pub(crate) turn_id: &'a TurnId,
@@ -108,12 +109,12 @@ struct ModuleOf {
     timeout: Duration,
 }
 
-/// How far a host is that was started, and when it must be further.
+/// Startup progress of a host, with its deadline.
 #[derive(Debug, Clone, Copy)]
 enum Launching {
-    /// The runtime starts.
+    /// The runtime is starting.
     Runtime { deadline: Instant },
-    /// The modules are loaded and register.
+    /// The modules are being loaded and register.
     Modules { deadline: Instant },
 }
 
@@ -135,13 +136,13 @@ pub(crate) struct ExtensionHost {
     system_prompt: Option<String>,
     modules: Vec<ModuleOf>,
     process: Option<Process>,
-    /// All middlewares, once they are registered.
+    /// All middlewares; `None` until they are registered.
     middlewares: Option<Vec<Middleware>>,
-    /// What the host does until they are.
+    /// Startup progress, until the middlewares are registered.
     launching: Option<Launching>,
-    /// What a host that is started is told first: the conversation before the turn.
+    /// Conversation before the turn, the first message to a new host.
     base: Option<Vec<Message>>,
-    /// Events of the turn that the host knows.
+    /// Number of the turn's events that were sent to the host.
     told_events: usize,
     invocations: BTreeMap<InvocationId, MiddlewareInvocation>,
     asks: BTreeMap<u64, InvocationId>,
@@ -151,8 +152,8 @@ pub(crate) struct ExtensionHost {
 }
 
 impl ExtensionHost {
-    /// The modules among an agent's extensions; none if there are none. `conversation` is what stands
-    /// before the turn that comes first.
+    /// Creates the host for the modules among an agent's extensions; `None` if there are no
+    /// modules. `conversation` precedes the first turn.
     pub(crate) fn of(
         assignment: &AgentAssignment,
         toolbox: &Toolbox,
@@ -193,7 +194,7 @@ impl ExtensionHost {
         })
     }
 
-    /// The modules' files, as they are written and where they are.
+    /// The modules' paths as written, with their locations.
     pub(crate) fn entries(&self) -> Vec<(PathBuf, PathBuf)> {
         let modules = self.modules.iter();
         modules
@@ -201,7 +202,7 @@ impl ExtensionHost {
             .collect()
     }
 
-    /// A turn is about to begin; `conversation` is what stands before it.
+    /// Prepares for a turn; `conversation` precedes it.
     pub(crate) fn prepare(&mut self, conversation: &Conversation) {
         if self.process.as_mut().is_some_and(Process::has_ended) {
             self.process = None;
@@ -212,16 +213,16 @@ impl ExtensionHost {
         }
     }
 
-    /// Whether a host has to be started.
+    /// True if a host must be started.
     pub(crate) fn needs_host(&self) -> bool {
         self.process.is_none()
     }
 
-    /// Starts the host and has the modules register.
+    /// Starts the host, which loads the modules and lets them register.
     ///
     /// # Errors
     ///
-    /// Why the host could not be started.
+    /// If the host could not be started.
     pub(crate) fn launch(
         &mut self,
         program: &HostProgram,
@@ -273,7 +274,8 @@ impl ExtensionHost {
         Ok(())
     }
 
-    /// The turn begins, with the host at hand; it is said when the modules are ready.
+    /// Begins the turn with the running host; [`HostEvent::Assembled`] follows once the modules are
+    /// ready.
     pub(crate) fn begin(&mut self, begun: Begun<'_>, states: ExtensionStates, span: tracing::Span) {
         self.span = span;
         self.told_events = 0;
@@ -295,7 +297,8 @@ impl ExtensionHost {
         }
     }
 
-    /// Enters a middleware. `events` are those of the turn; `catalog` is what its step offers so far.
+    /// Enters a middleware. `events` are the events of the turn; `catalog` holds the tools that its
+    /// step offers so far.
     pub(crate) fn enter(
         &mut self,
         enter: &Enter,
@@ -357,7 +360,7 @@ impl ExtensionHost {
         self.invocations.insert(enter.invocation, invocation);
     }
 
-    /// Tells a middleware what came of its `next()`.
+    /// Returns the result of `next()` to a middleware.
     pub(crate) fn tell(
         &mut self,
         id: InvocationId,
@@ -391,14 +394,14 @@ impl ExtensionHost {
         }
     }
 
-    /// Tells modules what happened in the turn.
+    /// Sends a runtime event of the turn to the modules.
     pub(crate) fn tell_event(&mut self, event: &RuntimeEvent) {
         if let Some(process) = &mut self.process {
             process.say(&ToHost::Event { event });
         }
     }
 
-    /// Tells a module what came of its question to other agents.
+    /// Sends the answer to a question to its module.
     pub(crate) fn answer(&mut self, id: u64, answer: Result<Value, (String, String)>) {
         let invocation = self.asks.remove(&id);
         if let Some(invocation) =
@@ -418,7 +421,7 @@ impl ExtensionHost {
         }
     }
 
-    /// The next thing that is new. Cancel-safe.
+    /// Waits for the next event. Cancel-safe.
     pub(crate) async fn next(&mut self) -> HostEvent {
         loop {
             if let Some(event) = self.host_events.pop_front() {
@@ -445,7 +448,7 @@ impl ExtensionHost {
         }
     }
 
-    /// The runtime is up: the modules' time begins.
+    /// The runtime is up: the modules' time limit starts.
     fn begin_registration(&mut self) {
         if let Some(Launching::Runtime { .. }) = self.launching {
             let timeout: Duration = self.modules.iter().map(|module| module.timeout).sum();
@@ -455,7 +458,7 @@ impl ExtensionHost {
         }
     }
 
-    /// Ends the host, if it is there.
+    /// Drops the host, if it runs.
     fn lose(&mut self, code: &str, why: String) {
         self.span
             .in_scope(|| tracing::warn!(code, why, "the agent's extensions are lost"));
@@ -472,7 +475,7 @@ impl ExtensionHost {
         }));
     }
 
-    /// A middleware, or the registration, is over its time: the host is ended.
+    /// Loses the host if a middleware or the registration has exceeded its time limit.
     fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         self.end_late_calls(now);
@@ -506,7 +509,7 @@ impl ExtensionHost {
     }
 }
 
-/// The messages that can be read.
+/// The readable messages.
 fn readable(conversation: &Conversation) -> Vec<Message> {
     let messages = conversation.messages().filter_map(Result::ok);
     messages.map(std::borrow::Cow::into_owned).collect()

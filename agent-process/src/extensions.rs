@@ -1,17 +1,18 @@
-//! Extensions: what stands around an agent's turns (`EXT-1` … `EXT-4`).
+//! Extensions: code that wraps an agent's turns (`EXT-1` … `EXT-4`).
 //!
-//! An extension is asked at fixed places of a turn: when it begins, before each step, before and after
-//! each tool call, and before it ends. They form a stack of layers: whoever comes first in the agent's list is
-//! asked first on the way in and last on the way out. An extension changes the conversation by message
-//! events alone, and remembers what it likes by `state` and `set_state`: what changed is written
-//! together with the turn's commit, so that a crash leaves the state of before, or the state and the
-//! turn.
+//! An extension is asked at fixed points of a turn: at its start, before each step, before and
+//! after each tool call, and before its end. Extensions form a stack of layers: the first in the
+//! agent's list is asked first on the way in and last on the way out. An extension changes the
+//! conversation only through message events, and stores its own state through `state` and
+//! `set_state`. State changes are written together with the turn's commit, so a crash leaves either
+//! the old state, or the new state and the committed turn.
 //!
-//! # What a crash means to an extension
+//! # Extensions and crashes
 //!
-//! A turn that a crash cut short goes on in a new process, and its extensions are asked again from the
-//! turn's beginning on, with the state of before the turn. Events they had emitted are recorded; a
-//! message is not appended a second time, since its id follows from the place it was emitted at.
+//! A turn interrupted by a crash continues in a new process, and its extensions are asked again
+//! from the start of the turn, with the state from before the turn. The events they emitted are
+//! recorded. A message is not appended twice, because its id is derived from the point at which it
+//! was emitted.
 
 use std::fmt::Debug;
 
@@ -56,7 +57,7 @@ pub struct Extensions {
     stack: MiddlewareStack,
 }
 
-/// The settings of an extension that cannot be used. Configuration is checked by the same rules.
+/// An extension's settings are unusable. Configuration is checked by the same rules.
 #[derive(Debug, thiserror::Error)]
 #[error("extension `{name}` cannot be used")]
 pub struct ExtensionError {
@@ -66,11 +67,11 @@ pub struct ExtensionError {
 }
 
 impl Extensions {
-    /// Makes an agent's extensions, with what each remembers.
+    /// Creates an agent's extensions with their stored states.
     ///
     /// # Errors
     ///
-    /// [`ExtensionError`] if one's settings cannot be used.
+    /// [`ExtensionError`] if the settings of an extension are unusable.
     pub fn new(
         agent_name: AgentName,
         instance_key: InstanceKey,
@@ -100,7 +101,7 @@ impl Extensions {
             });
         }
         let mut stack = MiddlewareStack::default();
-        // Modules are put among the built-in ones once they are ready.
+        // Modules are inserted among the built-in extensions once they are ready.
         stack.assemble(&loaded, &[]);
         Ok(Self {
             agent_name,
@@ -111,7 +112,7 @@ impl Extensions {
         })
     }
 
-    /// A turn begins; `recorded` is what a crash left of it.
+    /// Begins a turn; `recorded` holds its events that survived a crash.
     pub(crate) fn begin_turn(
         &mut self,
         turn_id: &TurnId,
@@ -132,22 +133,22 @@ impl Extensions {
         }
     }
 
-    /// A layer of a scope, the outermost being 0.
+    /// A layer of a scope; the outermost is 0.
     pub(crate) fn layer(&self, scope: MiddlewareScope, at: usize) -> Option<Layer> {
         self.stack.layers(scope).get(at).copied()
     }
 
-    /// How many layers a scope has.
+    /// Number of layers of a scope.
     pub(crate) fn depth(&self, scope: MiddlewareScope) -> usize {
         self.stack.layers(scope).len()
     }
 
-    /// The name of the extension at a place.
+    /// Name of the extension at an index.
     pub(crate) fn name_at(&self, place: usize) -> Option<&ExtensionName> {
         self.loaded.get(place).map(|loaded| &loaded.name)
     }
 
-    /// A built-in extension is asked where a turn or a step begins.
+    /// Asks a built-in extension at the start of a turn or a step.
     pub(crate) fn enter_at(
         &mut self,
         place: usize,
@@ -164,7 +165,7 @@ impl Extensions {
         self.ask_at(place, conversation, now, &hook, &mut ask)
     }
 
-    /// A built-in extension is asked before a tool runs.
+    /// Asks a built-in extension before a tool runs.
     pub(crate) fn before_call_at(
         &mut self,
         place: usize,
@@ -180,7 +181,7 @@ impl Extensions {
         (verdict, outputs)
     }
 
-    /// A built-in extension is asked after a tool has run.
+    /// Asks a built-in extension after a tool has run.
     pub(crate) fn after_call_at(
         &mut self,
         place: usize,
@@ -195,7 +196,7 @@ impl Extensions {
         self.ask_at(place, conversation, now, &format!("r{}", call.id), &mut ask)
     }
 
-    /// The turn is about to end. The first that does not accept is the last that is asked.
+    /// Asks the extensions whether the turn may end, and stops at the first that does not accept.
     pub(crate) fn end_turn(
         &mut self,
         step: u32,
@@ -218,7 +219,7 @@ impl Extensions {
         (ending, outputs)
     }
 
-    /// Asks the extension that has what is long past summarized, if there is one; of several, the first.
+    /// Asks the first extension that requests summaries of old messages, if any.
     pub(crate) fn wants_summary(
         &mut self,
         conversation: &mut Conversation,
@@ -231,7 +232,7 @@ impl Extensions {
         (wanted, outputs)
     }
 
-    /// Tells it what came of that.
+    /// Passes the summary or its failure to that extension.
     pub(crate) fn take_summary(
         &mut self,
         summary: &Summary<'_>,
@@ -259,14 +260,14 @@ impl Extensions {
         }
     }
 
-    /// Why the model is not offered this tool in the coming step, as the first extension says that keeps
-    /// it back; none if it is offered.
+    /// Explains why the model is not offered this tool in the coming step, from the first extension
+    /// that hides it; `None` if it is offered.
     pub(crate) fn why_not_offered(&self, tool_name: &str) -> Option<String> {
         let mut loaded = self.loaded.iter();
         loaded.find_map(|loaded| loaded.extension.why_not_offered(tool_name))
     }
 
-    /// What is remembered otherwise than at the latest commit (`EXT-3`).
+    /// States that differ from the latest commit (`EXT-3`).
     pub(crate) fn changed(&self) -> ExtensionStates {
         let changed = self
             .loaded
@@ -277,14 +278,14 @@ impl Extensions {
             .collect()
     }
 
-    /// The turn is committed, and with it what is remembered.
+    /// Marks the states as committed together with the turn.
     pub(crate) fn committed(&mut self) {
         for loaded in &mut self.loaded {
             loaded.committed.clone_from(&loaded.state);
         }
     }
 
-    /// Asks one extension, by its place in the agent's list.
+    /// Asks one extension, by its index in the agent's list.
     fn ask_at(
         &mut self,
         place: usize,

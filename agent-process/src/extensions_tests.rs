@@ -45,7 +45,7 @@ fn begin(
     enter(extensions, None, conversation)
 }
 
-/// Passes the layers around a turn or a step, which are all of built-in extensions.
+/// Passes the layers around a turn or a step, all of which are built-in extensions.
 fn enter(
     extensions: &mut Extensions,
     step: Option<u32>,
@@ -419,7 +419,7 @@ fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
     enter(&mut search, Some(3), &mut conversation);
     assert!(search.changed().is_empty(), "nothing new (EXT-3)");
 
-    // Another process, another turn; and one that goes on with this turn without the state.
+    // Another process with another turn, and one that resumes this turn without the state.
     let mut later = only("tool-search", config.clone(), Some(state));
     begin(&mut later, &facts(&person()), &mut history(1));
     assert_eq!(offers(&later, &all), [true, true, true, false]);

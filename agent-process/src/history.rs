@@ -1,8 +1,8 @@
-//! Where a loaded history lies in memory: a few large pieces, each message a slice of one.
+//! Memory layout of a loaded history: a few large pieces, each message a slice of one.
 //!
-//! A history may have a hundred megabytes, and a fresh page of memory costs more than the bytes that
-//! are put on it. So what comes in more than one page lies in memory that the system may give out in
-//! huge pages, and frames are read from the socket right into it.
+//! A history may take a hundred megabytes, and a fresh memory page costs more than the bytes
+//! written to it. A history of more than one page is therefore stored in memory that the system can
+//! back with huge pages, and frames are read from the socket directly into it.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use goondan_protocol::conversation::Conversation;
 use goondan_protocol::records::{NotAsAnnounced, Records};
 use memmap2::MmapMut;
 
-/// Memory that is asked for at once, in bytes. Pages that nothing was put on cost nothing.
+/// Bytes per allocation. Untouched memory pages cost nothing.
 const PIECE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Puts the pages of a history together.
+/// Assembles the pages of a history.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     conversation: Conversation,
     piece: Option<Piece>,
-    /// The frame of the one page there is.
+    /// Frame of a history with a single page.
     only: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct History {
 struct Piece {
     memory: MmapMut,
     used: usize,
-    /// Where each message is.
+    /// Range of each message.
     places: Vec<Range<usize>>,
 }
 
@@ -59,12 +59,12 @@ impl Piece {
 }
 
 impl History {
-    /// Room for the frame that carries the messages of a page, for whoever puts it there and says so
-    /// with [`Self::take`]. `is_all`: no page came before, and none follows.
+    /// Returns memory for the frame with the messages of a page. The caller fills it and then calls
+    /// [`Self::take`]. `is_all` is true if the history has only this page.
     ///
     /// # Errors
     ///
-    /// If the system has no memory for it.
+    /// If the system is out of memory.
     pub(crate) fn room(&mut self, bytes: usize, is_all: bool) -> std::io::Result<&mut [u8]> {
         if is_all {
             self.only = vec![0; bytes];
@@ -81,11 +81,11 @@ impl History {
         Ok(room.unwrap_or_default())
     }
 
-    /// Takes the messages of a page, whose frame is in the room that was given for it last.
+    /// Adds the messages of the page whose frame is in the memory returned last.
     ///
     /// # Errors
     ///
-    /// [`NotAsAnnounced`] if the frame holds something else.
+    /// [`NotAsAnnounced`] if the frame has other contents.
     pub(crate) fn take(&mut self, announced: &Records) -> Result<(), NotAsAnnounced> {
         if announced.is_empty() {
             return Ok(());
@@ -111,7 +111,7 @@ impl History {
         Ok(())
     }
 
-    /// The conversation of all pages.
+    /// Returns the conversation of all pages.
     pub(crate) fn finish(mut self) -> Conversation {
         if let Some(piece) = self.piece.take() {
             piece.hand_over(&mut self.conversation);

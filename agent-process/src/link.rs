@@ -20,47 +20,49 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use crate::socket::{self, ReadEnd, WriteEnd};
 
-/// Frames that wait to be written. A turn waits for the orchestrator's acknowledgement after a step's
-/// frames at the latest, of which there are fewer than this. When the queue is full all the same, the
-/// process stops reading until the orchestrator reads: its heartbeat then ends whoever is stuck.
+/// Capacity of the queue of outgoing frames. A turn sends fewer frames than this per step and then
+/// waits for the orchestrator's acknowledgment. If the queue is full anyway, the process stops
+/// reading until the orchestrator reads, and the orchestrator's heartbeat ends a process that is
+/// stuck.
 const OUTGOING_FRAMES_MAX: usize = 512;
 
-/// The same for a task, whose frames are large: what its program writes waits in the program's pipes instead.
+/// Capacity for a task, whose frames are large. Its program's output waits in the program's pipes
+/// instead.
 const OUTGOING_FRAMES_OF_TASK_MAX: usize = 8;
 
-/// Why the link cannot go on.
+/// Error after which the link cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     /// The process could not be set up.
     #[error("the process could not be set up")]
     Setup(#[source] std::io::Error),
-    /// The orchestrator is gone before it said who this is.
+    /// The orchestrator closed the link before it sent the assignment.
     #[error("the orchestrator closed the link before its welcome")]
     NoWelcome,
-    /// The orchestrator is of another version.
+    /// The orchestrator has another version.
     #[error(
         "the binaries do not belong together; build or install all of goondan's binaries at once"
     )]
     Version(#[from] VersionMismatch),
-    /// The first message is no welcome for an agent or a task.
+    /// The first message is not a welcome for an agent or a task.
     #[error("expected `welcome` for an agent or a task, got {got}")]
     NotWelcomed {
-        /// What came.
+        /// Type of the received message.
         got: String,
     },
     /// The stream of frames broke.
     #[error("the link to the orchestrator broke")]
     Frame(#[from] FrameError),
-    /// A frame holds no message for an agent.
+    /// A frame does not contain a message for an agent.
     #[error("the orchestrator sent what is no message for an agent")]
     Message(#[from] MessageError),
-    /// Behind a message that announces records comes another frame than theirs.
+    /// A message that announces records is followed by another frame.
     #[error("the orchestrator announced a frame of {expected} bytes of records and sent another")]
     OtherFrame {
-        /// Bytes of the frame that was announced.
+        /// Announced bytes of the frame.
         expected: usize,
     },
-    /// A frame of records holds something else.
+    /// A frame of records has other contents than announced.
     #[error("the orchestrator sent other records than it announced")]
     Records(#[from] NotAsAnnounced),
 }
@@ -81,12 +83,13 @@ pub(crate) struct Incoming {
 pub(crate) struct Link {
     frames_in: FramedRead<ReadEnd, FrameCodec>,
     frames_out: mpsc::Sender<Bytes>,
-    /// The writer: beside the loop, so that reading goes on while the orchestrator is slow to read.
+    /// The writer task, separate from the loop so that reading continues while the orchestrator
+    /// reads slowly.
     writer: JoinSet<Result<(), FrameError>>,
     own: Address,
 }
 
-/// What the process is to be.
+/// The assignment of the process.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// An agent instance.
@@ -116,8 +119,8 @@ impl Work {
     }
 }
 
-/// Says hello on standard input and waits for the welcome. What is logged in `lines` is written before what
-/// is sent after it.
+/// Sends hello on standard input and waits for the welcome. Lines logged to `lines` are written
+/// before later messages are sent.
 ///
 /// # Errors
 ///
@@ -164,7 +167,7 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> 
     Ok((link, work))
 }
 
-/// Where messages of a task go, beside the link they come by.
+/// Sender of a task's messages, independent of receiving.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     frames_out: mpsc::Sender<Bytes>,
@@ -172,16 +175,17 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Waits until a message can be sent without waiting; never if the orchestrator is gone. Cancel-safe.
+    /// Waits until a message can be sent without waiting; pending forever if the orchestrator is
+    /// gone. Cancel-safe.
     pub(crate) async fn room(&self) -> mpsc::Permit<'_, Bytes> {
         match self.frames_out.reserve().await {
             Ok(permit) => permit,
-            // The next receive says so.
+            // The next receive reports the end.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// A message as it is sent.
+    /// Encodes a message as a frame.
     ///
     /// # Errors
     ///
@@ -204,7 +208,7 @@ async fn write_all(
 ) -> Result<(), FrameError> {
     while let Some(frame) = queue.recv().await {
         frames_out.feed(frame).await?;
-        // What the process says next without waiting for anything is written with the same call.
+        // Frames that the process sends without waiting are written with the same system call.
         tokio::task::yield_now().await;
         while let Ok(frame) = queue.try_recv() {
             frames_out.feed(frame).await?;
@@ -216,11 +220,11 @@ async fn write_all(
 }
 
 impl Link {
-    /// The next message; none when the orchestrator is gone. Cancel-safe.
+    /// Receives the next message; `None` if the orchestrator is gone. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if the frame or its message is not valid.
+    /// [`LinkError`] if the frame or its message is invalid.
     pub(crate) async fn receive(&mut self) -> Result<Option<Incoming>, LinkError> {
         let Some(frame) = self.receive_frame().await? else {
             return Ok(None);
@@ -233,11 +237,12 @@ impl Link {
         }))
     }
 
-    /// The same for the process of a task. Cancel-safe.
+    /// Receives the next message for the process of a task; `None` if the orchestrator is gone.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if the frame or its message is not valid.
+    /// [`LinkError`] if the frame or its message is invalid.
     pub(crate) async fn receive_for_task(&mut self) -> Result<Option<ToTask>, LinkError> {
         let Some(frame) = self.receive_frame().await? else {
             return Ok(None);
@@ -245,7 +250,8 @@ impl Link {
         Ok(Some(ToTask::from_envelope(&Envelope::from_frame(&frame)?)?))
     }
 
-    /// Where to send beside receiving. To be dropped before [`Link::close`], which waits for all senders.
+    /// Creates a sender that works independently of receiving. It must be dropped before
+    /// [`Link::close`], which waits for all senders.
     pub(crate) fn outlet(&self) -> Outlet {
         Outlet {
             frames_out: self.frames_out.clone(),
@@ -256,7 +262,7 @@ impl Link {
     async fn receive_frame(&mut self) -> Result<Option<Bytes>, LinkError> {
         match self.frames_in.next().await {
             None => Ok(None),
-            // A reset is how an orchestrator that was killed looks from here.
+            // A killed orchestrator appears as a connection reset.
             Some(Err(FrameError::Io(error))) => {
                 tracing::debug!(error = error_chain(&error), "the link was reset");
                 Ok(None)
@@ -265,13 +271,13 @@ impl Link {
         }
     }
 
-    /// Receives the frame of records that a message announced, straight into `place`, which is as
-    /// long as the frame must be; false when the orchestrator is gone. Not cancel-safe: a conversation is
-    /// loaded before anything else is waited for.
+    /// Receives the frame of records that a message announced, directly into `place`, which has the
+    /// exact length of the frame. Returns false if the orchestrator is gone. Not cancel-safe,
+    /// because nothing else is awaited while a conversation is loaded.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if another frame comes, or an end in the midst of this one.
+    /// [`LinkError`] if another frame arrives, or the stream ends within this one.
     pub(crate) async fn receive_into(&mut self, place: &mut [u8]) -> Result<bool, LinkError> {
         let header = FrameCodec::new().header(place.len())?;
         let mut waiting = std::mem::take(self.frames_in.read_buffer_mut());
@@ -324,8 +330,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Sends a message. A message that cannot be sent because the orchestrator is gone is dropped:
-    /// the next [`Link::receive`] says so.
+    /// Sends a message. If the orchestrator is gone, the message is dropped and the next
+    /// [`Link::receive`] reports it.
     ///
     /// # Errors
     ///
@@ -346,7 +352,7 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what is still queued and closes the sending side.
+    /// Writes all queued frames and closes the sending side.
     pub(crate) async fn close(mut self) {
         drop(self.frames_out);
         while let Some(written) = self.writer.join_next().await {

@@ -1,4 +1,4 @@
-//! What the engine and the modules of extensions say to each other: plain data.
+//! Messages between the engine and the modules of extensions: plain data.
 
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::ExtensionName;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::tool_call::ToolOutcome;
 
-/// What a middleware stands around.
+/// The scope that a middleware wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MiddlewareScope {
@@ -20,42 +20,42 @@ pub enum MiddlewareScope {
     ToolCall,
 }
 
-/// A middleware that a module has registered.
+/// A middleware registered by a module.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Middleware {
-    /// Whose it is.
+    /// Its extension.
     pub extension: ExtensionName,
-    /// What it stands around.
+    /// The scope that it wraps.
     #[serde(rename = "type")]
     pub scope: MiddlewareScope,
-    /// Its place among those of its extension, from 0.
+    /// Its index within the extension, from 0.
     pub number: u32,
-    /// The lower, the further out.
+    /// A lower priority is further out.
     #[serde(default)]
     pub priority: i64,
 }
 
-/// One time that a middleware is entered, as long as the process lives.
+/// One entry into a middleware, unique during the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InvocationId(pub u64);
 
-/// A middleware is to be entered.
+/// A request to enter a middleware.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enter {
     /// The invocation.
     pub invocation: InvocationId,
-    /// Whose middleware.
+    /// Its extension.
     pub extension: ExtensionName,
-    /// Which of them.
+    /// Its index within the extension.
     pub number: u32,
-    /// What it stands around.
+    /// The turn, step or call that it wraps.
     pub moment: Moment,
-    /// How the ids of messages begin that it makes.
+    /// Prefix of the ids of messages it creates.
     pub id_prefix: String,
 }
 
-/// What a middleware stands around.
+/// The turn, step or call that a middleware wraps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Moment {
     /// The turn.
@@ -69,89 +69,90 @@ pub enum Moment {
     Call {
         /// The number of its step, from 1.
         step: u32,
-        /// The call, as middlewares further out have left it.
+        /// The call, as modified by outer middlewares.
         call: ToolCall,
     },
 }
 
-/// What a middleware did.
+/// An event of a middleware.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MiddlewareEvent {
-    /// It asked for what lies further in.
+    /// It called `next()`.
     Next {
-        /// What it did before.
+        /// Its notes so far.
         notes: Notes,
-        /// The tools it takes from the step's catalog.
+        /// The tools that it removes from the step's catalog.
         hidden: Vec<String>,
         /// The call's arguments, if it changed them.
         args: Option<Value>,
     },
-    /// It is done.
+    /// It returned.
     Left {
-        /// What it did before.
+        /// Its notes so far.
         notes: Notes,
-        /// What it returned.
+        /// Its return value.
         returned: MiddlewareReturn,
     },
-    /// It has failed.
+    /// It threw an error.
     Threw {
-        /// What it did before.
+        /// Its notes so far.
         notes: Notes,
-        /// A code of its own.
+        /// Its own error code, if any.
         code: Option<String>,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// What a middleware did since it was last heard of.
+/// Notes of a middleware since its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Notes {
     /// The message events it emitted.
     pub events: Vec<MessageEvent>,
-    /// What its extension is to remember, if that changed.
+    /// New state of its extension, if it changed.
     pub state: Option<Value>,
 }
 
-/// What a middleware returned.
+/// Return value of a middleware.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MiddlewareReturn {
-    /// Of a turn: how it ends.
+    /// For a turn: its outcome.
     Turn(TurnOutcome),
-    /// Of a step: whether the turn goes on after it, if the middleware says otherwise than what it was told.
+    /// For a step: the decision about another step, if it differs from the one that the middleware
+    /// received.
     Step {
         /// True asks the model again, false ends the turn.
         goes_on: Option<bool>,
     },
-    /// Of a call: its result.
+    /// For a call: its result.
     Call(ToolOutcome),
 }
 
-/// What came of `next()`.
+/// Result of `next()`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextResult {
-    /// Of a turn: how it ends.
+    /// For a turn: its outcome.
     Turn(TurnOutcome),
-    /// Of a step.
+    /// For a step.
     Step {
         /// The calls of the model's reply.
         calls: Vec<ToolCall>,
         /// Their results.
         results: Vec<ToolResult>,
-        /// Whether the model is asked again after it.
+        /// True if the model is asked again afterwards.
         goes_on: bool,
-        /// Why it failed, if it did.
+        /// The reason for its failure, if it failed.
         error: Option<String>,
     },
-    /// Of a call: its result.
+    /// For a call: its result.
     Call(ToolOutcome),
 }
 
-/// Why the modules of extensions cannot do their work.
+/// Failure of the modules of extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionFault {
     /// A stable code.
     pub code: String,
-    /// Which extension, what happened, and what to do.
+    /// The extension, the failure and the fix.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! Models: who answers a step.
+//! Models, which answer steps.
 
 mod hosted;
 mod pattern;

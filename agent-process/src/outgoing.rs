@@ -1,7 +1,7 @@
-//! What this process has done outside: calls that the orchestrator passes on to a connector.
+//! Outgoing calls of this process, which the orchestrator forwards to a connector.
 //!
-//! [`Outgoing`] is the handle that models and tools have; [`CallReceiver`] is its other end, in the process
-//! loop. Dropping the future of a call gives the call up.
+//! [`Outgoing`] is the handle that models and tools hold; [`CallReceiver`] is its other end, in the
+//! process loop. Dropping the future of a call cancels it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,31 +15,32 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// Calls this process waits for at one time; further ones wait here. The orchestrator takes as many.
+/// Maximum number of concurrent calls of this process; further calls wait here. The orchestrator
+/// accepts the same number.
 const OPEN_CALLS_MAX: usize = 128;
 
-/// What is to be done outside.
+/// An outgoing call.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// Who is to do it.
+    /// The connection or model that performs it.
     pub(crate) target: CallTarget,
-    /// What is to be done, in the target's words.
+    /// The method, as the target names it.
     pub(crate) method: String,
-    /// With what.
+    /// The parameters.
     pub(crate) params: Box<RawValue>,
-    /// How long it may take, in milliseconds.
+    /// Its time limit, in milliseconds.
     pub(crate) deadline_ms: u64,
-    /// Whether it may be done again when nobody knows whether it was done.
+    /// True if it can be repeated when its outcome is unknown.
     pub(crate) idempotent: bool,
-    /// What in the turn it is done for.
+    /// Its position in the turn.
     pub(crate) place: Option<CallPlace>,
-    /// Where its result is recorded, if it is.
+    /// Record that will hold its result, if any.
     pub(crate) record: Option<CallRecord>,
-    /// Where in a trace it belongs.
+    /// Its trace context.
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// What the process loop is to send.
+/// A frame for the process loop to send.
 #[derive(Debug)]
 pub(crate) enum OutboundFrame {
     /// A call.
@@ -47,7 +48,7 @@ pub(crate) enum OutboundFrame {
         call: Box<OutgoingCall>,
         trace: Option<TraceContext>,
     },
-    /// Nobody waits for a call any more.
+    /// The caller has dropped a call.
     Cancel(CallCancel),
 }
 
@@ -58,14 +59,14 @@ enum CallCommand {
         call_id: CallId,
         waiter: oneshot::Sender<CallOutcome>,
     },
-    /// The place among the open calls is free once the loop has seen this.
+    /// Frees the slot of the call once the loop has processed this.
     Cancel {
         call_id: CallId,
         _place: OwnedSemaphorePermit,
     },
 }
 
-/// The way outside. Cheap to clone.
+/// Handle for outgoing calls. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     commands: mpsc::Sender<CallCommand>,
@@ -80,7 +81,7 @@ pub(crate) struct CallReceiver {
     waiting: HashMap<CallId, oneshot::Sender<CallOutcome>>,
 }
 
-/// Gives a call up unless it was settled.
+/// Cancels a call on drop unless it was settled.
 struct Guard {
     commands: mpsc::Sender<CallCommand>,
     call_id: CallId,
@@ -90,7 +91,8 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            // Each place makes at most two commands, so there is room; a loop that ended needs none.
+            // Each slot sends at most two commands, so the queue has room. A loop that ended needs
+            // none.
             drop(self.commands.try_send(CallCommand::Cancel {
                 call_id: self.call_id,
                 _place: place,
@@ -100,7 +102,7 @@ impl Drop for Guard {
 }
 
 impl Outgoing {
-    /// A way outside, and where what is asked of it comes out.
+    /// Creates a handle and its other end.
     pub(crate) fn new() -> (Self, CallReceiver) {
         let (sender, commands) = mpsc::channel(2 * OPEN_CALLS_MAX);
         let outgoing = Self {
@@ -112,12 +114,12 @@ impl Outgoing {
         (outgoing, CallReceiver { commands, waiting })
     }
 
-    /// Has something done outside and waits for what comes of it. Dropping the future gives it up;
-    /// whether it had its effect is then unknown.
+    /// Sends an outgoing call and waits for its result. Dropping the future cancels the call; its
+    /// outcome is then unknown.
     ///
     /// # Errors
     ///
-    /// [`CallError`] as the connector or the orchestrator says.
+    /// [`CallError`] from the connector or the orchestrator.
     pub(crate) async fn call(&self, ask: Ask) -> Result<Box<RawValue>, CallError> {
         let ended = || CallError::new(CallErrorCode::Cancelled, "the agent process is ending");
         let place = Arc::clone(&self.places).acquire_owned().await;
@@ -150,7 +152,7 @@ impl Outgoing {
 }
 
 impl CallReceiver {
-    /// The next thing to be sent. Cancel-safe.
+    /// Receives the next frame to send. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<OutboundFrame> {
         Some(match self.commands.recv().await? {
             CallCommand::Call {
@@ -180,10 +182,10 @@ impl CallReceiver {
         })
     }
 
-    /// Passes on what came of a call, unless it was given up meanwhile.
+    /// Delivers the result of a call unless it was canceled.
     pub(crate) fn settle(&mut self, result: CallResult) {
         if let Some(waiter) = self.waiting.remove(&result.call_id) {
-            // Whoever waited may be gone; its cancellation is under way then.
+            // The waiter may be gone; its cancellation is in flight then.
             drop(waiter.send(result.outcome));
         }
     }
@@ -243,7 +245,7 @@ mod tests {
         let (outgoing, mut receiver) = Outgoing::new();
         for _ in 0..3 * OPEN_CALLS_MAX {
             let mut call = Box::pin(outgoing.call(ask()));
-            // Polled by hand, it must not be told to let others run first.
+            // A future polled by hand must not be made to yield by the task budget.
             let mut first = Box::pin(tokio::task::unconstrained(&mut call));
             let polled = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await;
             assert!(polled.is_pending());

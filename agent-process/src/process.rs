@@ -1,8 +1,8 @@
-//! The process loop: carries out what the engine decides.
+//! The process loop: executes the engine's decisions.
 //!
-//! One `select!` over the socket and the running work turns everything that happens into an input of
-//! the engine; its effects become frames, model calls and tool calls. Between two inputs nothing runs
-//! here, so `ping` is answered while models and tools work.
+//! One `select!` over the socket and the running work turns every event into an input of the
+//! engine; the resulting effects become frames, model calls and tool calls. The loop does nothing
+//! between two inputs, so it answers `ping` while models and tools work.
 
 mod agent;
 mod approving;
@@ -44,9 +44,9 @@ use loading::{Loading, load};
 
 pub(crate) use fault::{Ended, ProcessError};
 
-/// Keeps the process running when a terminal's Ctrl-C or a service manager signals the whole group:
-/// the orchestrator decides when its children stop. A handler, unlike ignoring, is not inherited by
-/// the commands that tools run.
+/// Handles signals, so that the process keeps running when a terminal's Ctrl-C or a service manager
+/// signals the whole group; the orchestrator decides when its children stop. Unlike an ignored
+/// signal, a handler is not inherited by the commands that tools run.
 pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         drop(signal(kind).map_err(ProcessError::Setup)?);
@@ -54,17 +54,17 @@ pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Runs the agent until it is asked to end or the orchestrator is gone.
+/// Runs the agent until the orchestrator requests its end or is gone.
 ///
 /// # Errors
 ///
-/// [`ProcessError`] if it cannot go on; the orchestrator starts it anew.
+/// [`ProcessError`] if it cannot continue; the orchestrator starts it again.
 pub(crate) async fn run(
     mut link: Link,
     assignment: AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<Ended, ProcessError> {
-    // Long: everything that is made here lives as long as the process.
+    // Long: sets up every part that lives as long as the process.
     let (confined, toolbox) = match prepare(&assignment, supervisor) {
         Ok(prepared) => prepared,
         Err(fault) => return Err(report_not_started(link, fault).await),
@@ -132,18 +132,18 @@ pub(crate) async fn run(
     Ok(ended)
 }
 
-/// Confines this process and opens what its tools work in.
+/// Confines this process and opens the directories of its tools.
 fn prepare(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<(Confined, Toolbox), ProcessError> {
-    // Before anything of the machine's is opened, which would lead back there.
+    // Confinement comes first, because an open descriptor would bypass it.
     let confined = confine(assignment)?;
     Ok((confined, Toolbox::new(assignment, supervisor)?))
 }
 
-/// Tells the orchestrator why this process ends, so that nobody waits for it for ever. Gives the fault, or why it
-/// could not be told.
+/// Reports to the orchestrator why this process ends, so that no caller waits for it forever.
+/// Returns the fault, or the error of the report.
 async fn report_not_started(link: Link, fault: ProcessError) -> ProcessError {
     let error = error_chain(&fault);
     let not_started = ToOrchestrator::AgentNotStarted(AgentNotStarted { error });
@@ -164,10 +164,11 @@ fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
     }
 }
 
-/// Confines this process as far as its tools can live with that; tells what the kernel holds from now on.
+/// Confines this process as far as its tools allow, and returns what the kernel enforces from now
+/// on.
 pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
     let mut policy = own_files(assignment);
-    // For its own file tools alone: the programs that it starts are held to what is theirs.
+    // Only for its own file tools; the programs it starts have their own policy.
     let changesets = changesets_of(assignment).map(Path::to_owned);
     policy
         .write
@@ -180,7 +181,7 @@ pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessE
     own_sandbox::enter(
         assignment.agent.programs(),
         &policy,
-        // All are in one directory.
+        // All of them are in one directory.
         assignment.egress_socket.as_deref().or_else(|| {
             assignment
                 .package_sockets
@@ -261,7 +262,7 @@ impl Agent {
         }
     }
 
-    /// Sends what a model or a tool wants done outside.
+    /// Sends an outgoing call of a model or a tool.
     async fn send_outbound(&mut self, order: OutboundFrame) -> Result<(), ProcessError> {
         match order {
             OutboundFrame::Call { call, trace } => {
@@ -286,7 +287,7 @@ impl Agent {
                 tracing::info!(reason = shutdown.reason, "shutdown was asked for");
                 self.is_draining = true;
             }
-            // A turn that crossed the shutdown on its way is not begun; it stays in the inbox.
+            // A turn that crossed the shutdown in flight is not begun; it stays in the inbox.
             ToAgent::Event(_) if self.is_draining => {}
             ToAgent::Event(start) => self.start(&start, incoming.trace).await?,
             ToAgent::TurnAppended(appended) => {
@@ -302,7 +303,7 @@ impl Agent {
             ToAgent::AgentAnswer(answer) => {
                 self.agent_requests.settle(incoming.in_reply_to, *answer);
             }
-            // An answer that crossed the end of its turn waits for another.
+            // An answer that crossed the end of its turn in flight waits for another turn.
             ToAgent::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
                 let event = Box::new(input.event);
                 self.handle(Input::Answer { event }).await?;
@@ -343,7 +344,7 @@ impl Agent {
     }
 }
 
-/// What is new of the modules; never if there are none. Cancel-safe.
+/// Waits for the next event of the extension host; pending forever without one. Cancel-safe.
 async fn next_of(extension_host: &mut Option<ExtensionHost>) -> HostEvent {
     match extension_host {
         Some(host) => host.next().await,

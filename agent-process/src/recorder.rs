@@ -1,4 +1,4 @@
-//! Gives what happened in a turn a time, a span and a log line (`MSG-12`, `LOG-3`).
+//! Gives the events of a turn a time, a span and a log line (`MSG-12`, `LOG-3`).
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of the turn that answers an event, whose span is that of `trace`.
+    /// Creates a recorder of the turn that answers an event; `trace` is the turn's span.
     pub(crate) fn new(turn_id: TurnId, event_id: EventId, trace: TraceContext) -> Self {
         Self {
             turn_id,
@@ -36,8 +36,8 @@ impl Recorder {
         self.trace
     }
 
-    /// Where something of this turn belongs in its trace. The spans of steps and calls follow from
-    /// their ids, so that a span that began before a crash ends after it as the same one.
+    /// Trace context of an event of this turn. The spans of steps and calls are derived from their
+    /// ids, so a span that began before a crash ends as the same span after it.
     pub(crate) fn place_of(&self, scope: &Scope) -> TraceContext {
         let step = |step_id| self.trace.child(SpanId::of_step(step_id));
         match scope {
@@ -49,7 +49,7 @@ impl Recorder {
         }
     }
 
-    /// What a tool call of this turn is logged under.
+    /// The span for log lines of a tool call of this turn.
     pub(crate) fn log_span(&self, step_id: &StepId, call: &ToolCall) -> tracing::Span {
         let place = self.place_of(&Scope::Call {
             step_id: step_id.clone(),
@@ -68,7 +68,7 @@ impl Recorder {
         )
     }
 
-    /// What extensions are logged under.
+    /// The span for log lines of extensions.
     pub(crate) fn turn_span(&self) -> tracing::Span {
         let place = self.trace;
         tracing::info_span!(
@@ -80,7 +80,7 @@ impl Recorder {
         )
     }
 
-    /// Makes the event and logs it.
+    /// Creates the event and logs it.
     pub(crate) fn record(
         &mut self,
         observation: Observation,
@@ -131,7 +131,7 @@ impl Recorder {
     }
 }
 
-/// One line for one event. What was said stays out of the log, what went wrong does not.
+/// Logs one line per event. Failure reasons are logged, conversation text is not.
 fn log(event: &RuntimeEvent) {
     let failed = matches!(
         event.kind,
@@ -156,7 +156,7 @@ fn log(event: &RuntimeEvent) {
     }
     match event.kind {
         Kind::TurnFailed | Kind::MessageWarning => line!(warn),
-        // A step that failed is tried again or fails its turn, and a tool's failure is for the model.
+        // A failed step is retried or fails its turn, and a tool's failure is for the model.
         _ => line!(info),
     }
 }

@@ -1,12 +1,15 @@
-//! Rehearsals: recorded turns, played with another configuration before that is active (`BUNDLE-7`).
+//! Rehearsals: replays recorded turns with a new configuration before it becomes active
+//! (`BUNDLE-7`).
 //!
-//! Each turn is played twice by the turn engine itself, as the agent is and as it is to be, over the conversation that
-//! was recorded before it. The replies are those that were recorded, and so are the results of tools: no model is
-//! asked and nothing runs. What the two would have sent and what became of the calls is compared. Pure but for
-//! [`run`], which the daemon has this binary do ([`REHEARSE`](goondan_protocol::ipc::REHEARSE)).
+//! The turn engine plays each turn twice, with the current and with the new agent, over the
+//! conversation recorded before it. Replies and tool results are the recorded ones: no model is
+//! asked and nothing runs. The requests of both sides and the outcomes of their calls are compared.
+//! Everything is pure except [`run`], which the daemon invokes through this binary
+//! ([`REHEARSE`](goondan_protocol::ipc::REHEARSE)).
 //!
-//! What follows the turn in the conversation has changed nothing of it; what extensions remember is not known as it
-//! was at the time, so that they begin without. Modules of extensions are not started, and MCP servers not asked.
+//! Later parts of the conversation do not affect the turn. The extension states at that time are
+//! unknown, so extensions start without a state. Modules of extensions are not started, and MCP
+//! servers are not asked.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -28,15 +31,15 @@ mod recording;
 #[cfg(test)]
 mod tests;
 
-/// What a rehearsal has to know of an agent's tools.
+/// The view of an agent's tools that a rehearsal needs.
 trait Tools: ToolRules + Clone {
-    /// The tools as a model sees them, as far as they are known without asking anybody.
+    /// The tools as a model sees them, without those that only servers know.
     fn known(&self) -> Cow<'_, [CatalogEntry]>;
 
-    /// What becomes of a call before it is carried out.
+    /// The approval that a call needs before it runs.
     fn approval(&self, call: &ToolCall) -> Approve;
 
-    /// The connections of MCP servers, whose tools are not known.
+    /// Connections of MCP servers, whose tools are unknown.
     fn unasked(&self) -> Vec<String>;
 }
 
@@ -55,7 +58,7 @@ impl Tools for Toolbox {
     }
 }
 
-/// An agent that plays a part.
+/// One side of the comparison: an agent and its tools.
 struct Side<'a, T> {
     agent: &'a AgentDefinition,
     key: &'a InstanceKey,
@@ -72,7 +75,7 @@ impl<'a, T> Side<'a, T> {
     }
 }
 
-/// Plays what the daemon asks for. `supervisor` is this crate's binary.
+/// Plays the rehearsal that the daemon requests. `supervisor` is this crate's binary.
 pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> Played {
     let tools = |assignment: &AgentAssignment, supervisor, whose: &str| {
         Toolbox::new(assignment, supervisor)
@@ -136,7 +139,7 @@ fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolsDiffer 
     }
 }
 
-/// What a rehearsal with this side cannot look at.
+/// Parts that a rehearsal with this side cannot check.
 fn notes_of<T: Tools>(side: &Side<'_, T>) -> Vec<String> {
     let mut notes = Vec::new();
     for extension in &side.agent.extensions {

@@ -1,9 +1,9 @@
-//! A socket that wakes its process only for what is waited for.
+//! A socket that wakes its process only for the awaited direction.
 //!
-//! [`tokio::net::UnixStream`] has the system tell it when the socket can be read and when it can be written.
-//! The latter is told each time the other end has read something, so that a process is woken once more for
-//! every frame it sent, and finds nothing to do. What tokio has for pipes asks for one direction only and
-//! reads and writes a socket as well.
+//! [`tokio::net::UnixStream`] registers interest in both directions. The kernel reports writability
+//! each time the peer has read data, so the process would wake up once more for every frame it
+//! sent, with nothing to do. Tokio's pipe types register only one direction, and work on a socket
+//! as well.
 
 use std::io::{self, Write as _};
 use std::net::Shutdown;
@@ -14,22 +14,22 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
 
-/// What comes over a socket.
+/// Reading side of a socket.
 pub(crate) type ReadEnd = pipe::Receiver;
 
-/// Where to write to a socket. Dropping it tells the other end that nothing more comes.
+/// Writing side of a socket. Dropping it signals end-of-stream to the peer.
 #[derive(Debug)]
 pub(crate) struct WriteEnd {
     socket: UnixStream,
-    /// Waits for room, while there is none.
+    /// Registered only while the socket's buffer is full.
     full: Option<pipe::Sender>,
 }
 
-/// Both directions of a socket.
+/// Splits a socket into both directions.
 ///
 /// # Errors
 ///
-/// As the system says, if it cannot tell of the socket.
+/// If the system cannot register the socket.
 pub(crate) fn split(socket: UnixStream) -> io::Result<(ReadEnd, WriteEnd)> {
     socket.set_nonblocking(true)?;
     let read = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
@@ -67,7 +67,7 @@ impl AsyncWrite for WriteEnd {
 
 impl Drop for WriteEnd {
     fn drop(&mut self) {
-        // It fails if the other end is gone.
+        // Fails if the peer is gone.
         self.socket.shutdown(Shutdown::Write).ok();
     }
 }

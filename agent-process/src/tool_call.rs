@@ -1,51 +1,52 @@
-//! A tool call as turns, tools and extensions all know it: plain data, and the rules of tools.
+//! A tool call as shared by turns, tools and extensions: plain data, and the rules of tools.
 
 use goondan_protocol::images::Image;
 use goondan_protocol::message::{ToolCall, ToolResult};
 
-/// Most tool calls of one step; they run in parallel. A reply with more is a fault of the model.
+/// Maximum number of tool calls of one step; they run in parallel. A reply with more is a fault of
+/// the model.
 pub const MAX_CALLS_PER_STEP: usize = 64;
 
-/// The code of a call that was cut short: by the end of this process, or of the one that worked for it.
+/// Error code of a call interrupted by the end of this process or of the process that performed it.
 pub(crate) const INTERRUPTED_CODE: &str = "E_TOOL_INTERRUPTED";
 
-/// What the model is told of a call that a crash cut short.
+/// Error result, for the model, of a call interrupted by a crash.
 pub(crate) const INTERRUPTED: &str = "E_TOOL_INTERRUPTED: interrupted: the process ended while this call \
                                       ran; its outcome is unknown";
 
-/// Whether the call of a recorded result was cut short.
+/// True if the call of a recorded result was interrupted.
 pub(crate) fn was_interrupted(result: &ToolResult) -> bool {
     let rest = result.text.strip_prefix(INTERRUPTED_CODE);
     result.is_error && rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
-/// The place of a tool call in its turn.
+/// Position of a tool call in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey {
     /// The step, from 1.
     pub step: u32,
-    /// The call's place within the step, from 0.
+    /// Index of the call within the step, from 0.
     pub index: usize,
 }
 
-/// How a tool call ended, as the model is told.
+/// Result of a tool call, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutcome {
-    /// What the tool returned, or what went wrong.
+    /// The tool's output, or the error.
     pub text: String,
-    /// Whether it went wrong.
+    /// True if the call failed.
     pub is_error: bool,
-    /// Images it returned beside the text.
+    /// Images returned in addition to the text.
     pub images: Vec<Image>,
-    /// Whether the tool did its work and what it ran says that it failed: a command with another exit code
-    /// than 0. Its output is for the model to judge; people are shown a failure.
+    /// True if the tool worked but the program it ran reported failure, such as a command with a
+    /// non-zero exit code. The model evaluates the output; people are shown a failure.
     pub has_failed: bool,
-    /// Whether nobody knows if the call had its effect: it was cut short.
+    /// True if the call was interrupted and its outcome is unknown.
     pub is_unknown: bool,
 }
 
 impl ToolOutcome {
-    /// A tool that did its work.
+    /// Result of a successful call.
     pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -56,7 +57,7 @@ impl ToolOutcome {
         }
     }
 
-    /// A call that a crash cut short.
+    /// Result of a call interrupted by a crash.
     pub fn interrupted() -> Self {
         Self {
             is_unknown: true,
@@ -64,7 +65,7 @@ impl ToolOutcome {
         }
     }
 
-    /// A tool that did not.
+    /// Result of a failed call.
     pub fn error(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -76,33 +77,34 @@ impl ToolOutcome {
     }
 }
 
-/// What the engine must know about tools.
+/// The engine's view of tools.
 pub trait ToolRules {
-    /// Checks a call before it is made: the tool is in the catalog and the arguments fit its schema.
+    /// Checks a call before it is made: the tool is in the catalog and the arguments match its
+    /// schema.
     ///
     /// # Errors
     ///
-    /// What the model is told instead of a result.
+    /// The error result for the model.
     fn check(&self, call: &ToolCall) -> Result<(), Misfit>;
 
-    /// Whether the tool may be run a second time when nobody knows if it ran before.
+    /// True if the tool can safely run again when the outcome of the first run is unknown.
     fn is_idempotent(&self, tool_name: &str) -> bool;
 
-    /// Whether a person is asked before the call is carried out. It is known elsewhere then whether it has
-    /// begun (`STEER-3`).
+    /// True if a person must approve the call before it runs. The orchestrator then tracks whether
+    /// it has begun (`STEER-3`).
     fn needs_person(&self, call: &ToolCall) -> bool;
 
-    /// Longest error text the model is told about this tool, in characters.
+    /// Longest error text about this tool shown to the model, in characters.
     fn error_limit_chars(&self, tool_name: &str) -> usize;
 }
 
-/// Why a call is not made, as the model is told.
+/// Reason to reject a call, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
-    /// There is no such tool; the text says which there are.
+    /// The tool does not exist; the text lists the existing ones.
     #[error("E_TOOL_NOT_IN_CATALOG: {0}")]
     NotInCatalog(String),
-    /// The arguments do not fit; the text says where.
+    /// The arguments are invalid; the text gives the location.
     #[error("E_TOOL_INVALID_ARGS: {0}")]
     InvalidArgs(String),
 }

@@ -15,11 +15,11 @@ use crate::tool_call::ToolOutcome;
 use crate::tools::ToolFault;
 use crate::tools::registered::{HostedCall, RegisteredTool, RegisteredTools};
 
-/// The calls that came and are not answered.
+/// Open calls.
 #[derive(Debug)]
 pub(super) struct HostedCalls {
     tools: Arc<RegisteredTools>,
-    /// None if another host of the agent has it.
+    /// `None` if another host of the agent has it.
     receiver: Option<UnboundedReceiver<HostedCall>>,
     open: BTreeMap<u64, OpenCall>,
     last_id: u64,
@@ -45,7 +45,8 @@ impl HostedCalls {
         self.open.values().map(|open| open.deadline).min()
     }
 
-    /// The next call, and when nobody waits for one of the open ones any more. Cancel-safe.
+    /// Two futures: the next call, and the moment when the caller of an open call has dropped it.
+    /// Cancel-safe.
     pub(super) fn news(
         &mut self,
     ) -> (
@@ -69,14 +70,14 @@ impl HostedCalls {
         (called, given_up)
     }
 
-    /// The process is gone: whoever waits is told so.
+    /// The process is gone: fails all callers.
     pub(super) fn lose(&mut self) {
         self.open.clear();
     }
 }
 
 impl ExtensionHost {
-    /// Offers what is registered. False if that cannot be, which ends the host.
+    /// Offers the registered tools. Returns false if that fails, which ends the host.
     pub(super) fn offer(&mut self, tools: Vec<RegisteredTool>) -> bool {
         match self.calls.tools.offer(tools) {
             Ok(()) => true,
@@ -89,7 +90,7 @@ impl ExtensionHost {
 
     pub(super) fn begin_call(&mut self, call: HostedCall) {
         let Some(process) = &mut self.process else {
-            // The caller is told by the end of the channel.
+            // The closed channel notifies the caller.
             return;
         };
         self.calls.last_id += 1;
@@ -111,19 +112,20 @@ impl ExtensionHost {
     }
 
     pub(super) fn finish_call(&mut self, id: u64, outcome: ToolOutcome) {
-        // One that is not open was given up.
+        // A call that is not open was canceled.
         if let Some(open) = self.calls.open.remove(&id) {
             drop(open.call.reply.send(Ok(outcome)));
         }
     }
 
-    /// Tells modules of the calls that nobody waits for any more.
+    /// Notifies modules of the calls whose callers have dropped them.
     pub(super) fn cancel_calls(&mut self) {
         let given_up = |open: &OpenCall| open.call.reply.is_closed();
         self.end_calls(given_up, "the call was given up");
     }
 
-    /// Ends the calls that are over their time. A module that hangs is ended with the next middleware.
+    /// Ends the calls that exceed their time limit. A hanging module is ended with the next
+    /// middleware.
     pub(super) fn end_late_calls(&mut self, now: Instant) {
         self.end_calls(|open| open.deadline <= now, "the call took too long");
     }
@@ -164,7 +166,7 @@ impl ExtensionHost {
             return refuse(self, "E_TOO_MANY_QUESTIONS", message);
         }
         let index = u32::try_from(site.key.index).unwrap_or(u32::MAX);
-        // The call itself asks under its own number, as with modules of Tools.
+        // The first number of a call is reserved for its own question, as for tool modules.
         let of_call = index.saturating_add(1).saturating_mul(MAX_ASKS + 1);
         self.host_events.push_back(HostEvent::Ask(Ask {
             id,

@@ -1,4 +1,4 @@
-//! What the host says, taken in.
+//! Handles the output of the host.
 
 use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::ids::ExtensionName;
@@ -13,11 +13,11 @@ use crate::tools::host::process::{Happened, log};
 use crate::tools::host::wire::{HostLine, LogLevel};
 use crate::tools::host::{MAX_LINE_BYTES, returned};
 
-/// Most questions of one invocation to other agents.
+/// Maximum number of questions of one invocation to other agents.
 pub(super) const MAX_ASKS: u32 = 99;
 
 impl ExtensionHost {
-    /// Takes in what a look at the process brought.
+    /// Handles an event of the process.
     pub(super) fn take(&mut self, happened: Happened) {
         match happened {
             Happened::Wrote => {}
@@ -69,7 +69,7 @@ impl ExtensionHost {
         }
     }
 
-    /// One line of the host's standard output: of the protocol, or for the log.
+    /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
         match serde_json::from_slice(&line.bytes) {
             Ok(FromHost::Started) => self.begin_registration(),
@@ -148,7 +148,7 @@ impl ExtensionHost {
         );
     }
 
-    /// Logs something that is not of the protocol.
+    /// Logs text that is not a protocol message.
     fn log_line(&self, level: LogLevel, line: &HostLine) {
         let text = line.text();
         if !text.is_empty() {
@@ -256,7 +256,7 @@ impl ExtensionHost {
         }));
     }
 
-    /// Whose middlewares are at work, in words.
+    /// Names the extensions whose middlewares are running.
     fn at_work(&self) -> Option<String> {
         let working = self
             .invocations

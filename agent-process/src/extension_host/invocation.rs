@@ -1,4 +1,4 @@
-//! Middlewares that were entered and are not done.
+//! Middlewares that were entered and have not left.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use goondan_protocol::ids::ExtensionName;
 
 use crate::tool_call::ToolOutcome;
 
-/// A middleware that was entered and is not done.
+/// A middleware that was entered and has not left.
 #[derive(Debug)]
 pub(super) struct MiddlewareInvocation {
     pub(super) extension: ExtensionName,
     pub(super) timeout: Duration,
-    /// When it must be heard of; none while it waits for what lies further in, or for other agents.
+    /// Deadline for its next report; `None` while it waits for `next()` or for other agents.
     pub(super) deadline: Option<Instant>,
     /// Questions that wait for an answer.
     pub(super) asking: usize,
-    /// What distinguishes its questions from those of others.
+    /// Base number that keeps its questions distinct from those of other invocations.
     pub(super) asks_from: u32,
     pub(super) moment: MomentOf,
 }
 
-/// What it stands around, with what is known of that by now.
+/// The turn, step or call that it wraps, with its known results.
 #[derive(Debug)]
 pub(super) enum MomentOf {
     Turn {
@@ -38,7 +38,7 @@ pub(super) enum MomentOf {
     },
 }
 
-/// Where the places of a middleware's questions begin: above those of tool calls, and each apart.
+/// Base number of a middleware's questions: above those of tool calls, and distinct per invocation.
 pub(super) fn asks_from(place: u32, number: u32) -> u32 {
     1_000_000_u32
         .saturating_add(place.saturating_mul(100_000))

@@ -1,4 +1,4 @@
-//! What a module says, looked at before the engine hears of it.
+//! Validates the reports of modules before the engine receives them.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
@@ -14,8 +14,8 @@ use crate::tool_call::ToolOutcome;
 /// Longest message event of a module, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = MAX_INPUT_BYTES;
 
-/// Looks at what a middleware brought. A module writes no tool calls and no results, and nothing in
-/// another's name.
+/// Validates the notes of a middleware. A module may not write tool calls or results, or
+/// impersonate another source.
 pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Notes, String> {
     let RawNotes { events, state } = notes;
     let events = events.into_iter().map(|event| {
@@ -54,7 +54,8 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
     })
 }
 
-/// What a middleware returned; nothing: what it was told.
+/// Return value of a middleware. A middleware that returned nothing passes on the result it
+/// received.
 pub(super) fn return_of(result: Option<Returned>, moment: MomentOf) -> MiddlewareReturn {
     match moment {
         MomentOf::Step { .. } => MiddlewareReturn::Step {

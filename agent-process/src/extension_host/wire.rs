@@ -1,4 +1,4 @@
-//! The protocol of extension hosts: one JSON object a line.
+//! The protocol of extension hosts: one JSON object per line.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::middleware::{InvocationId, Middleware, NextResult};
 use crate::tools::host::wire::{LogLevel, Thrown};
 use crate::tools::registered::RegisteredTool;
 
-/// What the agent says to the host.
+/// A message from the agent to the host.
 #[derive(Debug, Serialize)]
 #[serde(
     tag = "type",
@@ -28,23 +28,23 @@ use crate::tools::registered::RegisteredTool;
     rename_all_fields = "camelCase"
 )]
 pub(super) enum ToHost<'a> {
-    /// Some of the conversation as it was before the turn, oldest first.
+    /// Part of the conversation before the turn, oldest first.
     Messages {
         /// The messages.
         messages: &'a [Message],
     },
-    /// Load the modules and have them register.
+    /// Loads the modules and lets them register.
     Register {
         /// The extensions, in the agent's order.
         extensions: Vec<ToRegister<'a>>,
-        /// What a module may say at most.
+        /// Limits of a module's messages.
         limits: Limits,
-        /// Under which contract they are written.
+        /// The contract that the modules are written for.
         contract: BaseContract,
-        /// The agent, as the older contract tells of it.
+        /// The agent, in the form of the older contract.
         about: About<'a>,
     },
-    /// A turn begins. What the turn before had done is part of the conversation.
+    /// A turn begins. The results of the previous turn are part of the conversation.
     Turn {
         /// The turn.
         turn_id: &'a TurnId,
@@ -56,24 +56,24 @@ pub(super) enum ToHost<'a> {
         instance_key: &'a InstanceKey,
         /// The event it answers.
         event: &'a AgentEvent,
-        /// What extensions remember.
+        /// States of the extensions.
         states: ExtensionStates,
     },
-    /// Enter a middleware.
+    /// Enters a middleware.
     Enter {
         /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
-        /// Whose middleware.
+        /// The middleware's extension.
         extension: &'a ExtensionName,
-        /// Which of them.
+        /// Its number within the extension.
         number: u32,
-        /// How the ids of messages begin that it makes.
+        /// Prefix of the ids of messages it creates.
         id_prefix: &'a str,
-        /// Events of the turn that the host does not know yet.
+        /// Events of the turn that the host has not received yet.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         events: &'a [MessageEvent],
-        /// The number of the step, from 1; none for a turn.
+        /// Number of the step, from 1; `None` for a turn.
         #[serde(skip_serializing_if = "Option::is_none")]
         step: Option<u32>,
         /// The step's tools.
@@ -89,32 +89,32 @@ pub(super) enum ToHost<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<&'a Value>,
     },
-    /// What came of a middleware's `next()`.
+    /// The result of a middleware's `next()`.
     Return {
         /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
-        /// Events of the turn that the host does not know yet.
+        /// Events of the turn that the host has not received yet.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         events: &'a [MessageEvent],
-        /// What came.
+        /// The result.
         #[serde(rename = "came")]
         result: NextResultLine<'a>,
     },
-    /// Something happened in the turn.
+    /// A runtime event of the turn.
     Event {
-        /// What.
+        /// The event.
         event: &'a RuntimeEvent,
     },
-    /// Call a tool that a module has registered.
+    /// Calls a tool that a module has registered.
     Call {
         /// Identifies the call while the host lives.
         id: u64,
         /// The tool.
         tool_name: &'a str,
-        /// The call, as the conversation names it.
+        /// The call's id in the conversation.
         tool_call_id: &'a str,
-        /// The step of the call; none outside of a turn.
+        /// The step of the call; `None` outside of a turn.
         #[serde(skip_serializing_if = "Option::is_none")]
         step_id: Option<StepId>,
         /// The arguments.
@@ -122,38 +122,38 @@ pub(super) enum ToHost<'a> {
         /// The work directory.
         work_dir: &'a Path,
     },
-    /// Nobody waits for a call any more.
+    /// Cancels a call that has no caller any longer.
     Cancel {
         /// The call.
         id: u64,
-        /// Why.
+        /// The reason.
         reason: &'a str,
     },
-    /// What came of a question to other agents.
+    /// The answer to a question to other agents.
     Answer {
         /// The question.
         id: u64,
-        /// What they said.
+        /// The answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
-        /// Why there is no answer.
+        /// The reason for a missing answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Refusal>,
     },
 }
 
-/// An extension that is to be registered.
+/// An extension to register.
 #[derive(Debug, Serialize)]
 pub(super) struct ToRegister<'a> {
     pub(super) name: &'a ExtensionName,
     /// The module's absolute path.
     pub(super) module: &'a Path,
     pub(super) config: &'a JsonObject,
-    /// What it remembers.
+    /// Its stored state.
     pub(super) state: Option<&'a Value>,
 }
 
-/// An agent, as the older contract tells modules of it.
+/// The agent, in the form of the older contract.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct About<'a> {
@@ -169,7 +169,7 @@ pub(super) struct About<'a> {
     pub(super) swarm: Option<&'a SwarmView>,
 }
 
-/// What a module may say at most.
+/// Limits of a module's messages.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Limits {
@@ -179,14 +179,14 @@ pub(super) struct Limits {
     pub(super) line_bytes: usize,
 }
 
-/// Why a question has no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Refusal {
     pub(super) code: String,
     pub(super) message: String,
 }
 
-/// What came of a middleware's `next()`.
+/// The result of a middleware's `next()`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum NextResultLine<'a> {
@@ -272,7 +272,7 @@ fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
     }
 }
 
-/// What the host says to the agent.
+/// A message from the host to the agent.
 #[derive(Debug, Deserialize)]
 #[serde(
     tag = "type",
@@ -280,7 +280,7 @@ fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum FromHost {
-    /// The runtime is up and begins to load the modules.
+    /// The runtime is up and starts to load the modules.
     Started,
     /// All modules have registered.
     Registered {
@@ -292,14 +292,14 @@ pub(super) enum FromHost {
     },
     /// A module has registered a tool later.
     Tools {
-        /// All of them.
+        /// All registered tools.
         tools: Vec<RegisteredTool>,
     },
-    /// A tool has done its work.
+    /// A tool has finished.
     Result {
         /// The call.
         id: u64,
-        /// What it returned.
+        /// The return value.
         #[serde(default)]
         output: Value,
     },
@@ -307,38 +307,38 @@ pub(super) enum FromHost {
     Error {
         /// The call.
         id: u64,
-        /// What it threw.
+        /// The thrown error.
         #[serde(flatten)]
         thrown: Thrown,
     },
-    /// A tool asks for other agents.
+    /// A tool asks other agents.
     AskOfCall {
         /// Identifies the question while the host lives.
         id: u64,
         /// The call.
         call: u64,
-        /// The question's place among those of its call, from 1.
+        /// Position of the question among those of its call, from 1.
         place: u32,
-        /// What is asked.
+        /// The question.
         question: Asked,
     },
     /// A module could not be loaded or registered.
     Unfit {
-        /// Whose.
+        /// The extension.
         extension: ExtensionName,
         /// `E_EXT_LOAD` or `E_EXT_INIT`.
         code: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// A middleware asked for what lies further in.
+    /// A middleware called `next()`.
     Next {
         /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
-        /// The tools it leaves in the step's catalog.
+        /// The tools that it keeps in the step's catalog.
         #[serde(default)]
         tools: Option<Vec<String>>,
         /// The call's arguments, if it changed them.
@@ -352,7 +352,7 @@ pub(super) enum FromHost {
         invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
-        /// What it returned; none: what came of `next()`.
+        /// The return value; `None` for the result of `next()`.
         #[serde(default)]
         result: Option<Returned>,
     },
@@ -363,43 +363,43 @@ pub(super) enum FromHost {
         invocation: InvocationId,
         #[serde(flatten)]
         notes: RawNotes,
-        /// A code of its own.
+        /// Its own error code, if any.
         #[serde(default)]
         code: Option<String>,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// A middleware asks for other agents.
+    /// A middleware asks other agents.
     Ask {
         /// Identifies the question while the host lives.
         id: u64,
         /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
-        /// The question's place among those of its invocation, from 1.
+        /// Position of the question among those of its invocation, from 1.
         place: u32,
-        /// What is asked.
+        /// The question.
         question: Asked,
     },
-    /// Something for the log.
+    /// A log line.
     Log {
-        /// How important.
+        /// Its level.
         #[serde(default)]
         level: LogLevel,
-        /// What happened.
+        /// The text.
         message: String,
-        /// Whose module.
+        /// The extension it comes from.
         #[serde(default)]
         extension: Option<String>,
     },
 }
 
-/// What a middleware did since it was last heard of, not looked at.
+/// Notes of a middleware since its last report, not validated.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct RawNotes {
     #[serde(default)]
     pub(super) events: Vec<Value>,
-    /// `null` is a state, too.
+    /// `null` is a valid state.
     #[serde(default, deserialize_with = "present")]
     pub(super) state: Option<Value>,
 }
@@ -408,7 +408,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What a middleware returned.
+/// Return value of a middleware.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Returned {
@@ -420,7 +420,7 @@ pub(super) struct Returned {
     pub(super) goes_on: Option<bool>,
 }
 
-/// What a middleware asks of other agents.
+/// A middleware's question to other agents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Asked {

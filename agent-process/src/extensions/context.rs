@@ -1,4 +1,4 @@
-//! What an extension sees of a turn, and the means it has.
+//! An extension's view of a turn, and its operations on it.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::AgentEvent;
@@ -8,10 +8,10 @@ use goondan_protocol::message::{Message, MessageEvent, Role};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
-/// The note of a message that its extension wants to stay where it is.
+/// Metadata key of a message that its extension wants to keep in place.
 pub(super) const KEPT: &str = "kept";
 
-/// The turn that extensions stand around.
+/// The turn that extensions wrap.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnFacts {
     pub(crate) agent_name: AgentName,
@@ -20,13 +20,13 @@ pub(crate) struct TurnFacts {
     pub(crate) event: AgentEvent,
 }
 
-/// What an extension sees, and the means it has.
+/// An extension's view of a turn, and its operations on it.
 pub(crate) struct ExtensionContext<'a> {
     /// The turn.
     pub(crate) turn: &'a TurnFacts,
     /// The time.
     pub(crate) now: Timestamp,
-    /// The messages as they stand, the running turn's included.
+    /// The current messages, including those of the running turn.
     pub(crate) conversation: &'a Conversation,
     pub(super) name: &'a ExtensionName,
     pub(super) state: &'a mut Option<Value>,
@@ -37,13 +37,13 @@ pub(crate) struct ExtensionContext<'a> {
 }
 
 impl ExtensionContext<'_> {
-    /// What the extension remembers (`EXT-2`).
+    /// The stored state of the extension (`EXT-2`).
     pub(crate) fn state(&self) -> Option<&Value> {
         self.state.as_ref()
     }
 
-    /// Remembers a value from the end of the turn on. One that is too large is not taken, and the log
-    /// says so.
+    /// Stores a state as of the end of the turn. A value that is too large is rejected with a log
+    /// line.
     pub(crate) fn set_state(&mut self, value: Value) {
         let bytes = value.to_string().len();
         if bytes < MAX_EXTENSION_STATE_BYTES {
@@ -56,12 +56,12 @@ impl ExtensionContext<'_> {
         }
     }
 
-    /// Changes the conversation, after this extension is done.
+    /// Changes the conversation once this extension has returned.
     pub(crate) fn emit(&mut self, event: MessageEvent) {
         self.events.push(event);
     }
 
-    /// The id of the next message that is appended here; the same again after a crash.
+    /// Id of the next message appended here; identical after a crash.
     pub(crate) fn next_id(&mut self) -> Option<MessageId> {
         self.appended += 1;
         MessageId::new(format!(
@@ -71,7 +71,7 @@ impl ExtensionContext<'_> {
         .ok()
     }
 
-    /// Appends a message of the extension's own.
+    /// Appends a message from the extension.
     pub(crate) fn append(&mut self, role: Role, text: &str) -> Option<MessageId> {
         let id = self.next_id()?;
         let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);
@@ -79,17 +79,17 @@ impl ExtensionContext<'_> {
         Some(id)
     }
 
-    /// Whether a message with this id is there.
+    /// True if a message with this id exists.
     pub(crate) fn has(&self, id: &str) -> bool {
         self.messages().any(|message| message.id.as_str() == id)
     }
 
-    /// The messages that can be read, oldest first.
+    /// The readable messages, oldest first.
     pub(crate) fn messages(&self) -> impl Iterator<Item = std::borrow::Cow<'_, Message>> {
         self.conversation.messages().filter_map(Result::ok)
     }
 
-    /// Whether a message was made in the running turn.
+    /// True if a message was created in the running turn.
     pub(crate) fn is_of_turn(&self, message: &Message) -> bool {
         let rest = message.id.as_str().strip_prefix(self.turn.turn_id.as_str());
         rest.is_some_and(|rest| rest.starts_with([':', '.']))

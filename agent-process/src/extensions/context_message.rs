@@ -1,4 +1,4 @@
-//! `context-message`: one message of its own that the model sees in every turn.
+//! `context-message`: one fixed message that the model sees in every turn.
 
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::MessageId;
@@ -53,7 +53,7 @@ impl Extension for ContextMessage {
     }
 }
 
-/// Puts the message in the place of the old one, or at the end.
+/// Replaces the old message, or appends the message.
 fn put(
     context: &mut ExtensionContext<'_>,
     old: Option<MessageId>,

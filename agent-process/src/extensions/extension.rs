@@ -1,4 +1,4 @@
-//! What an extension can do, and what comes of asking it.
+//! The interface of an extension, and the outputs of asking it.
 
 use std::fmt::Debug;
 
@@ -9,19 +9,20 @@ use goondan_protocol::message::{MessageEvent, ToolCall};
 use super::context::ExtensionContext;
 use crate::tool_call::ToolOutcome;
 
-/// What an extension can do. Everything is optional.
+/// The interface of an extension. Every method is optional.
 pub(crate) trait Extension: Debug + Send {
-    /// The turn begins, or begins again after a crash. Its input is part of the conversation.
+    /// Called when the turn begins, or begins again after a crash. Its input is part of the
+    /// conversation.
     fn begin_turn(&mut self, _context: &mut ExtensionContext<'_>) {}
 
-    /// The model is about to be asked.
+    /// Called before the model is asked.
     fn before_step(&mut self, _context: &mut ExtensionContext<'_>) {}
 
-    /// A tool is about to run.
+    /// Called before a tool runs.
     ///
     /// # Errors
     ///
-    /// What the model is told instead: the tool does not run.
+    /// The error result for the model; the tool does not run.
     fn before_call(
         &mut self,
         _context: &mut ExtensionContext<'_>,
@@ -30,7 +31,7 @@ pub(crate) trait Extension: Debug + Send {
         Ok(())
     }
 
-    /// A tool has run; its outcome is not recorded yet.
+    /// Called after a tool has run; its outcome is not recorded yet.
     fn after_call(
         &mut self,
         _context: &mut ExtensionContext<'_>,
@@ -39,77 +40,77 @@ pub(crate) trait Extension: Debug + Send {
     ) {
     }
 
-    /// Whether it has what is long past summarized.
+    /// True if it requests summaries of old messages.
     fn is_summarizer(&self) -> bool {
         false
     }
 
-    /// What is to be summarized before the turn's first step, if anything is.
+    /// The summary to obtain before the turn's first step, if any.
     fn wants_summary(&mut self, _context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
         None
     }
 
-    /// The summary came, now or before a crash, or it could not be had.
+    /// Called with the summary, obtained now or before a crash, or with its failure.
     fn take_summary(&mut self, _context: &mut ExtensionContext<'_>, _summary: &Summary<'_>) {}
 
-    /// Why the model is not offered this tool in the coming step; none if it is.
+    /// Explains why the model is not offered this tool in the coming step; `None` if it is offered.
     fn why_not_offered(&self, _tool_name: &str) -> Option<String> {
         None
     }
 
-    /// The model has answered, and the turn is about to end with this reply.
+    /// Called when the model has answered and the turn is about to end with this reply.
     fn end_turn(&mut self, _context: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
         Ending::Accept
     }
 }
 
-/// A summary that an extension wants.
+/// A summary that an extension requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SummaryWanted {
-    /// Of how many messages: the oldest that may be summarized.
+    /// Number of messages, counted from the oldest that can be summarized.
     pub(crate) count: usize,
-    /// What the model is told to do.
+    /// The system prompt.
     pub(crate) system: String,
-    /// What it is to summarize.
+    /// The text to summarize.
     pub(crate) text: String,
 }
 
-/// A summary that came, or why none did.
+/// A summary or its failure.
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
-    /// Of how many messages.
+    /// Number of summarized messages.
     pub(crate) count: usize,
-    /// The model's reply, which is part of the conversation until it is taken out.
+    /// The model's reply, which is part of the conversation until it is removed.
     pub(crate) reply_id: &'a MessageId,
-    /// The id of the message that takes the place of what is summarized.
+    /// Id of the message that replaces the summarized ones.
     pub(crate) message_id: &'a MessageId,
-    /// What the model wrote.
+    /// Text of the summary, or the error.
     pub(crate) text: Result<&'a str, &'a str>,
 }
 
-/// What is to become of a turn that is about to end.
+/// Decision about a turn that is about to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It ends.
+    /// The turn ends.
     Accept,
-    /// The model is asked once more.
+    /// The model is asked again.
     GoOn,
-    /// It fails.
+    /// The turn fails.
     Refuse {
         /// A stable code.
         code: &'static str,
-        /// Why, for people to read.
+        /// The reason, for people.
         message: String,
     },
 }
 
-/// What came of asking extensions.
+/// An output of an extension.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ExtensionOutput {
-    /// An event, applied to the conversation already; it is to be recorded.
+    /// An event to record; it is already applied to the conversation.
     Event(Box<MessageEvent>),
-    /// An event whose target is not there (`MSG-4`).
+    /// An event whose target does not exist (`MSG-4`).
     Missing(MissingTarget),
-    /// A line for the log, from this extension.
+    /// A log line from this extension.
     Line(ExtensionName, String),
 }

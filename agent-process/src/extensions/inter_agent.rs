@@ -1,4 +1,4 @@
-//! `inter-agent-response-format`: an agent that is asked by another is told who reads its answer.
+//! `inter-agent-response-format`: informs an agent that another agent reads its answer.
 
 use goondan_protocol::event::EventSource;
 use goondan_protocol::message::Role;
@@ -6,7 +6,7 @@ use goondan_protocol::message::Role;
 use super::context::ExtensionContext;
 use super::extension::Extension;
 
-/// Tells an agent how to answer another.
+/// Instructs an agent how to answer another agent.
 #[derive(Debug)]
 pub(super) struct InterAgentResponseFormat {
     instructions: Option<String>,

@@ -1,4 +1,4 @@
-//! One extension of an agent, and how it is asked.
+//! One extension of an agent, with its state.
 
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::ExtensionName;
@@ -9,20 +9,20 @@ use serde_json::Value;
 use super::context::{ExtensionContext, TurnFacts};
 use super::extension::{Extension, ExtensionOutput};
 
-/// An extension of the agent, with what it remembers.
+/// An extension of the agent, with its state.
 #[derive(Debug)]
 pub(super) struct LoadedExtension {
     pub(super) name: ExtensionName,
     pub(super) extension: Box<dyn Extension>,
     pub(super) state: Option<Value>,
-    /// What it was when the latest turn was committed.
+    /// State at the latest commit.
     pub(super) committed: Option<Value>,
-    /// Whether it is a module of the project, which is asked outside.
+    /// True if it is a module of the project, which runs in the extension host.
     pub(super) is_module: bool,
 }
 
 impl LoadedExtension {
-    /// Asks it; what it emits is applied to the conversation.
+    /// Asks the extension and applies its events to the conversation.
     pub(super) fn ask(
         &mut self,
         turn: &TurnFacts,
@@ -63,7 +63,7 @@ impl LoadedExtension {
     }
 }
 
-/// What stands in for a module where built-in extensions are asked.
+/// Placeholder for a module in the list of built-in extensions.
 #[derive(Debug)]
 pub(super) struct Module;
 

@@ -7,7 +7,7 @@ use super::context::ExtensionContext;
 use super::extension::{Ending, Extension};
 use crate::tool_call::ToolOutcome;
 
-/// Logs what happens; texts only if it is told to.
+/// Logs events of the turn; includes texts only if configured.
 #[derive(Debug)]
 pub(super) struct Logging {
     content: bool,
@@ -18,7 +18,7 @@ impl Logging {
         Self { content }
     }
 
-    /// `text` behind `line`, cut to what fits a line, if texts are logged.
+    /// Appends `text` to `line`, truncated to fit, if texts are logged.
     fn with(&self, line: String, text: &str) -> String {
         if self.content {
             format!("{line}: {}", detail_of(text))

@@ -1,7 +1,7 @@
-//! `message-integrity`: tool calls and their results are kept in pairs.
+//! `message-integrity`: keeps tool calls and their results in pairs.
 //!
-//! Providers refuse a conversation in which a call has no result, or a result no call. goondan's own
-//! turns never leave one; an import, another implementation or an extension may.
+//! Providers reject a conversation with a call without a result or a result without a call. Turns
+//! of goondan never leave one, but an import, another implementation or an extension may.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::context::ExtensionContext;
 use super::extension::Extension;
 
-/// Takes out results without a call, and calls without a result.
+/// Removes results without a call and calls without a result.
 #[derive(Debug)]
 pub(super) struct MessageIntegrity;
 
@@ -57,7 +57,7 @@ impl Extension for MessageIntegrity {
     }
 }
 
-/// The message without the calls that nobody answered; a note says what they were.
+/// The message without its unanswered calls; a note names them.
 fn without(message: &Message, open: &BTreeMap<ToolCallId, MessageId>) -> Message {
     let content = &message.data.content;
     let mut text = content.to_text();

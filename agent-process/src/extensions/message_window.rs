@@ -1,4 +1,4 @@
-//! `message-window`: the oldest messages leave the conversation when it grows too long.
+//! `message-window`: removes the oldest messages when the conversation grows too long.
 
 use goondan_protocol::message::{MessageEvent, MessageSource};
 
@@ -7,12 +7,13 @@ use serde_json::Value;
 use super::context::{ExtensionContext, KEPT};
 use super::extension::Extension;
 
-/// Messages that one turn takes out at most. A history that is much too long is shortened over several
-/// turns: each message is an event of its own, so that a crash between two of them does no harm.
+/// Maximum number of messages that one turn removes. A history that is much too long is shortened
+/// over several turns. Each removal is a separate event, so a crash between two removals does no
+/// harm.
 const REMOVED_PER_TURN_MAX: usize = 1_000;
 
-/// Keeps a conversation short. It is cut where an exchange begins, so that no tool call loses its
-/// result, and cut to three quarters, so that it is not cut at every turn.
+/// Keeps a conversation short. It cuts where an exchange begins, so that no tool call loses its
+/// result, and down to three quarters, so that it does not cut at every turn.
 #[derive(Debug)]
 pub(super) struct MessageWindow {
     max_messages: usize,
@@ -41,7 +42,7 @@ impl Extension for MessageWindow {
             if cut >= to_remove || context.is_of_turn(&message) {
                 break;
             }
-            // What an extension says it keeps stays.
+            // Messages that an extension marked as kept stay.
             if message.metadata.get(KEPT) != Some(&Value::Bool(true)) {
                 oldest.push(message.id.clone());
             }

@@ -1,7 +1,8 @@
-//! The order in which extensions are asked: built-in ones, and middlewares of modules among them.
+//! The order in which extensions are asked: built-in extensions and middlewares of modules in one
+//! stack.
 //!
-//! Whoever has the lower priority lies further out; among equals, whoever comes first in the agent's
-//! list. A built-in extension has the priority 0.
+//! A lower priority is further out; equal priorities keep the order of the agent's list. A built-in
+//! extension has priority 0.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use serde_json::Value;
 use super::loaded::LoadedExtension;
 use crate::middleware::{InvocationId, Middleware, MiddlewareScope};
 
-/// The priority of built-in extensions, and of a middleware that names none.
+/// Priority of built-in extensions, and of a middleware without one.
 const USUAL_PRIORITY: i64 = 0;
 
-/// One layer of the stack. `place` is that of the extension in the agent's list.
+/// One layer of the stack. `place` is the extension's index in the agent's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// A built-in extension.
@@ -29,13 +30,13 @@ pub(super) struct MiddlewareStack {
     turn: Vec<Layer>,
     step: Vec<Layer>,
     tool_call: Vec<Layer>,
-    /// Events the turn had recorded before a crash, and how often.
+    /// Events that the turn recorded before a crash, with their counts.
     recorded: BTreeMap<String, usize>,
     last_invocation: u64,
 }
 
 impl MiddlewareStack {
-    /// Takes note of the events that the turn had recorded before a crash.
+    /// Loads the events that the turn recorded before a crash.
     pub(super) fn recall(&mut self, recorded: &[MessageEvent]) {
         self.recorded.clear();
         for event in recorded {
@@ -43,7 +44,7 @@ impl MiddlewareStack {
         }
     }
 
-    /// Whether the turn has not recorded this event before a crash. Each recorded one counts once.
+    /// True if the turn did not record this event before a crash. Each recorded event counts once.
     pub(super) fn is_new(&mut self, event: &MessageEvent) -> bool {
         match self.recorded.get_mut(&same(event)) {
             Some(times) if *times > 0 => {
@@ -54,7 +55,7 @@ impl MiddlewareStack {
         }
     }
 
-    /// Puts all layers in order. What is registered by nobody is left out.
+    /// Sorts all layers. Modules without a registered middleware have no layer.
     pub(super) fn assemble(&mut self, loaded: &[LoadedExtension], middlewares: &[Middleware]) {
         for scope in [
             MiddlewareScope::Turn,
@@ -98,15 +99,15 @@ impl MiddlewareStack {
         }
     }
 
-    /// A number for the next invocation, never given twice.
+    /// A unique number for the next invocation.
     pub(super) fn next_invocation(&mut self) -> InvocationId {
         self.last_invocation += 1;
         InvocationId(self.last_invocation)
     }
 }
 
-/// What makes two events the same when a turn is resumed. Ids of messages follow from where they were
-/// made, their times do not.
+/// Identity of an event across the resumption of a turn. Message ids are derived from the point of
+/// creation; their times are not.
 fn same(event: &MessageEvent) -> String {
     let key = match event {
         MessageEvent::Append { message } => ("append", message.id.as_str(), ""),

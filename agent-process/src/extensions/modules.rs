@@ -1,7 +1,7 @@
-//! What modules of the project bring to the extensions around a turn.
+//! Modules of the project among the extensions around a turn.
 //!
-//! A module is a process of its own: its middlewares are asked one by one, and each stands around what
-//! lies further in until that is done.
+//! A module runs in a separate process. Its middlewares are entered one by one, and each stays open
+//! until everything inside it is done.
 
 use goondan_protocol::ids::ExtensionStates;
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
@@ -12,28 +12,29 @@ use super::Extensions;
 use crate::middleware::{InvocationId, Middleware, Notes};
 
 impl Extensions {
-    /// Whether modules are among them.
+    /// True if the extensions include modules.
     #[must_use]
     pub(crate) fn has_modules(&self) -> bool {
         self.loaded.iter().any(|loaded| loaded.is_module)
     }
 
-    /// The modules are ready: puts all layers in order. What is registered by nobody is left out.
+    /// Sorts all layers once the modules are ready. Modules without a registered middleware have no
+    /// layer.
     pub(crate) fn assemble(&mut self, middlewares: &[Middleware]) {
         self.stack.assemble(&self.loaded, middlewares);
     }
 
-    /// A number for the next invocation, never given twice.
+    /// A unique number for the next invocation.
     pub(crate) fn next_invocation(&mut self) -> InvocationId {
         self.stack.next_invocation()
     }
 
-    /// Takes what a module brought: its state, and the events it emitted but for those that the turn
-    /// recorded before a crash.
+    /// Applies a module's state and returns its events, without those that the turn recorded before
+    /// a crash.
     ///
     /// # Errors
     ///
-    /// In words, if the agent's extensions would remember too much.
+    /// A description, if the states of the agent's extensions become too large.
     pub(crate) fn take_notes(
         &mut self,
         place: usize,
@@ -67,7 +68,7 @@ impl Extensions {
         Ok(())
     }
 
-    /// What modules remember.
+    /// States of the modules.
     pub(crate) fn states_of_modules(&self) -> ExtensionStates {
         let modules = self.loaded.iter().filter(|loaded| loaded.is_module);
         modules
@@ -75,7 +76,7 @@ impl Extensions {
             .collect()
     }
 
-    /// The turn has failed: what modules remember is what it was before.
+    /// Restores the states of the modules after the turn has failed.
     pub(crate) fn forget_turn(&mut self) {
         for loaded in self.loaded.iter_mut().filter(|loaded| loaded.is_module) {
             loaded.state.clone_from(&loaded.committed);

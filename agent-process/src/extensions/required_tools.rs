@@ -1,4 +1,4 @@
-//! `required-tools-guard`: no turn ends without a call of certain tools.
+//! `required-tools-guard`: no turn ends without calls of certain tools.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
 use super::context::ExtensionContext;
 use super::extension::{Ending, Extension};
 
-/// The code of a turn that ended without a required call.
+/// Error code of a turn that ended without a required call.
 const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";
 
-/// Reminds an agent of tools it has to call, and fails its turn if that does not help.
+/// Reminds an agent of required tools, and fails its turn if the reminders have no effect.
 #[derive(Debug)]
 pub(super) struct RequiredTools {
     tools: Vec<String>,
     max_reminders: u32,
-    /// Whether a call of any one of them is enough.
+    /// True if a call of any one of the tools is enough.
     any_of: bool,
-    /// What is said instead of our own words.
+    /// Custom text of the reminder.
     message: Option<String>,
 }
 
@@ -78,13 +78,14 @@ impl Extension for RequiredTools {
                 "You have not called {missing} in this turn. Call what is missing now, then answer."
             )
         });
-        // The model spoke last, and not every model lets its own words be gone on with.
+        // A user message, because the last message is from the model and not every model can
+        // continue its own message.
         context.append(Role::User, &text);
         Ending::GoOn
     }
 }
 
-/// Reminders are for their turn only.
+/// Removes reminders, which are valid only for their turn.
 fn forget(context: &mut ExtensionContext<'_>, reminders: Vec<MessageId>) {
     for target_id in reminders {
         context.emit(MessageEvent::Remove { target_id });

@@ -1,8 +1,8 @@
-//! `tool-search`: of many tools, a model is offered those it has looked for.
+//! `tool-search`: offers the model only the tools it has searched for.
 //!
-//! The search itself is a tool ([`crate::tools::tool_search`]), whose results are in the conversation.
-//! What they name is offered from the next step on, and remembered: a turn that a crash cut short finds
-//! it again in the results that are recorded.
+//! The search itself is a tool ([`crate::tools::tool_search`]) whose results are part of the
+//! conversation. The tools they name are offered from the next step on and stored in the state. A
+//! turn interrupted by a crash reads them again from the recorded results.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +13,21 @@ use super::context::ExtensionContext;
 use super::extension::Extension;
 use crate::tools::tool_search::names_found;
 
-/// Tools that stay offered because they were found. Those that were found longest ago go first.
+/// Maximum number of found tools that stay offered. The oldest findings are dropped first.
 const FOUND_TOOLS_MAX: usize = 64;
 
-/// What the state is called that is remembered.
+/// Key in the stored state.
 const FOUND: &str = "found";
 
 /// Offers some tools always, and others once they are found.
 #[derive(Debug)]
 pub(super) struct ToolSearch {
-    /// The full name of the tool that searches.
+    /// Full name of the search tool.
     tool_name: String,
     always: BTreeSet<String>,
-    /// Whether what was found stays offered in later turns.
+    /// True if found tools stay offered in later turns.
     is_kept: bool,
-    /// What was found, the latest last.
+    /// Found tools, the latest last.
     found: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl ToolSearch {
         }
     }
 
-    /// Takes in what searches of the running turn have found.
+    /// Adds the tools found by searches of the running turn.
     fn look(&mut self, context: &mut ExtensionContext<'_>) {
         let latest = context.conversation.messages().rev().filter_map(Result::ok);
         let of_turn = latest.take_while(|message| context.is_of_turn(message));
@@ -92,7 +92,7 @@ impl Extension for ToolSearch {
     }
 }
 
-/// The tools that a message names, if it is what a search has found.
+/// The tools that a message names, if it is a search result.
 fn found_by(message: &Message, search: &str) -> Vec<String> {
     let is_search = matches!(&message.source, MessageSource::Tool { tool_name, .. }
         if tool_name.as_str() == search);

@@ -1,5 +1,5 @@
-//! A model of a provider. Its connector process holds the key and speaks to the network; the
-//! orchestrator records its reply before this process sees it.
+//! A provider's model. Its connector process holds the key and talks to the network; the
+//! orchestrator records the reply before this process sees it.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -18,14 +18,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::request::{Answer, Model, ModelError, ModelPlace, ModelRequest};
 use crate::outgoing::{Ask, Outgoing};
 
-/// How long a step waits for its reply, queueing and tries included, in milliseconds. The
-/// connector's own time-outs are shorter; this one ends what even they do not.
+/// Time limit for a step's reply, in milliseconds, including queueing and retries. The connector's
+/// own timeouts are shorter; this limit is the last resort.
 const REPLY_DEADLINE_MS: u64 = 1_800_000;
 
-/// Largest question, in bytes: what a frame carries, less its envelope.
+/// Largest request, in bytes: a frame minus its envelope.
 const QUESTION_BYTES_MAX: usize = MAX_FRAME_BYTES - 64 * 1024;
 
-/// A model that is reached through the orchestrator, and those that are asked when it cannot answer.
+/// A model that is reached through the orchestrator, and its fallbacks.
 #[derive(Debug)]
 pub(crate) struct HostedModel {
     name: ResourceName,
@@ -35,7 +35,8 @@ pub(crate) struct HostedModel {
 }
 
 impl HostedModel {
-    /// A Model, what it is asked for in each call, and who is asked when it cannot answer (`STEER-5`).
+    /// Creates a client for a model with its parameters and the fallbacks that are asked when it
+    /// fails (`STEER-5`).
     pub(crate) fn new(
         (name, params): (ResourceName, ModelParams),
         fallbacks: Vec<Fallback>,
@@ -50,7 +51,7 @@ impl HostedModel {
     }
 }
 
-/// [`goondan_protocol::call::Completion`], without copying the conversation, and without the parameters.
+/// A [`goondan_protocol::call::Completion`] that borrows the conversation, without the parameters.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Question<'a> {
@@ -83,7 +84,7 @@ fn unwritable(error: &serde_json::Error) -> ModelError {
     ModelError::new(format!("the question cannot be written: {error}"))
 }
 
-/// A question to whichever model.
+/// Serializes the request, which is the same for every model.
 fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> {
     let messages: Vec<_> = request.messages.messages().collect::<Result<_, _>>()?;
     let question = to_raw_value(&Question {
@@ -105,7 +106,7 @@ fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> 
     Ok(question)
 }
 
-/// The same for a model that is asked for these parameters.
+/// Adds a model's parameters to the request.
 fn with_params(question: &RawValue, params: &ModelParams) -> Result<Box<RawValue>, ModelError> {
     if params.is_empty() {
         return Ok(question.to_owned());
@@ -116,7 +117,7 @@ fn with_params(question: &RawValue, params: &ModelParams) -> Result<Box<RawValue
     RawValue::from_string(whole).map_err(|error| unwritable(&error))
 }
 
-/// What one step asks, of whichever model.
+/// The request of one step, the same for every model.
 struct Step {
     first: ResourceName,
     question: Box<RawValue>,
@@ -139,8 +140,8 @@ impl Step {
         })
     }
 
-    /// Asks the first, and each of the others if the call before failed as it is to have; the reply of one of them,
-    /// or how the last of them failed, and those before it.
+    /// Asks the first model, and each fallback if the previous failure is one that it covers.
+    /// Returns the first reply, or the last failure together with the earlier ones.
     async fn ask(
         mut self,
         first: Ask,
@@ -148,7 +149,7 @@ impl Step {
         outgoing: Outgoing,
     ) -> Result<Box<RawValue>, ModelError> {
         if fallbacks.is_empty() {
-            // A long conversation is not held twice for nobody.
+            // Without fallbacks, the long conversation need not be kept in memory.
             drop(std::mem::take(&mut self.question));
         }
         let mut outcome = outgoing.call(first).await;
@@ -234,7 +235,7 @@ impl Model for HostedModel {
     }
 }
 
-/// A failed call as the turn's failure.
+/// Converts a failed call to the turn's failure.
 fn failure_of(error: CallError) -> ModelError {
     let code = match error.code {
         CallErrorCode::Unauthorized => "E_MODEL_UNAUTHORIZED",

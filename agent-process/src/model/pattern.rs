@@ -1,4 +1,4 @@
-//! A script's rules with their patterns compiled.
+//! A script's rules with compiled patterns.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use regex_lite::Regex;
 use super::request::ModelError;
 use super::template::{BUILTIN_CAPTURES, Captures};
 
-/// Longest delay of a rule, in milliseconds: ten minutes. The configuration knows the same limit.
+/// Longest delay of a rule, in milliseconds: ten minutes. The configuration checks the same limit.
 pub(crate) const MAX_DELAY_MS: u64 = 600_000;
 
-/// A rule that can be played.
+/// A rule with compiled patterns.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
-    /// The rule as it was written.
+    /// The rule as written.
     pub(crate) rule: Rule,
-    /// Against the latest user message.
+    /// Matched against the latest user message.
     pub(crate) user: Option<Pattern>,
-    /// Against the latest tool result.
+    /// Matched against the latest tool result.
     pub(crate) result: Option<Pattern>,
-    /// Against the system prompt.
+    /// Matched against the system prompt.
     pub(crate) system: Option<Pattern>,
-    /// Against earlier messages.
+    /// Matched against earlier messages.
     pub(crate) history: Option<Pattern>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct CompiledRule {
 pub(crate) struct Pattern(Regex);
 
 impl Pattern {
-    /// Adds the named groups of the first match to `captures`. False if nothing matches.
+    /// Adds the named groups of the first match to `captures`. Returns false if nothing matches.
     pub(crate) fn find(&self, text: &str, captures: &mut Captures) -> bool {
         let Some(found) = self.0.captures(text) else {
             return false;
@@ -48,7 +48,7 @@ impl Pattern {
 ///
 /// # Errors
 ///
-/// The first rule that cannot be played, by its place from 1, and why.
+/// The first invalid rule, by its position from 1, and the reason.
 pub(crate) fn compile(script: &Script) -> Result<Vec<CompiledRule>, ModelError> {
     let rules = script.rules.iter().zip(1..);
     rules

@@ -1,4 +1,4 @@
-//! What a model is asked and what comes of it.
+//! A model's request and its answer.
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::conversation::{Conversation, UnreadableMessage};
@@ -7,7 +7,7 @@ use goondan_protocol::ids::{MessageId, StepId, TurnId};
 use goondan_protocol::message::{Message, ToolCall};
 use goondan_protocol::trace::TraceContext;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRequest<'a> {
     /// The system prompt, if the agent has one.
@@ -18,48 +18,48 @@ pub struct ModelRequest<'a> {
     pub catalog: &'a [CatalogEntry],
     /// The turn.
     pub turn_id: &'a TurnId,
-    /// Identifies the step. The same step asked twice is the same question.
+    /// Id of the step. Asking the same step twice is the same request.
     pub step_id: &'a StepId,
-    /// The number of the turn's event that will hold the answer.
+    /// Number of the turn's event that will hold the answer.
     pub seq: u64,
-    /// The id of the message that will be the answer.
+    /// Id of the message that will be the answer.
     pub message_id: &'a MessageId,
-    /// Where in a trace the question belongs.
+    /// Trace context of the request.
     pub trace: Option<TraceContext>,
-    /// The step's number within its turn, from 1.
+    /// Number of the step within its turn, from 1.
     pub step: u32,
 }
 
-/// What a model answers: text, tool calls, or both. No calls end the turn.
+/// A model's answer: text, tool calls, or both. An answer without calls ends the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelReply {
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// The tools it calls. Their ids differ from each other.
+    /// The tool calls, with distinct ids.
     pub calls: Vec<ToolCall>,
 }
 
-/// What comes of asking a model.
+/// Result of a request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// It is still to be recorded.
+    /// A reply that must still be recorded.
     Reply(ModelReply),
-    /// It is in the turn's journal, durable: the orchestrator put it there.
+    /// A reply that the orchestrator has already written durably to the turn's journal.
     Recorded(Box<Message>),
 }
 
-/// Why a model cannot answer, in words for the person who runs the agent.
+/// A model's failure, described for the person who runs the agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// The turn's code.
+    /// Error code of the turn.
     pub code: &'static str,
-    /// What failed and what to do.
+    /// The failure and its fix.
     pub message: String,
 }
 
 impl ModelError {
-    /// A failure that has no code of its own.
+    /// A failure without a code of its own.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             code: "E_MODEL",
@@ -76,19 +76,19 @@ impl From<UnreadableMessage> for ModelError {
 
 /// Answers steps.
 pub trait Model: Send {
-    /// Asks for a step. Whatever the model needs of the request it takes before it returns the
-    /// future, so that the conversation is not copied; dropping the future gives the call up.
+    /// Asks for a step. The model takes all needed data from the request before it returns the
+    /// future, so that the conversation is not copied. Dropping the future cancels the request.
     fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>>;
 
-    /// Whether asking it touches anything outside this process.
+    /// Location of the model.
     fn place(&self) -> ModelPlace;
 }
 
-/// Whether asking the model touches anything outside this process.
+/// Location of a model: whether asking it touches anything outside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelPlace {
-    /// Its replies follow from the conversation, here; asking twice leaves no trace.
+    /// The reply is computed here from the conversation; asking twice leaves no trace.
     Inside,
-    /// It costs, and may remember.
+    /// A request costs money and may be stored.
     Outside,
 }

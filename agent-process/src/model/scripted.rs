@@ -1,7 +1,7 @@
-//! The `scripted` model: it plays a script, needs no network and always answers the same.
+//! The `scripted` model: it plays a script, needs no network and is deterministic.
 //!
-//! [`ScriptedModel::play`] is a pure function of the script and the request. What the conditions of
-//! a rule mean is told to users in `docs/scripted-model.md`, whose examples a test runs.
+//! [`ScriptedModel::play`] is a pure function of the script and the request. The conditions of a
+//! rule are documented in `docs/scripted-model.md`, whose examples a test runs.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use super::pattern::{CompiledRule, Pattern, compile};
 use super::request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelRequest};
 use super::template::Captures;
 
-/// Most text one reply may hold, its arguments included, in bytes: captures could otherwise blow a
-/// message up past what a frame carries.
+/// Maximum text of one reply, including its arguments, in bytes. Without a limit, captures could
+/// grow a message past the size of a frame.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Characters of the conversation that an error quotes.
+/// Characters of the conversation quoted in an error.
 const QUOTED_CHARS: usize = 120;
 
 /// A model that plays a script.
 #[derive(Debug)]
 pub struct ScriptedModel {
-    /// A script that cannot be played answers every step with the reason: whoever asks the agent
-    /// reads it, instead of looking for the log of a process that will not start.
+    /// An invalid script answers every step with the reason, so that the person who asks the agent
+    /// sees it without the log of a process that fails to start.
     rules: Result<Vec<CompiledRule>, ModelError>,
 }
 
-/// How a rule answers.
+/// A rule's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
-    /// The reply, or the failure the rule asks for.
+    /// The reply, or the failure that the rule requests.
     pub reply: Result<ModelReply, ModelError>,
-    /// How long the model takes.
+    /// Delay of the answer.
     pub delay: Duration,
 }
 
 impl ScriptedModel {
-    /// A model that plays `script`.
+    /// Creates a model that plays `script`.
     #[must_use]
     pub fn new(script: &Script) -> Self {
         Self {
@@ -50,12 +50,12 @@ impl ScriptedModel {
         }
     }
 
-    /// Plays the first rule whose conditions all hold.
+    /// Plays the first rule with all conditions met.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] if the script cannot be played, no rule holds, or the rule uses a capture that
-    /// is not there.
+    /// [`ModelError`] if the script is invalid, no rule matches, or the rule uses an undefined
+    /// capture.
     pub fn play(&self, request: ModelRequest<'_>) -> Result<Played, ModelError> {
         let rules = self.rules.as_ref().map_err(Clone::clone)?;
         let context = RuleContext::of(request)?;
@@ -91,14 +91,14 @@ impl Model for ScriptedModel {
     }
 }
 
-/// What the conditions of a rule look at.
+/// Inputs of the conditions of a rule.
 struct RuleContext<'a> {
     user: String,
-    /// Set if the latest message, but for what goondan itself says, is a tool result.
+    /// Set if the latest message, ignoring those from goondan itself, is a tool result.
     result: Option<ToolResult>,
     system: &'a str,
     conversation: &'a Conversation,
-    /// How many messages there are before the latest user message.
+    /// Number of messages before the latest user message.
     earlier: usize,
     step: u32,
     captures: Captures,
@@ -109,8 +109,8 @@ impl<'a> RuleContext<'a> {
         let conversation = request.messages;
         let (mut user, mut earlier) = (String::new(), 0);
         let mut result = None;
-        // The capture reaches further than the condition: a rule may quote the turn's last result
-        // even when a message of another kind has come since.
+        // The capture covers more than the condition: a rule can quote the turn's last result even
+        // if a message of another kind has arrived since.
         let mut last_result: Option<ToolResult> = None;
         let mut is_latest = true;
         let places = (0..conversation.len()).rev();
@@ -124,7 +124,7 @@ impl<'a> RuleContext<'a> {
                 result.clone_from(&own_result);
             }
             last_result = last_result.or(own_result);
-            // What an extension says in the user's place is no input.
+            // User messages from an extension are not input.
             let is_input = !matches!(message.source, MessageSource::Extension { .. });
             if message.data.role == Role::User && is_input {
                 (user, earlier) = (text_of(&message), place);
@@ -190,12 +190,12 @@ impl<'a> RuleContext<'a> {
     }
 }
 
-/// Whether a pattern, if there is one, is found in a text, if there is one.
+/// True if there is no pattern, or the pattern is found in the text.
 fn holds(pattern: Option<&Pattern>, text: Option<&str>, captures: &mut Captures) -> bool {
     pattern.is_none_or(|pattern| text.is_some_and(|text| pattern.find(text, captures)))
 }
 
-/// Everything a message says, tool results included.
+/// Text of a message, including tool results.
 fn text_of(message: &Message) -> String {
     let mut text = message.data.content.to_text();
     for result in message.data.content.tool_results() {

@@ -1,11 +1,11 @@
-//! `${name}` in the texts of a script.
+//! Expansion of `${name}` in the texts of a script.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Captures that need no pattern: the latest user message, the latest tool result, the step's
-/// number.
+/// Captures that need no pattern: the latest user message, the latest tool result, the number of
+/// the step.
 pub(crate) const BUILTIN_CAPTURES: [&str; 3] = ["input", "result", "step"];
 
 /// Texts by name.
@@ -17,11 +17,12 @@ impl Captures {
         self.0.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Replaces every `${name}` of a text. `$${` stands for `${` itself; any other `$` is a `$`.
+    /// Expands every `${name}` in a text. `$${` yields a literal `${`; any other `$` stays as it
+    /// is.
     ///
     /// # Errors
     ///
-    /// A name that nothing captured, or a `${` without its `}`.
+    /// An undefined name, or a `${` without `}`.
     pub(crate) fn fill(&self, template: &str) -> Result<String, String> {
         let mut out = String::with_capacity(template.len());
         let mut rest = template;
@@ -53,7 +54,7 @@ impl Captures {
         Ok(out)
     }
 
-    /// Replaces captures in every text within a value. Names of fields stay as they are.
+    /// Expands captures in every string within a value. Field names stay unchanged.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The agent of the process: what the loop and all it carries out work with.
+//! The process's agent: the state that the loop and its work share.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::tools::host::HostProgram;
 use crate::tools::{Origin, ToolFault, Toolbox};
 use crate::turn::Engine;
 
-/// What a question to other agents came to: an answer, or a code and what is wrong.
+/// Result of a question to other agents: an answer, or an error code and its description.
 pub(super) type Answered = Result<Value, (String, String)>;
 
-/// What a task of the process brings back.
+/// Result of a task of the process.
 pub(super) enum Done {
     Model {
         step: u32,
@@ -37,28 +37,28 @@ pub(super) enum Done {
         key: CallKey,
         outcome: ToolOutcome,
     },
-    /// What MCP servers offer is known; the model can be asked.
+    /// The MCP servers have been asked for their tools, so the model can be asked.
     Offered {
         step: u32,
         seq: u64,
         message_id: MessageId,
     },
-    /// The same, for a middleware that is to be entered.
+    /// The MCP servers have been asked for their tools, so a middleware can be entered.
     OfferedTo {
         enter: Box<Enter>,
     },
-    /// What runs the modules of extensions.
+    /// The host program of the modules of extensions.
     HostOfModules {
         program: Result<Option<HostProgram>, ToolFault>,
     },
-    /// What came of a module's question to other agents.
+    /// The answer to a module's question to other agents.
     Answered {
         id: u64,
         answer: Answered,
     },
 }
 
-/// The agent of this process, and what it works with.
+/// The agent of this process and its parts.
 pub(super) struct Agent {
     pub(super) engine: Engine<Toolbox>,
     pub(super) link: Link,
@@ -66,9 +66,9 @@ pub(super) struct Agent {
     pub(super) toolbox: Toolbox,
     pub(super) model: Box<dyn Model>,
     pub(super) outgoing: Outgoing,
-    /// Where the event of the turn came from.
+    /// Origin of the turn's event.
     pub(super) origin: Option<Arc<Origin>>,
-    /// What models and tools want done outside.
+    /// Outgoing calls of models and tools.
     pub(super) call_receiver: CallReceiver,
     pub(super) agent_client: AgentClient,
     pub(super) agent_requests: AgentRequests,
@@ -76,14 +76,14 @@ pub(super) struct Agent {
     pub(super) recorder: Option<Recorder>,
     /// The extensions that are modules, if there are any.
     pub(super) extension_host: Option<ExtensionHost>,
-    /// The step of the turn for which MCP servers were asked what they offer.
+    /// The latest step of the turn for which MCP servers were asked for their tools.
     pub(super) asked_servers: Option<u32>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
     pub(super) work: JoinSet<Done>,
     pub(super) is_draining: bool,
 }
 
-/// The time.
+/// The current time.
 pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_millis(unix_millis_now())
 }

@@ -1,4 +1,4 @@
-//! Calls of tools, and the person that some of them wait for (`STEER-3`).
+//! Tool calls, and the approvals that some of them wait for (`STEER-3`).
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::approval::{ApprovalDecision, Approve};
@@ -9,7 +9,7 @@ use crate::tool_call::{CallKey, ToolOutcome, ToolRules as _};
 use crate::tools::{CallSite, Toolbox};
 
 impl Agent {
-    /// Runs a tool beside the loop, once a person has approved it where that is needed.
+    /// Runs a tool in its own task, after a person's approval if the call needs one.
     pub(super) fn run_tool(&mut self, key: CallKey, call: ToolCall, may_have_begun: bool) {
         let span = self.log_span(key, &call);
         let site = self.site_of(key, &call.id, &call.tool_name);
@@ -28,15 +28,15 @@ impl Agent {
         });
     }
 
-    /// Whether nothing is done in the turn but to wait for people: then the process may end, and the next one
-    /// waits in its place.
+    /// True if the turn only waits for people. The process may then end, and the next one continues
+    /// to wait.
     pub(super) fn only_waits_for_people(&self) -> bool {
         let waiting = self.agent_requests.approvals_waiting();
         waiting > 0 && waiting == self.work.len() && self.engine.only_waits_for_people(waiting)
     }
 }
 
-/// What the model is told of a call that is never made.
+/// Error result, for the model, of a call that is never allowed.
 fn never(call: &ToolCall) -> ToolOutcome {
     ToolOutcome::error(format!(
         "E_TOOL_DENIED: not carried out: the rules of this agent (`approve: never`) do not allow this call \
@@ -45,7 +45,7 @@ fn never(call: &ToolCall) -> ToolOutcome {
     ))
 }
 
-/// What the model is told of a call that a person did not want.
+/// Error result, for the model, of a call that a person denied.
 fn denied(reason: Option<&str>) -> ToolOutcome {
     let reason = reason.map_or_else(
         || "a person denied it and gave no reason".to_owned(),
@@ -57,7 +57,8 @@ fn denied(reason: Option<&str>) -> ToolOutcome {
     ))
 }
 
-/// Waits for a person. Ok if the call is to be made now; else what the model is told.
+/// Waits for a person. Returns `Ok` if the call may run now, otherwise the error result for the
+/// model.
 async fn ask(
     toolbox: &Toolbox,
     call: &ToolCall,

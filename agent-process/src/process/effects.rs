@@ -1,4 +1,4 @@
-//! What the engine decides, carried out.
+//! Executes the effects of the engine.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Tells the orchestrator and the modules of extensions what happened.
+    /// Reports an observation to the orchestrator and the modules of extensions.
     async fn observe(
         &mut self,
         observation: Observation,
@@ -130,7 +130,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What a call is logged under.
+    /// The span for a call's log lines.
     pub(super) fn log_span(&self, key: CallKey, call: &ToolCall) -> tracing::Span {
         match (&self.recorder, self.engine.turn_id()) {
             (Some(recorder), Some(turn_id)) => {
@@ -163,8 +163,8 @@ impl Agent {
         })
     }
 
-    /// Asks MCP servers what they offer; then comes the model. One that does not answer offers what it
-    /// offered before.
+    /// Asks MCP servers for their tools and then the model. A server that does not answer keeps its
+    /// previous tools.
     fn ask_servers(&mut self, step: u32, seq: u64, message_id: MessageId) {
         let Some(asking) = self.asking_servers(step) else {
             return;
@@ -200,7 +200,7 @@ impl Agent {
         }))
     }
 
-    /// What the model is offered in the coming step.
+    /// The tools offered to the model in the coming step.
     pub(super) fn offered(&self) -> Cow<'_, [CatalogEntry]> {
         let mut catalog = self.toolbox.catalog();
         let is_left_out = |entry: &CatalogEntry| !self.engine.offers(entry.name.as_str());
@@ -210,7 +210,7 @@ impl Agent {
         catalog
     }
 
-    /// Has the model summarize a text, which it is given as a conversation of one message.
+    /// Asks the model to summarize a text, sent as a conversation of one message.
     fn ask_summary(
         &mut self,
         step_id: &StepId,

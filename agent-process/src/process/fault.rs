@@ -1,4 +1,4 @@
-//! How the process ends, and why it cannot go on.
+//! The end of the process, and its errors.
 
 use tokio::task::JoinError;
 
@@ -7,24 +7,24 @@ use crate::link::LinkError;
 use crate::tools::ToolboxError;
 use crate::turn::EngineFault;
 
-/// How the process came to its end.
+/// Normal end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The orchestrator asked for it.
+    /// The orchestrator requested the end.
     Shutdown,
     /// The orchestrator is gone.
     Orphaned,
-    /// The program of a task has ended, and with it what there was to do.
+    /// The program of a task has ended, so no work is left.
     Finished,
 }
 
-/// Why the process cannot go on.
+/// Error after which the process cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
     /// The process could not be set up.
     #[error("the process could not be set up")]
     Setup(#[source] std::io::Error),
-    /// The kernel does not hold what it took.
+    /// The kernel does not enforce the restrictions it accepted.
     #[cfg(target_os = "linux")]
     #[error("the agent's process could not be confined")]
     OwnSandbox(#[from] goondan_confinement::EnforceError),
@@ -34,30 +34,30 @@ pub(crate) enum ProcessError {
     /// The agent's tools cannot be set up.
     #[error("the agent's tools cannot be set up")]
     Toolbox(#[from] ToolboxError),
-    /// The engine refused what came.
+    /// The engine rejected an input.
     #[error("the orchestrator broke the protocol of turns")]
     Engine(#[from] EngineFault),
-    /// A message came that has no meaning now.
+    /// A message arrived at a point where it is invalid.
     #[error("`{kind}` came while {doing}")]
     Unexpected {
         /// The message's type.
         kind: &'static str,
-        /// What the process was doing.
+        /// The current activity of the process.
         doing: &'static str,
     },
-    /// There is no memory for the conversation.
+    /// The system is out of memory for the conversation.
     #[error("there is no memory for the conversation")]
     Memory(#[source] std::io::Error),
-    /// A recorded event of the open turn cannot be read.
+    /// A recorded event of the open turn is unreadable.
     #[error("record {place} of the open turn is no message event")]
     BadRecord {
-        /// Its place in the turn, from 1.
+        /// Its position in the turn, from 1.
         place: usize,
-        /// Why.
+        /// The reason.
         #[source]
         source: serde_json::Error,
     },
-    /// A message event cannot be written.
+    /// A message event cannot be serialized.
     #[error("a message event cannot be written as JSON")]
     Unwritable(#[source] serde_json::Error),
     /// The agent's extensions cannot be set up.

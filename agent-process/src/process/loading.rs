@@ -1,4 +1,4 @@
-//! The conversation, asked for page by page.
+//! Loads the conversation page by page.
 
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::ExtensionStates;
@@ -19,19 +19,19 @@ pub(super) struct Loaded {
     pub(super) history: History,
     pub(super) open: OpenTurn,
     pub(super) states: ExtensionStates,
-    /// A turn that was given before the conversation was loaded.
+    /// A turn that arrived before the conversation was loaded.
     pub(super) first_turn: Option<(Box<TurnStart>, Option<TraceContext>)>,
-    /// The number of the next request; those before it asked for the conversation.
+    /// Number of the next request; earlier numbers were used to load the conversation.
     pub(super) next_request: u64,
 }
 
-/// What came of asking for it.
+/// Result of loading.
 pub(super) enum Loading {
     Loaded(Box<Loaded>),
     Ended(Ended),
 }
 
-/// Asks for the conversation, page by page.
+/// Loads the conversation page by page.
 pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     let doing = "the conversation was loaded";
     let mut loaded = Box::<Loaded>::default();
@@ -47,7 +47,7 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
             ToAgent::ConversationPage(mut page) => {
                 page_count += 1;
                 if let Some(offset) = page.next {
-                    // The next page is made ready while this one is received.
+                    // The orchestrator prepares the next page while this one is received.
                     request_id += 1;
                     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset });
                     link.send(&load, None, Some(request_id)).await?;
@@ -85,7 +85,7 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
     }
 }
 
-/// Receives the messages that a page announced; false when the orchestrator is gone.
+/// Receives the messages that a page announced; false if the orchestrator is gone.
 async fn receive_messages(
     link: &mut Link,
     announced: &Records,

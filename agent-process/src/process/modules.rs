@@ -1,5 +1,5 @@
-//! The process loop's part in extensions that are modules: what the engine wants of their host, and what
-//! comes from there.
+//! Extensions that are modules: passes the engine's requests to their host and the host's events to
+//! the engine.
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question};
 use goondan_protocol::call::CallPlace;
@@ -21,14 +21,14 @@ use crate::tools::host::HostProgram;
 use crate::turn::{Input, Scope};
 
 impl Agent {
-    /// A turn is about to begin.
+    /// Prepares the host for a turn.
     pub(super) fn prepare_modules(&mut self) {
         if let Some(host) = &mut self.extension_host {
             host.prepare(self.engine.conversation());
         }
     }
 
-    /// Sees to it that the modules are ready for the turn.
+    /// Makes the modules ready for the turn.
     pub(super) fn assemble(&mut self) {
         let Some(host) = &self.extension_host else {
             return;
@@ -44,7 +44,7 @@ impl Agent {
         });
     }
 
-    /// What runs the modules is known: starts it.
+    /// Starts the host with the program found for the modules.
     pub(super) async fn launch_host(
         &mut self,
         program: Result<Option<HostProgram>, ToolFault>,
@@ -89,7 +89,7 @@ impl Agent {
         host.begin(begun, states, recorder.turn_span());
     }
 
-    /// Enters a middleware. What MCP servers offer is asked before a step's catalog is shown.
+    /// Enters a middleware. MCP servers are asked for their tools before a step's catalog is shown.
     pub(super) fn enter(&mut self, enter: Box<Enter>) {
         let step = match &enter.moment {
             Moment::Step { step } => Some(*step),
@@ -132,7 +132,7 @@ impl Agent {
         &mut self,
         host_event: HostEvent,
     ) -> Result<(), ProcessError> {
-        // A host that ends between turns is started again for the next one.
+        // A host that ends between turns is restarted for the next turn.
         if self.engine.turn_id().is_none() {
             return Ok(());
         }
@@ -216,7 +216,7 @@ impl Agent {
         }
     }
 
-    /// Where in the turn a step stands, for calls to the outside.
+    /// Position of a step in the turn, for outgoing calls.
     pub(super) fn place_of_step(&self, step: u32) -> Option<CallPlace> {
         let turn_id = self.engine.turn_id()?;
         Some(CallPlace {
@@ -302,7 +302,7 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
     }
 }
 
-/// What a module reads.
+/// Formats an answer for a module.
 fn told(answer: AgentAnswer) -> Answered {
     match answer {
         AgentAnswer::Answered {
@@ -338,7 +338,7 @@ fn told(answer: AgentAnswer) -> Answered {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // Only those are told so that ask for a restart, for an approval, and for what concerns files and tasks.
+        // These answer only requests for a restart, an approval, files or tasks.
         AgentAnswer::Restarting {}
         | AgentAnswer::Approval { .. }
         | AgentAnswer::Sandbox { .. }

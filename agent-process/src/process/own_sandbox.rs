@@ -1,4 +1,4 @@
-//! The agent's own process is confined as well, as far as its tools can live with that (`SEC-3`).
+//! Confines the agent's own process, as far as its tools allow (`SEC-3`).
 
 use std::path::Path;
 
@@ -7,13 +7,14 @@ use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 use super::fault::ProcessError;
 
-/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on. `level` is
-/// how the programs it starts are confined, if it starts any, `programs` what those may touch, and `egress_socket`
-/// where their way to the hosts begins that they may reach.
+/// Permanently restricts this process, which must still be single-threaded, and returns what the
+/// kernel enforces from now on. `level` is the confinement of the programs it starts, if any,
+/// `programs` their policy, and `egress_socket` the socket through which they reach permitted
+/// hosts.
 ///
 /// # Errors
 ///
-/// [`ProcessError::OwnSandbox`] if the kernel does not hold what it took.
+/// [`ProcessError::OwnSandbox`] if the kernel does not enforce the restrictions it accepted.
 #[cfg(target_os = "linux")]
 pub(crate) fn enter(
     level: Option<Level>,
@@ -39,7 +40,7 @@ pub(crate) fn enter(
     })
 }
 
-/// Only Linux has one for it.
+/// Only Linux can confine it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn enter(
     _: Option<Level>,

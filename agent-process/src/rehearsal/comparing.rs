@@ -1,4 +1,4 @@
-//! What is otherwise in the new part than in the one before.
+//! Finds the differences between the new side and the current one.
 
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::observe::detail_of;
@@ -8,10 +8,10 @@ use super::Side;
 use super::playing::{self, Call, End, Fate, Request};
 use super::recording::RecordedTurn;
 
-/// Findings that are told of one turn at most; a turn has few, unless nothing of it fits.
+/// Maximum number of findings per turn; a turn has few unless nothing matches.
 const FINDINGS_MAX: usize = 32;
 
-/// Compares what two sides made of a turn.
+/// Compares how two sides played a turn.
 pub(super) fn compare<T>(
     (before, was): (&Side<'_, T>, &playing::Part),
     (after, is): (&Side<'_, T>, &playing::Part),
@@ -44,7 +44,7 @@ pub(super) fn compare<T>(
     }
 }
 
-/// What of every request differs, whatever is said.
+/// Differences that affect every request, regardless of its messages.
 fn constant_parts(before: &AgentDefinition, after: &AgentDefinition) -> Vec<Part> {
     let mut parts = Vec::new();
     if before.system_prompt != after.system_prompt {
@@ -58,7 +58,8 @@ fn constant_parts(before: &AgentDefinition, after: &AgentDefinition) -> Vec<Part
 
 fn differs(constant: &[Part], was: Option<&Request>, is: &Request) -> Vec<Part> {
     let mut parts = constant.to_vec();
-    // One that would not have been made before is told as a turn that ends elsewhere.
+    // A call that the current side would not have made is reported as a turn that ends at another
+    // point.
     if let Some(was) = was {
         if was.offered != is.offered {
             parts.push(Part::Tools);
@@ -74,7 +75,7 @@ fn calls_differ(was: &playing::Part, is: &playing::Part) -> Vec<Finding> {
     let mut calls: Vec<_> = is.calls.iter().collect();
     calls.sort_by_key(|(_, call)| call.step);
     let found = calls.into_iter().filter_map(|(id, call)| {
-        // Where only the new side came so far, the recorded call was carried out once.
+        // If only the new side reached the call, the recorded call ran once.
         let before = was.calls.get(id).map_or(&Fate::Runs, |call| &call.fate);
         let (what, detail, breaks) = fate_differs(before, call)?;
         Some(Finding {

@@ -1,4 +1,4 @@
-//! Playing one recorded turn with one side.
+//! Plays one recorded turn with one side.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,21 +20,21 @@ use crate::model::{ModelError, ModelPlace};
 use crate::tool_call::{CallKey, ToolOutcome};
 use crate::turn::{Effect, Engine, Input, OpenTurn, TurnLimits};
 
-/// The connection that a played event comes by: that of people who type.
+/// The connection of a played event: the one for people who type.
 const BY_HAND: &str = "cli";
 
-/// What a side made of a turn.
+/// The playback of a turn by one side.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     /// The requests to the model, in order.
     pub(super) requests: Vec<Request>,
-    /// What became of the recorded calls, by their ids.
+    /// The recorded calls with their fates, by id.
     pub(super) calls: BTreeMap<ToolCallId, Call>,
-    /// How it ended.
+    /// End of the turn.
     pub(super) end: End,
 }
 
-/// A request to the model, so far as it differs from step to step.
+/// A request to the model: the parts that differ between steps.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) step: u32,
@@ -43,7 +43,7 @@ pub(super) struct Request {
     pub(super) messages: Vec<u64>,
 }
 
-/// What became of a recorded call.
+/// Fate of a recorded call.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) step: u32,
@@ -53,35 +53,35 @@ pub(super) struct Call {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It would be carried out.
+    /// It would run.
     Runs,
-    /// A person would be asked.
+    /// It would wait for a person's approval.
     Asks,
-    /// It would not be: what the model would be told.
+    /// It would fail with this error result.
     Refused(String),
 }
 
-/// How a played turn ended.
+/// End of a played turn.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
-    /// With the reply of this step.
+    /// It ended with the reply of this step.
     Replied(u32),
-    /// It failed.
+    /// The turn failed.
     Failed { step: u32, why: String },
-    /// The model would have been asked in this step, and the recording is over.
+    /// The model would be asked in this step, but the recording ends here.
     GoesOn(u32),
-    /// What was recorded is not all there.
+    /// Part of the recording is missing.
     Lacks(String),
-    /// The engine does not take what is recorded.
+    /// The engine rejects the recording.
     #[default]
     Unplayable,
 }
 
-/// Plays a turn to its end, or to that of its recording.
+/// Plays a turn until its end or the end of its recording.
 pub(super) fn play<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Part {
     let mut part = Part::default();
     if let Some(mut engine) = engine_of(side, turn) {
-        // What the engine does not take ends the playing, and is told as such.
+        // An engine fault ends the playback as unplayable.
         part.end = perform(side, turn, &mut engine, &mut part).unwrap_or_default();
     }
     part
@@ -115,12 +115,12 @@ fn engine_of<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Option<En
     Some(Engine::new(tools, limits, extensions.ok()?, history, open))
 }
 
-/// The time of what is played: it is in no request.
+/// Time of the playback, which no request contains.
 fn now() -> Timestamp {
     Timestamp::from_unix_millis(0)
 }
 
-/// An event that brings what a message says.
+/// Creates an event from a recorded message.
 fn event_of(message: &Message) -> Option<AgentEvent> {
     let id = message.metadata.get("eventId").and_then(|id| id.as_str());
     Some(AgentEvent {
@@ -141,7 +141,7 @@ fn event_of(message: &Message) -> Option<AgentEvent> {
     })
 }
 
-/// None if the engine cannot go on.
+/// Plays the turn; `None` if the engine fails.
 fn perform<T: Tools>(
     side: &Side<'_, T>,
     turn: &RecordedTurn<'_>,
@@ -222,7 +222,7 @@ fn request_of<T: Tools>(side: &Side<'_, T>, engine: &Engine<T>, step: u32) -> Re
     }
 }
 
-/// The recorded reply, behind the answers that were taken in before the next one.
+/// Queues the recorded reply, after the answers that were taken in before the next one.
 fn answer(turn: &RecordedTurn<'_>, step: u32, inputs: &mut VecDeque<Input>) -> Option<End> {
     let Some(reply) = turn.reply(step) else {
         let is_over = step > 1 && turn.is_last(step - 1);
@@ -241,7 +241,7 @@ fn answer(turn: &RecordedTurn<'_>, step: u32, inputs: &mut VecDeque<Input>) -> O
     None
 }
 
-/// The recorded result of a call that would be carried out.
+/// Queues the recorded result of a call that would run.
 fn run_tool<T: Tools>(
     side: &Side<'_, T>,
     turn: &RecordedTurn<'_>,
@@ -278,7 +278,7 @@ fn run_tool<T: Tools>(
     None
 }
 
-/// Takes note of a result that the engine made without running the call.
+/// Notes a result that the engine created without running the call.
 fn note_refusal(event: &MessageEvent, ran: &BTreeSet<ToolCallId>, step: u32, part: &mut Part) {
     let MessageEvent::Append { message } = event else {
         return;

@@ -1,25 +1,25 @@
-//! Which turns a conversation holds, and what was recorded of each.
+//! Extracts the turns of a conversation and their records.
 
 use goondan_protocol::ids::{StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageSource, ToolResult};
 
-/// How the id of the message ends that begins a turn.
+/// Suffix of the id of a turn's first message.
 const FIRST: &str = ":u";
 
-/// A turn as it was recorded.
+/// A recorded turn.
 #[derive(Debug)]
 pub(super) struct RecordedTurn<'m> {
     /// The turn.
     pub(super) id: TurnId,
     /// The conversation before it.
     pub(super) history: &'m [Message],
-    /// What it was to answer.
+    /// The message it answers.
     pub(super) first: &'m Message,
-    /// All that was recorded behind that.
+    /// The records after the first message.
     rest: &'m [Message],
 }
 
-/// The latest turns that are there, the oldest of them first.
+/// The latest turns, oldest first.
 pub(super) fn latest_turns(messages: &[Message], count: u32) -> Vec<RecordedTurn<'_>> {
     let begins = messages.iter().enumerate().filter_map(|(at, message)| {
         let is_input = matches!(message.source, MessageSource::User { .. });
@@ -43,7 +43,7 @@ pub(super) fn latest_turns(messages: &[Message], count: u32) -> Vec<RecordedTurn
 }
 
 impl<'m> RecordedTurn<'m> {
-    /// The number of the step that a reply is of.
+    /// Number of the step that a reply belongs to.
     fn step_of(&self, message: &Message) -> Option<u32> {
         let number = message.step_id()?.as_str();
         let number = number.strip_prefix(self.id.as_str())?.strip_prefix('.')?;
@@ -57,14 +57,14 @@ impl<'m> RecordedTurn<'m> {
         rest.find(|message| self.step_of(message) == Some(step))
     }
 
-    /// Whether this reply ended the turn: it calls no tool, and none follows.
+    /// True if this reply ended the turn: it calls no tool, and no reply follows.
     pub(super) fn is_last(&self, step: u32) -> bool {
         let calls = |reply: &Message| !reply.data.content.tool_calls().is_empty();
         let is_end = self.reply(step).is_some_and(|reply| !calls(reply));
         is_end && self.reply(step.saturating_add(1)).is_none()
     }
 
-    /// How a call ended.
+    /// Recorded result of a call.
     pub(super) fn result(&self, call: &ToolCallId) -> Option<ToolResult> {
         let mut results = self
             .rest
@@ -73,7 +73,8 @@ impl<'m> RecordedTurn<'m> {
         results.find(|result| result.tool_call_id == *call)
     }
 
-    /// The answers of other agents that it took in between two replies; before the first one if `after` is 0.
+    /// Answers of other agents that were taken in after the reply `after` and before the next one;
+    /// before the first reply if `after` is 0.
     pub(super) fn answers(&self, after: u32) -> impl Iterator<Item = &'m Message> {
         let place = |step: u32| {
             let mut rest = self.rest.iter();

@@ -1,6 +1,8 @@
-//! Goal: what a rehearsal tells is what the engine itself would do, and a turn that fits is told as recorded.
+//! Goal: a rehearsal reports what the engine itself would do, and a matching turn is reported as
+//! unchanged.
 //!
-//! Method: a conversation of two turns as an agent records it, and tools that are names with an argument each.
+//! Method: a conversation of two turns as an agent records it, and tools that consist of a name
+//! with one argument each.
 
 use std::borrow::Cow;
 
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Side, Tools, rehearse};
 use crate::tool_call::{Misfit, ToolRules};
 
-/// Tools, each by its name, the argument it must have, and what becomes of its calls.
+/// Tools, each with its name, its required argument, and the approval of its calls.
 #[derive(Clone)]
 struct Few(Vec<(&'static str, &'static str, Approve)>);
 
@@ -118,7 +120,7 @@ fn result(turn: &str, step: u32, call: &ToolCall, text: &str) -> Message {
     Message::tool(id, at(), &result)
 }
 
-/// `t1` says something; `t2` looks at a file, then writes one, then says so.
+/// `t1` is a plain answer; `t2` reads a file, writes another, and then answers.
 fn recorded() -> Vec<Message> {
     let look = call("c1", "look", json!({"path": "a"}));
     let write = call("c2", "write", json!({"path": "b"}));
@@ -214,7 +216,7 @@ fn bundle_7_calls_that_would_be_refused_break_and_the_turn_goes_on_with_what_was
         turn.findings[1].detail.contains("at `/target`: is missing"),
         "{turn:?}"
     );
-    // The model would be told of it, with its next request.
+    // The model would see it in its next request.
     assert_eq!(turn.steps[0].differs, [Part::Tools]);
     assert_eq!(turn.steps[1].differs, [Part::Tools, Part::Messages]);
     assert_eq!(turn.steps.len(), 3);
@@ -267,7 +269,7 @@ fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() 
     longer.extend(recorded());
     let played = play((&plain, both), (&windowed, both), &longer);
     assert!(findings(&played).is_empty());
-    // Before its turn there are four messages, and its own is one too many.
+    // Four messages precede its turn, and its own message is one too many.
     assert!(played.turns[1].steps[0].differs.is_empty());
     assert_eq!(played.turns[2].steps[0].differs, [Part::Messages]);
 }
