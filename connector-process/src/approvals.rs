@@ -1,17 +1,19 @@
-//! Tool calls that wait for a person, shown in a chat with buttons (`STEER-3`).
+//! Tool calls that wait for approval, shown in a chat with buttons (`STEER-3`).
 //!
-//! What waits, and whether a button counts, is the orchestrator's to say. Here it is brought into a chat and told to
-//! whoever pressed, by the [`Board`] of the service. A service that is down holds up nobody: it is tried again, and
-//! what was decided elsewhere meanwhile is never posted.
+//! The orchestrator decides which calls wait and whether a button press counts. This module posts
+//! them to a chat and reports the result to the user who pressed a button, through the [`Board`] of
+//! the service. An unavailable service blocks nothing: posting is retried, and a call that has been
+//! decided elsewhere in the meantime is never posted.
 //!
-//! * `desk`: what is shown where, and what is to be done about it. Pure.
-//! * `wording`: what the messages say. Pure.
+//! * `desk`: tracks the posted messages and decides the next action. Pure.
+//! * `wording`: texts of the messages. Pure.
 //!
 //! # Invariants
 //!
-//! * What an agent wrote is never mark-up, and no message shows a part of a call with a button that approves it.
-//! * Where a message is, is kept before the next one is posted: a process that is killed in between posts one call twice,
-//!   and a button of either message counts.
+//! * Text written by an agent is never interpreted as markup, and a message that shows only part of
+//!   a call has no button to approve it.
+//! * The location of a message is stored before the next one is posted. A process killed in between
+//!   posts one call twice, and the buttons of both messages count.
 
 mod desk;
 mod wording;
@@ -42,25 +44,25 @@ use crate::listener::Pressed;
 /// One message in a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// What it is about, in words of ours.
+    /// Its subject, in our words.
     pub(crate) head: String,
-    /// What an agent and people wrote, which is shown as it is and means nothing to the service.
+    /// Text from an agent and people, shown verbatim and never interpreted by the service.
     pub(crate) body: String,
-    /// The buttons below it, while it waits.
+    /// Its buttons, while the call waits.
     pub(crate) buttons: Option<Buttons>,
 }
 
-/// The buttons below a message.
+/// Buttons below a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Buttons {
-    /// What they decide about.
+    /// The approval that they decide.
     pub(crate) approval_id: ApprovalId,
-    /// Whether one of them approves it.
+    /// True if one of them approves it.
     pub(crate) may_approve: bool,
 }
 
 impl Buttons {
-    /// What the buttons decide, each with what stands on it.
+    /// The decisions of the buttons, with their labels.
     pub(crate) fn offered(&self) -> impl Iterator<Item = (ApprovalDecision, &'static str)> {
         let approve = self
             .may_approve
@@ -70,7 +72,7 @@ impl Buttons {
     }
 }
 
-/// Parameters of a request to a service, with more fields.
+/// Adds fields to the parameters of a request to a service.
 pub(crate) fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]) -> Value {
     if let Some(params) = params.as_object_mut() {
         params.extend(fields.map(|(name, value)| (name.to_owned(), value)));
@@ -78,70 +80,71 @@ pub(crate) fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]
     params
 }
 
-/// Why a message did not get where it was to be.
+/// Reason why the service rejected a message.
 #[derive(Debug)]
 pub(crate) struct Trouble {
-    /// In words without secrets.
+    /// Description without secrets.
     pub(crate) reason: String,
-    /// It is of no use to try again: the message is gone, say.
+    /// True if retrying is pointless, for example because the message was deleted.
     pub(crate) is_final: bool,
-    /// How long the service asks to be left alone, in milliseconds.
+    /// Delay that the service requests before the next request, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
 }
 
-/// A chat service, as far as it shows what waits.
+/// The operations of a chat service that approvals need.
 pub(crate) trait Board: Send + Sync + 'static {
-    /// Posts a message, and says where it is, in words that [`Self::edit`] understands.
+    /// Posts a message and returns its location, in the format that [`Self::edit`] accepts.
     fn post(&self, message: &Message) -> impl Future<Output = Result<String, Trouble>> + Send;
 
-    /// Makes another message of one that was posted.
+    /// Replaces the contents of a posted message.
     fn edit(
         &self,
         place: &str,
         message: &Message,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
-    /// Tells somebody who pressed a button, and nobody else. `to` is what the service needs for that.
+    /// Sends a notice only to the user who pressed a button. `to` identifies the user for the
+    /// service.
     fn tell(&self, to: &str, text: &str) -> impl Future<Output = Result<(), Trouble>> + Send;
 }
 
-/// A button that was pressed, and what came of it.
+/// A button press and its result.
 #[derive(Debug)]
 struct Note {
     approval_id: ApprovalId,
-    /// The message that the button belongs to.
+    /// Location of the button's message.
     place: String,
-    /// Whom to tell.
+    /// Recipient of the notice.
     to: String,
-    /// What whoever pressed is told.
+    /// Message shown to the user who pressed the button.
     told: String,
-    /// What became of the call, if it waits no more.
+    /// Outcome of the call, if it no longer waits.
     how: Option<String>,
 }
 
-/// Hands in what people press. Cheap to clone.
+/// Submits button presses. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Presses {
     gateway: Gateway,
     notes: mpsc::Sender<Note>,
 }
 
-/// What [`show`] hears of the buttons that were pressed.
+/// Results of button presses, for [`show`].
 #[derive(Debug)]
 pub(crate) struct Notes(mpsc::Receiver<Note>);
 
 impl Presses {
-    /// The way in for what people press, and the other end of it.
+    /// Creates the submitter of button presses and the receiver of their results.
     pub(crate) fn new(gateway: Gateway) -> (Self, Notes) {
         let (notes, receiver) = mpsc::channel(APPROVAL_NOTES_WAITING_MAX);
         (Self { gateway, notes }, Notes(receiver))
     }
 
-    /// Somebody pressed a button. What came of it is durable when this ends well; whoever pressed is told later.
+    /// Submits a button press. Its result is durable when this returns; the user is notified later.
     ///
     /// # Errors
     ///
-    /// [`EventRefused`] if it is not known what came of it: handing it in again does no harm.
+    /// [`EventRefused`] if the result is unknown; submitting the press again is harmless.
     pub(crate) async fn press(
         &self,
         reply_timeout: Duration,
@@ -163,13 +166,14 @@ impl Presses {
             told: wording::verdict(&verdict),
             how: wording::settled(&verdict),
         };
-        // With so many that wait, this one's answer is what the message says.
+        // If the queue is full, the notice is dropped, and only the message itself shows the
+        // result.
         drop(self.notes.try_send(note));
         Ok(())
     }
 }
 
-/// What came of a piece of work.
+/// Result of an action.
 enum Done {
     Posted(ApprovalId, String),
     Edited(String),
@@ -192,7 +196,7 @@ async fn perform<B: Board>(board: Arc<B>, work: Work) -> Done {
     result.unwrap_or_else(|trouble| Done::Failed(work, trouble))
 }
 
-/// Shows what waits until `stop`.
+/// Shows the waiting calls until `stop`.
 pub(crate) async fn show<B: Board>(
     board: Arc<B>,
     gateway: Gateway,
@@ -205,7 +209,7 @@ pub(crate) async fn show<B: Board>(
     }
 }
 
-/// Never ends while there is a session.
+/// Runs for as long as the session exists.
 async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): Notes) {
     let mut desk = remembered(&gateway).await;
     let Some(mut news) = gateway.follow(desk.known()).await else {
@@ -271,7 +275,7 @@ fn pause(failures: u32) -> Duration {
     back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS)
 }
 
-/// What was shown before this process began; asked for as long as it takes.
+/// Loads the messages posted by earlier processes; retries until it succeeds.
 async fn remembered(gateway: &Gateway) -> Desk {
     let mut failures = 0_u32;
     loop {
@@ -286,7 +290,7 @@ async fn remembered(gateway: &Gateway) -> Desk {
     }
 }
 
-/// Keeps what is shown where. Without that the next process posts it again.
+/// Stores the locations of the messages. Without them, the next process posts the calls again.
 async fn keep(gateway: &Gateway, desk: &Desk) {
     let kept = match to_raw_value(&desk.kept()) {
         Ok(raw) => gateway.keep(raw).await,

@@ -1,8 +1,8 @@
-//! Pauses between tries: each is twice as long as the one before, up to a bound. Pure.
+//! Pauses between retries: each is twice as long as the previous one, up to a bound. Pure.
 
 use std::time::Duration;
 
-/// The pause after so many failures in a row: `first_ms` after one, at most `longest_ms`.
+/// Pause after consecutive failures: `first_ms` after the first, at most `longest_ms`.
 pub(crate) fn back_off(failures: u32, first_ms: u64, longest_ms: u64) -> Duration {
     let factor = 1_u64.checked_shl(failures.saturating_sub(1));
     let ms = factor.and_then(|factor| factor.checked_mul(first_ms));

@@ -1,5 +1,5 @@
-//! What a server says of bearer tokens (RFC 6750): that it wants one, that it does not take the one it got, or that this
-//! allows too little.
+//! Server responses about bearer tokens (RFC 6750): a token is required, rejected, or has too
+//! little scope.
 
 use goondan_protocol::call::TokenVerdict;
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
@@ -8,21 +8,21 @@ use crate::limits::OAUTH_SCOPES_MAX;
 
 /// The scheme of bearer tokens.
 const BEARER: &str = "Bearer";
-/// The error of a token that allows too little.
+/// The error of a token with too little scope.
 const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 
-/// What it answers to who comes without a token that it takes.
+/// A server's challenge to a request without an acceptable token.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Where it says whose tokens it takes.
+    /// URL of the metadata that names the authorization server.
     pub(crate) metadata: Option<String>,
-    /// What is to be asked for.
+    /// Scopes to request.
     pub(crate) scopes: Vec<String>,
-    /// What is wrong with the token.
+    /// The token's error.
     error: Option<String>,
 }
 
-/// Reads the challenge of an answer. What cannot be read says nothing.
+/// Parses the challenge of a response. Unreadable parts are ignored.
 pub(crate) fn challenge_of(headers: &HeaderMap) -> Challenge {
     let mut challenge = Challenge::default();
     let values = headers.get_all(WWW_AUTHENTICATE).into_iter();
@@ -53,12 +53,12 @@ impl Challenge {
     }
 }
 
-/// What an answer of this status says of the token that it was asked with (RFC 6750, 3.1); none if nothing.
+/// Verdict of a response with this status on the token of the request (RFC 6750, 3.1), if any.
 pub(crate) fn verdict_of(status: u16, headers: &HeaderMap) -> Option<TokenVerdict> {
     verdict(status, challenge_of(headers))
 }
 
-/// The same of a challenge as it is written.
+/// Verdict of a raw challenge header on the token of the request, if any.
 pub(crate) fn verdict_of_header(status: u16, header: &str) -> Option<TokenVerdict> {
     let mut challenge = Challenge::default();
     challenge.read(header);
@@ -76,7 +76,7 @@ fn verdict(status: u16, challenge: Challenge) -> Option<TokenVerdict> {
     }
 }
 
-/// The schemes of a header, each with its parameters behind it.
+/// The schemes of a header, each followed by its parameters.
 fn parts_of(header: &str) -> Vec<(String, Option<String>)> {
     let is_name = |c: char| !c.is_whitespace() && !matches!(c, ',' | '=' | '"');
     let mut parts = Vec::new();
@@ -108,7 +108,7 @@ fn parts_of(header: &str) -> Vec<(String, Option<String>)> {
     }
 }
 
-/// The text up to the quotation mark, and what is behind that.
+/// Splits at the closing quotation mark.
 fn unquoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! The clock of one call: it stands still while a person is asked for the call's sake.
+//! The clock of one call. It is paused while a person is asked on behalf of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use goondan_clock::{Instant, sleep};
 use tokio::sync::watch;
 
-/// The time of one call. Cloning shares it.
+/// Elapsed time of one call. Cloning shares it.
 #[derive(Debug, Clone)]
 pub(crate) struct CallClock {
-    /// How many hold it.
+    /// Number of holders that pause the clock.
     holders: Arc<watch::Sender<usize>>,
 }
 
@@ -22,7 +22,7 @@ impl Default for CallClock {
     }
 }
 
-/// While this lives, the clock stands still.
+/// Guard that pauses the clock.
 #[derive(Debug)]
 pub(crate) struct Held(CallClock);
 
@@ -33,23 +33,23 @@ impl Drop for Held {
     }
 }
 
-/// The time was up.
+/// The time limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimeIsUp;
 
 impl CallClock {
-    /// Lets the clock stand still until what is returned is dropped.
+    /// Pauses the clock until the returned guard is dropped.
     pub(crate) fn hold(&self) -> Held {
         self.holders
             .send_modify(|count| *count = count.saturating_add(1));
         Held(self.clone())
     }
 
-    /// Waits for `future`, but for no longer than `limit` on this clock.
+    /// Waits for `future`, for at most `limit` on this clock.
     ///
     /// # Errors
     ///
-    /// [`TimeIsUp`] if it was not ready by then.
+    /// [`TimeIsUp`] if `future` did not complete in time.
     pub(crate) async fn timeout<F: Future>(
         &self,
         limit: Duration,
@@ -70,7 +70,7 @@ impl CallClock {
             tokio::select! {
                 output = &mut future => return Ok(output),
                 () = passing => return Err(TimeIsUp),
-                // The sender lives as long as this clock does.
+                // The sender lives as long as this clock.
                 _ = holders.changed() => {}
             }
             if !is_held {

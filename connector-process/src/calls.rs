@@ -1,4 +1,4 @@
-//! Calls that agents want made: each runs beside the others, can be given up, and ends in one result.
+//! Outgoing calls of agents: each runs concurrently, can be canceled, and ends with one result.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -20,21 +20,21 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::call_clock::{CallClock, TimeIsUp};
 
-/// Room for what is around a result in its frame, in bytes.
+/// Bytes of a frame reserved for the fields around a result.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
-/// What a call returns, or why it does not.
+/// Result of a call.
 pub(crate) type Outcome = Result<Box<RawValue>, CallError>;
 
-/// Makes calls: the outgoing side of a connector.
+/// Performs calls: the outgoing side of a connector.
 pub(crate) trait CallHandler: Send + Sync {
-    /// Makes one call. Dropping the future gives it up.
+    /// Performs one call. Dropping the future cancels it.
     ///
-    /// An error says `retryable` only if the call had no effect.
+    /// An error is `retryable` only if the call had no effect.
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome>;
 }
 
-/// The way on which parts of a result go ahead of it.
+/// Sender of partial results before the final result.
 #[derive(Debug, Clone)]
 pub(crate) struct Pieces {
     call_id: CallId,
@@ -49,17 +49,17 @@ impl Pieces {
         self.call_id
     }
 
-    /// The time of the call, which stands still while a person is asked for its sake.
+    /// The clock of the call, which is paused while a person is asked on its behalf.
     pub(crate) fn clock(&self) -> &CallClock {
         &self.clock
     }
 
-    /// Where in a trace the call belongs.
+    /// Trace context of the call.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.trace
     }
 
-    /// Sends a part. Waits while the orchestrator is behind.
+    /// Sends a piece. Waits while the orchestrator is behind.
     pub(crate) async fn send(&self, piece: Box<RawValue>) {
         let call_id = self.call_id;
         let piece = CallPiece { call_id, piece };
@@ -67,7 +67,7 @@ impl Pieces {
     }
 }
 
-/// The way of frames about calls to the orchestrator.
+/// Sender of frames about calls to the orchestrator.
 #[derive(Debug, Clone)]
 struct FrameSender {
     me: Address,
@@ -78,7 +78,7 @@ impl FrameSender {
     async fn send(&self, message: &ToOrchestrator) {
         let head = Head::new(self.me.clone(), Address::Orchestrator);
         match message.to_frame(&head) {
-            // Without a writer there is no orchestrator any more.
+            // The writer ends only with the connection to the orchestrator.
             Ok(frame) => drop(self.frames.send(frame).await),
             Err(error) => log_unwritable(&error),
         }
@@ -90,7 +90,7 @@ fn log_unwritable(error: &MessageError) {
     tracing::error!(error, "what came of a call cannot be written as JSON");
 }
 
-/// The calls under way.
+/// In-flight calls.
 pub(crate) struct Calls {
     sender: FrameSender,
     handler: Option<Arc<dyn CallHandler>>,
@@ -99,7 +99,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// No calls yet, and nobody to make them; `frames` takes what is to be written.
+    /// Creates an empty set without a handler; `frames` receives the encoded frames.
     pub(crate) fn new(me: Address, frames: mpsc::Sender<Vec<u8>>) -> Self {
         Self {
             sender: FrameSender { me, frames },
@@ -109,17 +109,17 @@ impl Calls {
         }
     }
 
-    /// Has calls made by `handler` from now on.
+    /// Sets the handler of all further calls.
     pub(crate) fn serve_with(&mut self, handler: Arc<dyn CallHandler>) {
         self.handler = Some(handler);
     }
 
-    /// Whether no call is under way.
+    /// True if no call is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Begins a call, which belongs to a trace.
+    /// Begins a call that belongs to a trace.
     pub(crate) fn begin(&mut self, call: CallOrder, trace: Option<TraceContext>) {
         let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
         let sender = self.sender.clone();
@@ -162,7 +162,7 @@ impl Calls {
         self.handles.insert(call_id, handle);
     }
 
-    /// Gives a call up: nobody waits for it.
+    /// Cancels a call that has no caller any longer.
     pub(crate) fn cancel(&mut self, call_id: CallId) {
         if let Some(handle) = self.handles.remove(&call_id) {
             handle.abort();
@@ -197,7 +197,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers `echo` with its parameters after a piece, waits for ever on `hang`, panics on `panic`.
+    /// Answers `echo` with its parameters after a piece, waits forever on `hang`, panics on
+    /// `panic`.
     struct Echo;
 
     impl CallHandler for Echo {

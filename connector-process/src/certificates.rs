@@ -1,9 +1,10 @@
-//! Which servers are trusted: those whose certificates the system trusts.
+//! Server trust: certificates are verified against the system's trust store.
 //!
-//! The system's certificates are read when the first server shows one of its own, not before: a
-//! connector that speaks to `http://127.0.0.1` needs none. A system that has none, as a bare container,
-//! gets the roots of Mozilla that are built in, and the log says so. Where `SSL_CERT_FILE` or
-//! `SSL_CERT_DIR` names certificates, those alone count: if they cannot be read no server is trusted.
+//! The system's certificates are loaded when the first server presents one, because a connector
+//! that only talks to `http://127.0.0.1` needs none. A system without certificates, such as a bare
+//! container, gets the built-in Mozilla roots, with a log line. If `SSL_CERT_FILE` or
+//! `SSL_CERT_DIR` is set, only those certificates count; if they are unreadable, no server is
+//! trusted.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,10 +15,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// Variables that name the certificates to trust in place of the system's.
+/// Variables that replace the system's certificates.
 const NAMED_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The TLS configuration of every client. The cryptography must have been installed.
+/// The TLS configuration of every client. The crypto provider must have been installed.
 pub(crate) fn client_config() -> ClientConfig {
     let trust = SystemTrust {
         provider: Arc::new(rustls::crypto::ring::default_provider()),
@@ -26,19 +27,19 @@ pub(crate) fn client_config() -> ClientConfig {
             .find(|name| std::env::var_os(name).is_some()),
         verifier: OnceLock::new(),
     };
-    // What rustls calls dangerous is any verifier that is not its own. This one puts off making the
-    // platform's, and decides nothing else.
+    // rustls calls every custom verifier dangerous. This one only delays the creation of the
+    // platform's verifier.
     ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(trust))
         .with_no_client_auth()
 }
 
-/// The platform's verifier, made when the first certificate is to be verified.
+/// The platform's verifier, created when the first certificate must be verified.
 #[derive(Debug)]
 struct SystemTrust {
     provider: Arc<CryptoProvider>,
-    /// The variable that names the certificates, if one does.
+    /// The variable that names the certificates, if set.
     named_by: Option<&'static str>,
     verifier: OnceLock<Result<Verifier, Error>>,
 }

@@ -1,4 +1,4 @@
-//! What the process was started for: by the orchestrator, to relay, or by a curious person.
+//! Command line of the process: started by the orchestrator, as a relay, or by hand.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,32 +10,33 @@ use goondan_protocol::version::GOONDAN_VERSION;
 /// The name of this binary.
 pub(crate) const BINARY_NAME: &str = "goondan-connector-process";
 
-/// The one descriptor the socket to the orchestrator may be: stdin.
+/// The only supported descriptor of the socket to the orchestrator: stdin.
 const IPC_FD: &str = "0";
 
-/// The argument with which this binary starts itself in place of a connector program: what follows is
-/// the program and its arguments. Before it may stand the policy of a sandbox.
+/// The argument with which this binary starts itself in place of a connector program. The program
+/// and its arguments follow; a sandbox policy can precede it.
 pub(crate) const BECOME: &str = "--become";
 
-/// The argument with which this binary relays a connector to a daemon on another machine. A file follows.
+/// The argument with which this binary relays a connector to a daemon on another machine. A file
+/// follows.
 const RELAY_TO: &str = "relay-to";
 
-/// What to do.
+/// Action to perform.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Be a connector.
+    /// Run as a connector.
     Serve,
-    /// Become this program, which ends with whoever started it.
+    /// Turn into this program, which ends together with its parent.
     Become(Option<Sandbox>, Vec<OsString>),
     /// Relay the connector that this file describes.
     Relay(PathBuf),
-    /// Print this and exit well.
+    /// Print this and exit successfully.
     Tell(String),
-    /// Print this to stderr and exit as used wrongly.
+    /// Print this to stderr and exit with the usage error code.
     Misused(String),
 }
 
-/// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
+/// Parses the arguments after the program's name, and the value of [`IPC_FD_VAR`].
 pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
     if let (sandbox, [flag, program @ ..]) = out_of_words(arguments)
         && flag == BECOME

@@ -1,8 +1,8 @@
-//! The process that becomes a program of a connection, within its sandbox (`SEC-3`, `SEC-6`).
+//! The process that turns into a connection's program, within its sandbox (`SEC-3`, `SEC-6`).
 //!
-//! Without a sandbox, and at the level `landlock`, it turns into the program. At the level `full` one process makes
-//! the namespaces and waits; the first process within them starts the program and waits for whoever loses its
-//! parent, as every first process must.
+//! Without a sandbox, and at the level `landlock`, it executes the program in place. At the level
+//! `full`, one process creates the namespaces and waits; the first process inside starts the
+//! program and reaps orphans, as every init process must.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -22,15 +22,15 @@ pub(crate) const EXIT_CANNOT_BECOME: u8 = 127;
 /// Begins the line on stderr that says why.
 pub(crate) const CANNOT_BE_STARTED: &str = "cannot be started: ";
 
-/// What a shell adds to the number of the signal that ended a program.
+/// Offset that a shell adds to the number of the signal that ended a program.
 const SIGNAL_BASE: i32 = 128;
 
-/// The process that inherits those whose parent ended.
+/// The process that adopts orphans.
 const INIT: u32 = 1;
 
-/// Becomes another program, or stands around it, until its end. It is killed when its parent, a connector process,
-/// ends (`SUP-7`): what the kernel was told to do about that stays with the process when its program changes. To be
-/// called while there is one thread.
+/// Executes another program, or supervises it until it ends. The process is killed when its parent,
+/// a connector process, ends (`SUP-7`), because the parent-death signal survives `exec`. Must be
+/// called while the process is single-threaded.
 pub(crate) fn become_program(sandbox: Option<&Sandbox>, command: &[OsString]) -> ExitCode {
     become_it(sandbox, command).unwrap_or_else(|why| {
         let text = format!("{CANNOT_BE_STARTED}{why}\n");
@@ -44,7 +44,7 @@ fn become_it(sandbox: Option<&Sandbox>, command: &[OsString]) -> Result<ExitCode
     let is_first_process = sandbox.is_some_and(Sandbox::is_first_process);
     if !is_first_process {
         die_with_parent().map_err(told)?;
-        // Of a parent that ended before that call nobody tells.
+        // A parent that ended before that call causes no signal.
         if std::os::unix::process::parent_id() == INIT {
             return Err(told(std::io::ErrorKind::NotConnected.into()));
         }
@@ -65,11 +65,11 @@ fn become_it(sandbox: Option<&Sandbox>, command: &[OsString]) -> Result<ExitCode
     let child = program.spawn().map_err(told)?;
     let child = i32::try_from(child.id()).map_err(|error| error.to_string())?;
     let status = wait_as_first_process(Pid::from_raw(child)).map_err(|errno| errno.to_string())?;
-    // What else is in the namespace ends with this process.
+    // All other processes in the namespace end with this one.
     Ok(code_of(status))
 }
 
-/// Waits for everybody until `child` has ended.
+/// Reaps every child until `child` has ended.
 fn wait_as_first_process(child: Pid) -> nix::Result<ExitStatus> {
     loop {
         match wait() {

@@ -1,4 +1,4 @@
-//! From an assignment to the connector that does the work.
+//! Creates the connector of an assignment.
 
 use std::pin::Pin;
 
@@ -16,17 +16,18 @@ use crate::model;
 use crate::oauth::Asker;
 use crate::program::Program;
 
-/// Makes a connector of an assignment whose settings and secrets are in order, or says why it cannot be.
+/// Creates a connector from an assignment with valid settings and secrets, or returns the reason
+/// for failure.
 pub(crate) type Make = fn(&ConnectorAssignment) -> Result<Ready, String>;
 
-/// A connector, ready to work until it is told to stop.
+/// A connector that is ready to run until it is stopped.
 pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> Work + Send>);
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Ready {
-    /// One that works like this until it is to take nothing new from outside. Calls that come later are made by the
-    /// handler that it has given.
+    /// Creates a connector that stops when intake from outside ends. Later calls still go to the
+    /// handler that it has set.
     pub(crate) fn to<F: Future<Output = ()> + Send + 'static>(
         work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
     ) -> Self {
@@ -36,14 +37,14 @@ impl Ready {
         }))
     }
 
-    /// One whose work calls need, so that it goes on until the end of all.
+    /// Creates a connector that runs until the process stops, because calls need its work.
     pub(crate) fn to_the_end<F: Future<Output = ()> + Send + 'static>(
         work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
     ) -> Self {
         Self(Box::new(|gateway, stop| Box::pin(work(gateway, stop))))
     }
 
-    /// One that is spoken to over HTTP.
+    /// Creates a connector that serves HTTP requests.
     pub(crate) fn to_listen(service: impl Service + 'static) -> Self {
         let service = std::sync::Arc::new(service);
         Self::to(|gateway, intake_over| listener::run(service, gateway, intake_over))
@@ -86,7 +87,7 @@ pub(crate) async fn run(
     stop.cancelled().await;
 }
 
-/// Makes the assigned connector, or says why it cannot be.
+/// Creates the assigned connector, or returns the reason for failure.
 fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
     if let Some(program) = Program::new(assignment) {
         return Ok(Ready::to(|gateway, stop| program.run(gateway, stop)));

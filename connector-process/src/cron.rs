@@ -1,9 +1,9 @@
-//! Schedules: at times of the project's choice, an agent gets a text of its choice.
+//! Schedules: send a configured text to an agent at configured times.
 //!
-//! When occurrences are and which are due is decided by [`goondan_connectors::schedule`], without a
-//! clock; here is the clock. What became of occurrences is kept by the orchestrator: a ledger moves on
-//! only after an event was accepted, and an event's id is that of its occurrence, so that whatever is
-//! killed in between, an occurrence comes about once.
+//! [`goondan_connectors::schedule`] computes occurrences and due ones without a clock; this module
+//! supplies the clock. The orchestrator stores the ledgers. A ledger advances only after an event
+//! was accepted, and an event's id is derived from its occurrence, so every occurrence produces one
+//! event even if any process is killed in between.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{CLOCK_LOOK_MS, REPLY_TIMEOUT_MS};
 
-/// The name of every event of a schedule.
+/// Name of every schedule event.
 const EVENT_NAME: &str = "tick";
 
 /// The schedules of one connection.
@@ -31,7 +31,7 @@ pub(crate) struct Cron {
     schedules: Vec<Entry>,
 }
 
-/// One schedule, and what is said when its time comes.
+/// One schedule and its text.
 #[derive(Debug)]
 struct Entry {
     name: String,
@@ -41,11 +41,11 @@ struct Entry {
 }
 
 impl Cron {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why a schedule cannot be, in words.
+    /// A description of the invalid schedule.
     pub(crate) fn new(connection: &ConnectionName, config: &JsonObject) -> Result<Self, String> {
         let values = Values::of("cron", config);
         let schedules = values.list("schedules");
@@ -56,7 +56,7 @@ impl Cron {
         })
     }
 
-    /// Hands in what is due until `stop`.
+    /// Submits due occurrences until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let mut work = Work {
             cron: &self,
@@ -95,18 +95,18 @@ impl Entry {
     }
 }
 
-/// What goes on in one run.
+/// State of one run.
 struct Work<'a> {
     cron: &'a Cron,
     gateway: &'a Gateway,
-    /// As they were last kept; none until they could be read.
+    /// Ledgers as last stored; `None` until they could be read.
     ledgers: Option<Ledgers>,
-    /// What people were last told.
+    /// Latest status report.
     said: Option<(bool, String)>,
 }
 
 impl Work<'_> {
-    /// Looks at the clock once, and says how long to wait before the next look.
+    /// Checks the clock once and returns the time until the next check.
     async fn look(&mut self) -> Duration {
         let outcome = self.hand_in_what_is_due().await;
         let now = now();
@@ -125,7 +125,7 @@ impl Work<'_> {
         Duration::from_millis(until.max(1))
     }
 
-    /// Hands in everything that is due, and says what comes next.
+    /// Submits everything that is due and returns the next occurrence.
     async fn hand_in_what_is_due(&mut self) -> Result<Option<(Timestamp, String)>, String> {
         let mut ledgers = match self.ledgers.take() {
             Some(ledgers) => ledgers,
@@ -147,7 +147,7 @@ impl Work<'_> {
                 self.ledgers = Some(ledgers);
                 Ok(next)
             }
-            // What is on disk is read again: it may or may not have been written.
+            // The stored ledgers must be read again, because the failed write may have succeeded.
             Some(problem) => Err(problem),
         }
     }
@@ -196,7 +196,7 @@ impl Work<'_> {
         Ok(decision.next)
     }
 
-    /// Keeps a schedule's ledger. Those of schedules that are gone are dropped on the way.
+    /// Stores a schedule's ledger. Ledgers of deleted schedules are dropped.
     async fn keep(
         &self,
         entry: &Entry,
@@ -240,14 +240,14 @@ fn now() -> Timestamp {
 }
 
 impl Entry {
-    /// The event of one occurrence. The same occurrence is always the same event.
+    /// The event of one occurrence. The same occurrence always produces the same event.
     fn event(
         &self,
         connection: &ConnectionName,
         occurrence: Timestamp,
         is_late: bool,
     ) -> Result<ConnectorEvent, InvalidId> {
-        // Seconds: an expression has no finer parts, and the id stays within its limit.
+        // Seconds, because an expression has no finer resolution and the id stays within its limit.
         let at = occurrence.to_string().replace(".000Z", "Z");
         let name = &self.name;
         Ok(ConnectorEvent {

@@ -1,8 +1,8 @@
-//! Discord's interactions: commands, buttons and forms become events.
+//! Discord interactions: commands, buttons and forms become events.
 //!
-//! Discord signs `<time><body>` with its own key, which the application's public key checks, and wants
-//! an answer within three seconds. The answer to an event that is durable is "deferred": Discord shows
-//! that the application thinks, until a reply comes.
+//! Discord signs `<time><body>` with its own key, verified with the application's public key, and
+//! expects an answer within three seconds. A durable event is answered with "deferred": Discord
+//! shows that the application is thinking until a reply arrives.
 
 mod actions;
 mod interactions;
@@ -37,23 +37,23 @@ use crate::service_api::outbox_of;
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
 
-/// Kinds of interactions.
+/// Types of interactions.
 const PING: u64 = 1;
 const COMMAND: u64 = 2;
 const COMPONENT: u64 = 3;
 const AUTOCOMPLETE: u64 = 4;
 const FORM: u64 = 5;
 
-/// Kinds of answers.
+/// Types of answers.
 const PONG: u64 = 1;
 const MESSAGE: u64 = 4;
 const DEFERRED: u64 = 5;
 const CHOICES: u64 = 8;
 
-/// Only who caused it sees the message.
+/// The message is visible only to the user who caused it.
 const EPHEMERAL: u64 = 1 << 6;
 
-/// Names of a command's option whose text is the whole input.
+/// Names of a command option that supplies the entire input.
 pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt"];
 
 /// One Discord application.
@@ -74,11 +74,11 @@ impl fmt::Debug for Discord {
 }
 
 impl Discord {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why they cannot be used all the same, in words.
+    /// A description of why they cannot be used anyway.
     pub(crate) fn new(
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
@@ -119,7 +119,7 @@ impl Discord {
     }
 
     fn to_meaning(&self, body: &Value) -> Result<Meaning, Malformed> {
-        // Long: all that an event says, one field after the other.
+        // Long: builds all fields of an event, one after another.
         let kind = body.pointer("/type").and_then(Value::as_u64);
         let (name, input) = match kind.ok_or(Malformed::NoField { field: "/type" })? {
             PING => return Ok(Meaning::Answer(Answer::ok(json!({"type": PONG})))),
@@ -215,8 +215,8 @@ impl Service for Discord {
         Answer::ok(json!({"type": DEFERRED}))
     }
 
-    /// Whoever may know of it is told what the orchestrator has against it; Discord itself would only
-    /// say that the application did not respond.
+    /// Shows the orchestrator's refusal to the user, if it may be shown; Discord itself would only
+    /// report that the application did not respond.
     fn on_refused(&self, refusal: &Refusal) -> Answer {
         match refusal {
             Refusal::ByOrchestrator(refused) => {
@@ -227,17 +227,17 @@ impl Service for Discord {
     }
 }
 
-/// A message that only whoever caused it sees.
+/// A message visible only to the user who caused it.
 fn only_for_them(text: &str) -> Answer {
     Answer::ok(json!({"type": MESSAGE, "data": {"content": text, "flags": EPHEMERAL}}))
 }
 
-/// `/name option: value, …`, or the text of the one option that is the input.
+/// `/name option: value, …`, or the text of the single option that is the input.
 fn command(body: &Value) -> Result<String, Malformed> {
     let mut words = format!("/{}", required(body, "/data/name")?);
     let mut options = body.pointer("/data/options").and_then(Value::as_array);
     let mut said = Vec::new();
-    // A subcommand is an option that holds options.
+    // A subcommand is an option that contains options.
     while let Some(list) = options.take() {
         for option in list {
             let name = text(option, "/name").unwrap_or_default();
@@ -262,7 +262,7 @@ fn command(body: &Value) -> Result<String, Malformed> {
     Ok(words)
 }
 
-/// A button, or what was chosen of a list.
+/// A button, or the chosen items of a list.
 fn component(body: &Value) -> Result<String, Malformed> {
     let id = required(body, "/data/custom_id")?;
     let chosen = body.pointer("/data/values").and_then(Value::as_array);
@@ -278,7 +278,7 @@ fn component(body: &Value) -> Result<String, Malformed> {
     })
 }
 
-/// What was written into a form.
+/// The fields of a form.
 fn form(body: &Value) -> Result<String, Malformed> {
     let mut words = required(body, "/data/custom_id")?.to_owned();
     let rows = body.pointer("/data/components").and_then(Value::as_array);
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn digits_that_are_no_key_are_refused() {
-        // Not a point of the curve.
+        // Not a point on the curve.
         let mut bytes = [0; 32];
         bytes[0] = 2;
         let config = json!({"publicKey": hex::encode(bytes)});

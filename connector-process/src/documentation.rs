@@ -1,9 +1,9 @@
-//! The pages of the connectors against their descriptions.
+//! Checks the documentation pages of the connectors against their descriptions.
 
 use goondan_connectors::{Connector, Content, Setting};
 use goondan_protocol::field::Default;
 
-/// The page of a connector: `docs/connectors/<name>.md`; that of `webhook` is the one all begin with.
+/// The page of a connector: `docs/connectors/<name>.md`. The page of `webhook` is the overview.
 fn page(name: &str) -> &'static str {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/connectors");
     let path = match name {

@@ -1,4 +1,4 @@
-//! Files of services, fetched for agents.
+//! Fetches files of services for agents.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::service::{Broken, Failed, exchange_within};
 
-/// Fetches a file of at most so many bytes. Gives `{contentType, contentLength, etag, contentDisposition, base64}`.
+/// Fetches a file of at most `bytes_max`. Returns `{contentType, contentLength, etag,
+/// contentDisposition, base64}`.
 ///
 /// # Errors
 ///
-/// [`CallError`] if there is none, or it is longer.
+/// [`CallError`] if the file does not exist or is too long.
 pub(crate) async fn fetch(
     request: reqwest::RequestBuilder,
     service: &str,

@@ -1,23 +1,23 @@
-//! The egress: lets confined programs of a workspace reach the hosts that a person has listed for them, and nothing
-//! else (`SEC-3`).
+//! The egress: lets confined programs of a workspace reach only the hosts that a person has listed
+//! for them (`SEC-3`).
 //!
-//! Each of those who have a list has a socket of their own here. Over it comes the descriptor of a connection that a
-//! program has made to the proxy of its sandbox; what is said on it is heard here for the first time.
+//! Each allow list has its own socket here. The sandbox passes the descriptor of a program's proxy
+//! connection over it, before any data of that connection has been read.
 //!
-//! * `door`: the sockets, and what comes in by them.
-//! * `rules`: who may go where, which is a `target`. Pure. `refusal` is why not,
-//!   and `refusals` what the log is told of it.
-//! * `way`: names become addresses, which are judged as well, and a connection to one of them.
-//! * `http_proxy` and `socks`: how programs say where they want to go.
-//! * `tunnel`: what they say there. `hello` looks at how it begins. Pure.
-//! * `activity`: how long nothing was said.
+//! * `door`: the sockets, and the connections passed over them.
+//! * `rules`: decides if a caller may reach a `target`. Pure. `refusal` is the reason for a denial,
+//!   and `refusals` its log lines.
+//! * `way`: resolves names to addresses, checks the addresses, and connects to one.
+//! * `http_proxy` and `socks`: the protocols in which programs request a target.
+//! * `tunnel`: forwards data. `hello` checks its first bytes. Pure.
+//! * `activity`: measures idle time.
 //!
 //! # Invariants
 //!
-//! * A host is judged before its name is resolved: a name that is not listed reaches no name server.
-//! * A connection is made to an address that was judged, and to no other.
-//! * Where TLS is spoken, it is spoken to the host that was asked for.
-//! * Which list holds follows from the socket, and from nothing that is said.
+//! * A host is checked before its name is resolved: an unlisted name reaches no name server.
+//! * Connections are made only to addresses that were checked.
+//! * TLS sessions must name the requested host.
+//! * The socket alone determines the list that applies, regardless of the data sent.
 
 mod activity;
 mod door;
@@ -40,11 +40,12 @@ use self::door::Door;
 use crate::gateway::Gateway;
 use crate::link::Role;
 
-/// The sockets of an egress, made before its process confines itself; none of any other connector.
+/// The sockets of an egress, created before its process confines itself; empty for any other
+/// connector.
 pub(crate) struct Doors(Result<Vec<Door>, String>);
 
 impl Doors {
-    /// Makes the sockets that a role asks for.
+    /// Creates the sockets that a role requires.
     pub(crate) fn of(role: &Role) -> Self {
         let doors = match role {
             Role::Connection(assignment) => assignment.egress.as_slice(),
@@ -59,12 +60,12 @@ impl Doors {
         Self(opened.collect())
     }
 
-    /// Whether there is nothing to be let out by them: the process is another connector.
+    /// True if there is no socket, because the process is another connector.
     pub(crate) fn is_none(&self) -> bool {
         matches!(&self.0, Ok(doors) if doors.is_empty())
     }
 
-    /// Lets programs out until `stop`.
+    /// Serves programs until `stop`.
     pub(crate) async fn serve(self, gateway: Gateway, stop: CancellationToken) {
         let doors = match self.0 {
             Ok(doors) => doors,
@@ -81,7 +82,7 @@ impl Doors {
         for door in doors {
             serving.spawn(Arc::new(door).serve());
         }
-        // They work until they are dropped, with all connections.
+        // Dropping the futures ends the doors with all connections.
         stop.cancelled().await;
     }
 }

@@ -1,12 +1,12 @@
-//! Requests of agents to hosts that the project allows.
+//! HTTP requests of agents to hosts that the project allows.
 //!
 //! * `page`: from HTML to text. Pure.
 //!
 //! # Invariants
 //!
-//! * No request goes to a host that `allow` does not name, by a redirect neither.
-//! * A connection is made to an address that was checked, and to no other: names are resolved here,
-//!   and what is checked is what is connected to.
+//! * No request goes to a host that `allow` does not name, not even through a redirect.
+//! * Connections are made only to checked addresses: names are resolved here, and the checked
+//!   address is the one connected to.
 
 mod page;
 
@@ -33,7 +33,7 @@ use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
 use crate::service::Failed;
 use crate::service_api::{ServiceApi, outbox_of};
 
-/// Headers of an answer that a model is told.
+/// Response headers shown to the model.
 const SHOWN_HEADERS: [&str; 7] = [
     "content-type",
     "last-modified",
@@ -66,11 +66,11 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why there can be no client, in words.
+    /// A description of why the client cannot be created.
     pub(crate) fn new(config: &JsonObject) -> Result<Self, String> {
         let values = Values::of("http", config);
         let allow = values.names("allow").unwrap_or_default();
@@ -88,7 +88,7 @@ impl Fetcher {
         })
     }
 
-    /// Makes requests until `stop`.
+    /// Serves requests until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let hosts: Vec<String> = self.allow.iter().map(ToString::to_string).collect();
         let detail = format!("requests may go to {}", hosts.join(", "));
@@ -97,7 +97,7 @@ impl Fetcher {
         stop.cancelled().await;
     }
 
-    /// Whether a request may go there.
+    /// Checks that a request may go to a URL.
     fn check(&self, url: &Url) -> Result<(), CallError> {
         let refused = |message: String| Err(CallError::new(CallErrorCode::Refused, message));
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
@@ -232,7 +232,7 @@ impl ServiceApi for Fetcher {
     type Action = Http;
     const SERVICE: &'static Service = &HTTP;
 
-    // Whether it may be made twice is the method's to say.
+    // The method determines if the request can be repeated.
     async fn run(&self, action: Http, _is_idempotent: bool) -> Result<Value, CallError> {
         let fetched = self.fetch(action).await?;
         serde_json::to_value(fetched)
@@ -244,7 +244,7 @@ impl ServiceApi for Fetcher {
     }
 }
 
-/// A request on its way.
+/// An in-flight request.
 struct Request {
     url: Url,
     headers: HeaderMap,
@@ -252,7 +252,7 @@ struct Request {
 }
 
 impl Request {
-    /// Goes on where a redirect leads.
+    /// Follows a redirect.
     fn follow(&mut self, method: &mut Method, status: u16, next: Url) {
         let becomes_get = match status {
             303 => *method != Method::HEAD,
@@ -264,7 +264,7 @@ impl Request {
             self.body = None;
             self.headers.remove(CONTENT_TYPE);
         }
-        // What was meant for one host is not another's.
+        // Credentials for one host must not reach another.
         if self.url.origin() != next.origin() {
             self.headers.remove(AUTHORIZATION);
             self.headers.remove(COOKIE);
@@ -273,7 +273,7 @@ impl Request {
     }
 }
 
-/// Where an answer leads, if it is a redirect.
+/// Target of a redirect, if the response is one.
 fn redirect_of(response: &Response) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -301,7 +301,7 @@ fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
     Ok(headers)
 }
 
-/// Why there is no answer. Nobody tries again but the model.
+/// Converts a failure without a response. Only the model retries.
 fn to_error(error: reqwest::Error, failed: Failed<'_>, is_repeatable: bool) -> CallError {
     if let Some(forbidden) = Forbidden::of(&error) {
         return CallError::new(CallErrorCode::Refused, said(forbidden));
@@ -314,7 +314,7 @@ fn to_error(error: reqwest::Error, failed: Failed<'_>, is_repeatable: bool) -> C
     failed.unknown(message)
 }
 
-/// The text of a body, and what is to be said of it.
+/// Text of a body, and a note about its decoding.
 fn to_text(body: &[u8], content_type: &str, url: &Url, raw: bool) -> (String, Option<String>) {
     let kind = content_type.split(';').next().unwrap_or_default();
     let kind = kind.trim().to_ascii_lowercase();
@@ -349,14 +349,14 @@ fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
         return (body.iter().copied().map(char::from).collect(), None);
     }
     let text = String::from_utf8_lossy(body).into_owned();
-    // A text that was cut may end within a character.
+    // A truncated text may end within a character.
     let note = error
         .error_len()
         .map(|_not_at_the_end| "not UTF-8: some characters could not be read".to_owned());
     (text, note)
 }
 
-/// Why a request does not go there, and what allows it.
+/// Explains why a request is forbidden, and which setting allows it.
 fn said(forbidden: &Forbidden) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `allowPrivate: true` of the Connection allows that")
@@ -398,7 +398,7 @@ mod tests {
             "https://example.com.evil.org",
             "ftp://example.com",
             "http://127.0.0.1:8080",
-            // Other ways to write the same address.
+            // Other notations of the same address.
             "http://2130706433:8080",
             "http://0x7f.1:8080",
             "http://[::ffff:127.0.0.1]:8080",

@@ -1,7 +1,7 @@
-//! All a connector sees of the orchestrator.
+//! A connector's only interface to the orchestrator.
 //!
-//! A [`Gateway`] is cheap to clone: every request of a connector has its own. The session at the
-//! other end of the channel owns what is shared.
+//! A [`Gateway`] is cheap to clone: every request of a connector has its own clone. The session at
+//! the other end of the channel owns all shared state.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -27,32 +27,32 @@ use uuid::Uuid;
 use crate::calls::CallHandler;
 use crate::limits::{APPROVAL_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
 
-/// The orchestrator's word on an event.
+/// The orchestrator's decision about an event.
 pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
 
-/// What a connector asks of the session.
+/// A connector's command to the session.
 pub(crate) enum SessionCommand {
-    /// Hand in an event.
+    /// Submit an event.
     Submit(Submission),
-    /// Tell people what the connector does.
+    /// Report the connector's status to people.
     Report(Status),
-    /// Have these calls made by this handler from now on.
+    /// Use this handler for all further calls.
     Serve(Arc<dyn CallHandler>),
-    /// Ask a person something, for the sake of a call.
+    /// Ask a person on behalf of a call.
     Person(PersonRequest),
-    /// Tell the orchestrator which questions to a person nobody waits for any more.
+    /// Withdraw the questions to people whose askers are gone.
     Withdraw,
-    /// Ask what an agent answered to an event, for whoever waits here.
+    /// Request an agent's reply to an event.
     Reply(ReplyRequest),
-    /// Tell the orchestrator which replies nobody waits for any more.
+    /// Withdraw the reply requests whose requesters are gone.
     ForgetReplies,
-    /// Ask what the daemon counts, for whoever waits here.
+    /// Request the daemon's metrics.
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
-    /// Hear of the tool calls that wait for a person, from now on.
+    /// Subscribe to the tool calls that wait for a person.
     Follow(FollowRequest),
-    /// Hand in a button that somebody pressed.
+    /// Submit a button press.
     Press(PressRequest),
-    /// Ask what the connection last kept, or have something kept in its place.
+    /// Read or replace the stored state of the connection.
     State(StateRequest),
 }
 
@@ -74,105 +74,107 @@ impl std::fmt::Debug for SessionCommand {
     }
 }
 
-/// What the orchestrator tells of the tool calls that wait for a person.
+/// A notification about the tool calls that wait for a person.
 #[derive(Debug)]
 pub(crate) enum ApprovalNews {
-    /// This one waits.
+    /// This call waits.
     Show(Box<ApprovalShow>),
-    /// This one does not any more.
+    /// This call no longer waits.
     Closed(ApprovalClosed),
 }
 
-/// A connection that shows what waits for a person.
+/// Subscription of a connection that shows waiting calls.
 #[derive(Debug)]
 pub(crate) struct FollowRequest {
-    /// What it shows already.
+    /// Calls that it already shows.
     pub(crate) known: Vec<ApprovalId>,
-    /// Where it hears of the rest.
+    /// Receiver of the notifications.
     pub(crate) news: mpsc::Sender<ApprovalNews>,
 }
 
-/// A button that somebody pressed.
+/// A button press.
 #[derive(Debug)]
 pub(crate) struct PressRequest {
-    /// Which, and who.
+    /// The button and the user.
     pub(crate) press: ApprovalPress,
-    /// Who waits for what comes of it.
+    /// Receiver of the result.
     pub(crate) answer: oneshot::Sender<ApprovalVerdict>,
 }
 
 /// A question to a person.
 #[derive(Debug)]
 pub(crate) struct PersonRequest {
-    /// What is asked, and for which call.
+    /// The question and its call.
     pub(crate) ask: Box<QuestionAsk>,
-    /// Who waits for what comes of it.
+    /// Receiver of the result.
     pub(crate) answer: oneshot::Sender<Asked>,
 }
 
-/// What came of a question to a person.
+/// Result of a question to a person.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// What was decided.
+    /// The answer.
     Answered(QuestionAnswered),
-    /// Nobody will be asked that; why, in words.
+    /// The question will not be asked; the reason.
     Refused(String),
 }
 
-/// A question about what an agent answered.
+/// A request for an agent's reply.
 #[derive(Debug)]
 pub(crate) struct ReplyRequest {
-    /// To which event.
+    /// The event.
     pub(crate) asked: ReplyAwait,
-    /// Who waits for the answer.
+    /// Receiver of the reply.
     pub(crate) answer: oneshot::Sender<Reply>,
 }
 
-/// Has those who wait for no reply any more told to the orchestrator, also when whoever waited is dropped.
+/// Withdraws the reply requests of waiters that are gone, also when the waiting future itself is
+/// dropped.
 struct Forgetting<'a>(&'a mpsc::Sender<SessionCommand>);
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
-        // If there is no place now, the next one tells of this one, too.
+        // If the queue is full, the next withdrawal covers this one.
         drop(self.0.try_send(SessionCommand::ForgetReplies));
     }
 }
 
-/// A question about what the connection remembers.
+/// Access to the stored state of the connection.
 #[derive(Debug)]
 pub(crate) struct StateRequest {
-    /// What is to be kept; none asks what was.
+    /// State to store; `None` reads the stored state.
     pub(crate) set: Option<Box<RawValue>>,
-    /// Who waits for the answer.
+    /// Receiver of the answer.
     pub(crate) answer: oneshot::Sender<StateAnswer>,
 }
 
-/// What was kept, or nothing after something was to be kept; or why not, in words.
+/// The stored state when reading, `None` after storing, or a description of the failure.
 pub(crate) type StateAnswer = Result<Option<Box<RawValue>>, String>;
 
-/// An event on its way to the orchestrator.
+/// An in-flight event to the orchestrator.
 #[derive(Debug)]
 pub(crate) struct Submission {
     /// The event.
     pub(crate) event: Box<ConnectorEvent>,
-    /// Where in a trace it was seen.
+    /// Trace context in which it was received.
     pub(crate) trace: TraceContext,
-    /// Who waits for the verdict. Nobody, once the client has gone.
+    /// Receiver of the verdict; dropped once the client has gone.
     pub(crate) verdict: oneshot::Sender<Verdict>,
 }
 
-/// A connector's way to the orchestrator.
+/// A connector's handle to the orchestrator.
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
     commands: mpsc::Sender<SessionCommand>,
-    /// Cancelled once the connector is to take nothing new from outside.
+    /// Canceled when the connector must accept no new input.
     intake_over: CancellationToken,
-    /// Cancelled once the connector is to stop and no call is under way.
+    /// Canceled when the connector must stop and no call is in flight.
     calls_over: CancellationToken,
 }
 
 impl Gateway {
-    /// A gateway of a connector that takes things in until `intake_over`, and the commands that come out of it.
+    /// Creates the gateway of a connector that accepts input until `intake_over`, and the receiver
+    /// of its commands.
     pub(crate) fn new(intake_over: CancellationToken) -> (Self, mpsc::Receiver<SessionCommand>) {
         let (commands, receiver) = mpsc::channel(SESSION_COMMANDS_WAITING_MAX);
         let calls_over = CancellationToken::new();
@@ -184,24 +186,24 @@ impl Gateway {
         (gateway, receiver)
     }
 
-    /// Cancelled when the connector must accept no new input. Calls can still arrive.
+    /// Canceled when the connector must accept no new input. Calls can still arrive.
     pub(crate) fn intake_over(&self) -> CancellationToken {
         self.intake_over.clone()
     }
 
-    /// What tells the connector, once it is to stop, that no call is under way any more.
+    /// Canceled when the connector must stop and no call is in flight.
     pub(crate) fn calls_over(&self) -> CancellationToken {
         self.calls_over.clone()
     }
 
-    /// Hands in an event and waits for the verdict, no longer than `reply_timeout`.
+    /// Submits an event and waits for the verdict, for at most `reply_timeout`.
     ///
-    /// Dropping the future takes nothing back: the orchestrator may have the event already.
+    /// Dropping the future does not revoke the event, because the orchestrator may already have it.
     ///
     /// # Errors
     ///
-    /// The orchestrator's refusal. Its silence is `unavailable` too: the event may or may not be
-    /// taken, and sending it again under the same id is safe (`MSG-13`).
+    /// The orchestrator's refusal. A timeout is reported as `unavailable` too: the event may or may
+    /// not be accepted, and sending it again under the same id is safe (`MSG-13`).
     pub(crate) async fn submit_within(
         &self,
         reply_timeout: Duration,
@@ -228,17 +230,17 @@ impl Gateway {
         }
     }
 
-    /// Has agents' calls made by `handler` from now on. A connector does this before it reports that
-    /// it is ready: the orchestrator sends calls only then.
+    /// Uses `handler` for all further calls of agents. A connector does this before it reports that
+    /// it is ready, because the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.commands.send(SessionCommand::Serve(handler)).await);
     }
 
-    /// What the daemon counts.
+    /// The daemon's metrics.
     ///
     /// # Errors
     ///
-    /// Why it cannot be told, in words.
+    /// A description of the failure.
     pub(crate) async fn metrics(&self) -> Result<Box<MetricsSnapshot>, String> {
         let (sender, answer) = oneshot::channel();
         let exchange = async {
@@ -253,11 +255,11 @@ impl Gateway {
         }
     }
 
-    /// What the agent answered to an event of this connection, once there is anything to say. It may take as long
-    /// as a turn; dropping the future gives it up. None without a session.
+    /// The agent's reply to an event of this connection, once it is known. This may take as long as
+    /// a turn; dropping the future cancels the request. `None` without a session.
     pub(crate) async fn reply(&self, asked: ReplyAwait) -> Option<Reply> {
         let _forgetting = Forgetting(&self.commands);
-        // Dropped before that, so that it shows that nobody waits.
+        // Declared later, so that it is dropped first and the request counts as abandoned.
         let (sender, answer) = oneshot::channel();
         let request = ReplyRequest {
             asked,
@@ -268,7 +270,8 @@ impl Gateway {
         answer.await.ok()
     }
 
-    /// What waits for a person and is not `known`, and what of that waits no more, from now on. None without a session.
+    /// Subscribes to waiting calls that are not `known`, and to the end of their waiting. `None`
+    /// without a session.
     pub(crate) async fn follow(
         &self,
         known: Vec<ApprovalId>,
@@ -279,11 +282,12 @@ impl Gateway {
         Some(receiver)
     }
 
-    /// Hands in a button that somebody pressed, and waits for what comes of it, no longer than `reply_timeout`.
+    /// Submits a button press and waits for the result, for at most `reply_timeout`.
     ///
     /// # Errors
     ///
-    /// As [`Self::submit_within`]: it may or may not count, and handing it in again does no harm.
+    /// As [`Self::submit_within`]: the press may or may not count, and submitting it again is
+    /// harmless.
     pub(crate) async fn press_within(
         &self,
         reply_timeout: Duration,
@@ -306,20 +310,20 @@ impl Gateway {
         }
     }
 
-    /// What the connection last kept.
+    /// The stored state of the connection.
     ///
     /// # Errors
     ///
-    /// Why it cannot be told, in words.
+    /// A description of the failure.
     pub(crate) async fn state(&self) -> StateAnswer {
         self.ask_state(None).await
     }
 
-    /// Keeps something for the connection. Durable when it returns.
+    /// Replaces the stored state of the connection. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// Why it may not be kept, in words.
+    /// The reason for a refusal.
     pub(crate) async fn keep(&self, state: Box<RawValue>) -> Result<(), String> {
         self.ask_state(Some(state)).await.map(drop)
     }
@@ -344,8 +348,8 @@ impl Gateway {
         }
     }
 
-    /// Asks a person something and waits for what comes of it: the orchestrator says when its time is up.
-    /// When it is given up meanwhile, the question is withdrawn.
+    /// Asks a person and waits for the result; the orchestrator enforces the time limit. Canceling
+    /// `given_up` withdraws the question.
     pub(crate) async fn ask_person(&self, ask: QuestionAsk, given_up: CancellationToken) -> Asked {
         let (sender, mut answer) = oneshot::channel();
         let question = PersonRequest {
@@ -372,7 +376,7 @@ impl Gateway {
         }
     }
 
-    /// Tells people what the connector does, or why it does nothing.
+    /// Reports to people that the connector works, or why it does not.
     pub(crate) async fn report(&self, ready: bool, detail: impl Into<String>) {
         let detail = detail.into();
         let token = None;
@@ -407,7 +411,7 @@ impl Gateway {
         .await;
     }
 
-    /// A way to tell people beside other work.
+    /// Creates a reporter that works concurrently with other tasks.
     pub(crate) fn telling(&self) -> Telling {
         Telling {
             commands: self.commands.clone(),
@@ -417,32 +421,33 @@ impl Gateway {
     }
 
     async fn tell(&self, status: Status) {
-        // Without a session there is nobody left to tell, and the process is about to end.
+        // Without a session there is no recipient, and the process is about to end.
         drop(self.commands.send(SessionCommand::Report(status)).await);
     }
 }
 
-/// Tells people what somebody says of itself, while events of the same are on their way.
+/// Reports a status to people while events of the same task are in flight.
 ///
-/// The session takes commands in the order in which they came, each once there is a place for it. A task that waits to
-/// tell something and lets its own events stand still meanwhile waits for ever: the next places are theirs.
+/// The session receives commands in order, each once the queue has capacity. A task that blocks on
+/// a report while it does not poll its own pending events would deadlock, because those events are
+/// next in the queue.
 pub(crate) struct Telling {
     commands: mpsc::Sender<SessionCommand>,
-    /// What was said last, while something said before has no place yet.
+    /// The latest status, while an earlier report still waits for capacity.
     next: Option<Status>,
     under_way: Option<BoxFuture<'static, ()>>,
 }
 
 impl Telling {
-    /// Tells people this: at once if there is a place for it, else once [`Self::told`] has found one. Of what is said
-    /// meanwhile they are told the last.
+    /// Reports a status: immediately if the queue has capacity, otherwise when [`Self::told`] is
+    /// polled. Of several waiting statuses, only the latest is reported.
     pub(crate) fn tell(&mut self, status: Status) {
         if self.under_way.is_some() {
             self.next = Some(status);
             return;
         }
         match self.commands.try_send(SessionCommand::Report(status)) {
-            // Without a session there is nobody left to tell.
+            // Without a session there is no recipient.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
             Err(TrySendError::Full(command)) => {
                 let commands = self.commands.clone();
@@ -453,7 +458,7 @@ impl Telling {
         }
     }
 
-    /// Waits until people have been told something that waits. Cancel-safe.
+    /// Waits until a waiting status has been reported. Cancel-safe.
     pub(crate) async fn told(&mut self) {
         match &mut self.under_way {
             Some(under_way) => under_way.await,
@@ -466,8 +471,8 @@ impl Telling {
     }
 }
 
-/// The span of something that happened outside: within its caller's trace, else the first of a new trace.
-/// `fresh` makes up the ids that are needed.
+/// The span of an event from outside: within the caller's trace, otherwise the root of a new trace.
+/// `fresh` supplies the new ids.
 pub(crate) fn span_within(caller: Option<TraceContext>, fresh: Uuid) -> TraceContext {
     let span = SpanId::from_uuid(fresh);
     match caller {
@@ -476,7 +481,7 @@ pub(crate) fn span_within(caller: Option<TraceContext>, fresh: Uuid) -> TraceCon
     }
 }
 
-/// A refusal that says: not now.
+/// A refusal with the code `unavailable`.
 fn unavailable(message: &str) -> EventRefused {
     EventRefused {
         code: RefusalCode::Unavailable,

@@ -1,4 +1,4 @@
-//! GitHub's webhooks: what happens in a repository becomes an event.
+//! GitHub webhooks: activity in a repository becomes an event.
 
 mod actions;
 mod own_mark;
@@ -48,11 +48,11 @@ impl fmt::Debug for GitHub {
 }
 
 impl GitHub {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why they cannot be used all the same, in words.
+    /// A description of why they cannot be used anyway.
     pub(crate) fn new(
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
@@ -109,7 +109,7 @@ impl GitHub {
         let fact = |pointer: &str| body.pointer(pointer);
         for (name, value) in [
             ("repository", fact("/repository/full_name")),
-            // Those of a review are comments of another kind.
+            // Review comments are a different type of comment.
             (
                 "commentId",
                 fact("/comment/id").filter(|_| name == "issue_comment"),
@@ -149,7 +149,7 @@ impl GitHub {
     }
 }
 
-/// The number of the issue or pull request it is about.
+/// Number of the issue or pull request concerned.
 fn number_of(body: &Value) -> Option<u64> {
     [
         "/issue/number",

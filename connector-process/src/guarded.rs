@@ -1,4 +1,4 @@
-//! Programs that this process starts: none outlives it, and none sees its environment.
+//! Programs started by this process: none outlives it, and none inherits its environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::command_line::BECOME;
 use crate::confined::{CANNOT_BE_STARTED, EXIT_CANNOT_BECOME};
 use crate::limits::NOTE_BYTES_MAX;
 
-/// Variables of this process's environment that a program gets too.
+/// Environment variables of this process that programs inherit.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
-/// What a program of a connection may touch, and where programs are looked for.
+/// Access of a connection's programs, and the search path for programs.
 pub(crate) fn allowed(
     project_root: &Path,
     sandbox: &SandboxPolicy,
@@ -33,12 +33,12 @@ pub(crate) fn allowed(
     Allowed::of(sandbox, &ground)
 }
 
-/// A program of a connection, to be started in its sandbox with pipes for all that it reads and writes. It ends
-/// with this process, however that ends. The words begin with the program.
+/// Creates the command of a connection's program, in its sandbox and with piped standard streams.
+/// The program ends with this process, however this process ends. The first word is the program.
 ///
 /// # Errors
 ///
-/// If the system does not tell where this program itself is.
+/// If the system does not report the path of this process's own executable.
 pub(crate) fn command(
     words: &[OsString],
     project_root: &Path,
@@ -62,7 +62,7 @@ pub(crate) fn command(
         .current_dir(working_directory(Purpose::Connection { project_root }))
         .env_clear()
         .envs(passed_on)
-        // Nothing at run time writes into the project (`ROOT-2`).
+        // Nothing writes into the project at run time (`ROOT-2`).
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -78,7 +78,7 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// The program of this process, even when its file was replaced since, or is not to be seen any more.
+/// Executable of this process, even if its file has been replaced or is hidden by the sandbox.
 pub(crate) fn own_program() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") {
         Ok(PathBuf::from("/proc/self/exe"))
@@ -87,7 +87,7 @@ pub(crate) fn own_program() -> std::io::Result<PathBuf> {
     }
 }
 
-/// The file of a program, which whoever named it wants to be run.
+/// Resolves the file of a configured program.
 pub(crate) fn file_of(word: &OsStr, project_root: &Path, path: &OsStr) -> Option<SandboxPath> {
     let file = match Path::new(word).components().count() {
         1 => find_program(word.to_str()?, path)?,
@@ -96,7 +96,7 @@ pub(crate) fn file_of(word: &OsStr, project_root: &Path, path: &OsStr) -> Option
     std::fs::canonicalize(file).ok()?.try_into().ok()
 }
 
-/// The process group of a program that was started by [`command`]. Dropping it kills whoever is left.
+/// Process group of a program started by [`command`]. Dropping it kills the remaining processes.
 #[derive(Debug)]
 pub(crate) struct Group(Option<Pid>);
 
@@ -107,7 +107,7 @@ impl Group {
         Self(id.map(Pid::from_raw))
     }
 
-    /// Kills the program and whatever it started.
+    /// Kills the program and every process it started.
     pub(crate) fn kill(&mut self) {
         if let Some(group) = self.0.take() {
             // It may have ended already.
@@ -122,7 +122,7 @@ impl Drop for Group {
     }
 }
 
-/// The words of a command line as the system takes them.
+/// Converts a command line to system strings.
 pub(crate) fn words(command: &[String]) -> Vec<OsString> {
     command.iter().map(OsString::from).collect()
 }

@@ -1,7 +1,7 @@
-//! The HTTP client of everything that goes out.
+//! The HTTP client for all outgoing requests.
 //!
-//! TLS is rustls with ring. The provider is installed once, first thing in the process: without it
-//! building a client would panic. Which servers are trusted: [`certificates`].
+//! TLS uses rustls with ring. The provider is installed once, at the start of the process, because
+//! building a client without it panics. Server trust is in [`certificates`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,21 @@ mod reach;
 
 pub(crate) use reach::{Forbidden, Resolver, may_reach};
 
-/// Connections to one host that are kept open for the next request.
+/// Idle connections per host that are kept for further requests.
 const IDLE_CONNECTIONS_MAX: usize = 16;
 
-/// Makes ring the cryptography of every TLS connection. Again without effect.
+/// Installs ring as the crypto provider of all TLS connections. Idempotent.
 pub(crate) fn install_cryptography() {
-    // It fails only if one is installed already.
+    // Fails only if a provider is already installed.
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// A client that gives up connecting after `connect_timeout`. It follows no redirects: a key must not
-/// go where its owner did not send it. Other time-outs are the caller's.
+/// A client whose connection attempts time out after `connect_timeout`. It follows no redirects,
+/// because a key must not be sent to another host. Other timeouts are the caller's responsibility.
 ///
 /// # Errors
 ///
-/// If the client cannot be put together. Certificates are read later, when a server shows one.
+/// If the client cannot be built. Certificates are loaded later, when a server presents one.
 pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
     builder(connect_timeout).build()
 }
@@ -49,20 +49,20 @@ fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
         .no_proxy()
 }
 
-/// The client for the API of a service.
+/// Creates the client for the API of a service.
 ///
 /// # Errors
 ///
-/// Why there can be none, in words.
+/// A description of the failure.
 pub(crate) fn service_client() -> Result<reqwest::Client, String> {
     client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS)).map_err(|error| error_chain(&error))
 }
 
-/// A client that connects only to addresses that `resolver` gives, or that a URL names itself.
+/// Creates a client that connects only to addresses returned by `resolver` or contained in a URL.
 ///
 /// # Errors
 ///
-/// Why there can be none, in words.
+/// A description of the failure.
 pub(crate) fn client_by<R: Resolve + 'static>(resolver: Arc<R>) -> Result<reqwest::Client, String> {
     let builder = builder(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
     let client = builder.dns_resolver(resolver).build();

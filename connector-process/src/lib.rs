@@ -1,34 +1,37 @@
-//! The ConnectorProcess of goondan: one process for each connection, bringing events in from
-//! outside (`SUP-1`, `SUP-3`).
+//! The ConnectorProcess of goondan: one process per connection, which receives events from outside
+//! (`SUP-1`, `SUP-3`).
 //!
 //! # Layout, from the orchestrator outwards
 //!
-//! * `link`: the socket to the orchestrator, and the handshake that says what this process is.
-//! * `session`: what is said over that socket afterwards. It owns the requests that wait for the
-//!   orchestrator's word.
-//! * `calls`: the calls that agents want made, and the trait of those who make them.
-//! * `own_sandbox`: what the process is kept from, once it knows what it is.
-//! * `gateway`: all a connector sees of the session: hand in an event, report a state, make calls.
-//! * `connector`: from an assignment to the connector that does the work; `BUILTINS` lists those there are.
-//! * `model`: asks a provider for replies; `http`: the client of everything that goes out.
-//! * `listener`: what all connectors share that are spoken to over HTTP.
-//! * `telegram`: what people write to a bot; `http`: the client of everything that goes out.
-//! * `cron`: events at times of the project's choice.
-//! * `program`: a connector that is a program of the project; `lines`: what programs write; `back_off`: how long to wait before
-//!   something that failed is tried again.
+//! * `link`: the socket to the orchestrator, and the handshake that assigns a role to this process.
+//! * `session`: the messages over that socket after the handshake. It owns the requests that wait
+//!   for the orchestrator.
+//! * `calls`: outgoing calls of agents, and the trait of their handlers.
+//! * `own_sandbox`: restrictions of the process once its role is known.
+//! * `gateway`: a connector's interface to the session: submit an event, report a status, perform
+//!   calls.
+//! * `connector`: creates the connector of an assignment; `BUILTINS` lists the existing ones.
+//! * `model`: asks a provider for replies; `http`: the client for all outgoing requests.
+//! * `listener`: the shared part of all connectors that serve HTTP.
+//! * `telegram`: messages that people write to a bot.
+//! * `cron`: events at configured times.
+//! * `program`: a connector that is a program of the project; `lines`: output of programs;
+//!   `back_off`: pauses before retries.
 //! * `egress`: lets confined programs reach the hosts that a person has listed for them.
-//! * `metrics`: answers with what the daemon counts.
+//! * `metrics`: serves the daemon's metrics.
 //! * `relay`: both ends of a connector that runs on another machine.
-//! * `webhook`, `slack`, `github`, `discord`: those connectors; `payload`: what the last three share;
-//!   `service`, `service_api`: what those share that do something at a service for agents.
+//! * `webhook`, `slack`, `github`, `discord`: the connectors of these names; `payload`: the shared
+//!   part of the last three; `service`, `service_api`: the shared part of connectors that act at a
+//!   service for agents.
 //!
 //! # Invariants
 //!
-//! * Nobody outside is told that an event was taken before the orchestrator said that it is durable
-//!   (`MSG-13`).
-//! * This process writes no file; the egress has sockets in the daemon's `run/egress/`. Its log goes to stdout (`LOG-1`).
-//! * Without the orchestrator there is no connector: when the socket closes, the process exits at
-//!   once, and requests in progress get no answer (`SUP-7`).
+//! * A sender receives an acknowledgment only after the orchestrator has confirmed that the event
+//!   is durable (`MSG-13`).
+//! * This process writes no file; the egress has sockets in the daemon's `run/egress/`. Its log
+//!   goes to stdout (`LOG-1`).
+//! * Without the orchestrator there is no connector: when the socket closes, the process exits
+//!   immediately, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
 mod approvals;
@@ -78,7 +81,7 @@ use connector::{Make, Ready};
 
 pub use process::run;
 
-/// The built-in connectors that a process runs for, each with what makes it of its settings.
+/// The built-in connectors, each with its constructor.
 static BUILTINS: [(&str, Make); 11] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)

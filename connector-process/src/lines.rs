@@ -1,10 +1,10 @@
-//! Lines of a stream, none longer than its limit.
+//! Reads lines of bounded length from a stream.
 
 use bytes::{Bytes, BytesMut};
 use goondan_log::{text_parts, whole_characters};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Bytes read at a time, at least.
+/// Minimum number of bytes per read.
 const READ_BYTES: usize = 8 * 1024;
 
 /// Reads lines.
@@ -12,25 +12,25 @@ const READ_BYTES: usize = 8 * 1024;
 pub(crate) struct Lines<R> {
     stream: R,
     read: BytesMut,
-    /// How much of `read` is known to hold no line end.
+    /// Number of bytes of `read` known to contain no newline.
     searched: usize,
     bytes_max: usize,
-    /// Parts that were taken of a line that has not ended.
+    /// Number of parts already taken from the current line.
     parts: u32,
     has_ended: bool,
 }
 
-/// A line, without its end, or a part of one that is too long.
+/// A line without its newline, or a part of a line that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) bytes: Bytes,
-    /// Its number as a part, from 1; none for a whole line.
+    /// Number of the part, from 1; `None` for a complete line.
     pub(crate) part: Option<u32>,
-    /// True if the line ends with it.
+    /// True if it completes the line.
     pub(crate) is_end: bool,
 }
 
-/// The output of a program that a line was read from.
+/// The program output from which a line was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Stdout,
@@ -47,17 +47,17 @@ impl Source {
 }
 
 impl Line {
-    /// True if it is a whole line.
+    /// True if it is a complete line.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()
     }
 
-    /// True if nothing but space is in it.
+    /// True if it contains only white space.
     pub(crate) fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Logs what a program wrote (`LOG-3`).
+    /// Logs a program's output (`LOG-3`).
     pub(crate) fn log(&self, source: Source) {
         let source = source.as_str();
         for part in text_parts(&String::from_utf8_lossy(&self.bytes)) {
@@ -79,11 +79,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line; none at the stream's end. The last line needs no end of its own. Cancel-safe.
+    /// Reads the next line; `None` at the end of the stream. The last line needs no newline.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// What reading says.
+    /// An I/O error of the stream.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.take_line() {
@@ -128,7 +129,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// A line that has ended, or the last part of one.
+    /// Completes a line, or the last part of one.
     fn end_of_line(&mut self, bytes: BytesMut) -> Line {
         self.searched = 0;
         let before = std::mem::take(&mut self.parts);

@@ -1,7 +1,7 @@
-//! The socket to the orchestrator, and the handshake over it (`IPC-1`).
+//! The socket to the orchestrator, and its handshake (`IPC-1`).
 //!
-//! The socket is one end of a socket pair, inherited as stdin. What comes in is trusted no further
-//! than any peer: frames are bounded, and what is no message ends the process, not the orchestrator.
+//! The socket is one end of a socket pair, inherited as stdin. Input is not trusted: frames are
+//! bounded, and an invalid message ends this process, not the orchestrator.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -25,53 +25,54 @@ pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
 /// Frames to the orchestrator.
 pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
-/// Why this process cannot go on with its orchestrator. None of these can be mended from here.
+/// Error that ends the communication with the orchestrator. This process cannot recover from any
+/// such error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// What was inherited is no socket.
+    /// The inherited descriptor is not a socket.
     #[error("stdin is not one end of the orchestrator's socket pair")]
     NotASocket(#[source] std::io::Error),
     /// The orchestrator is gone.
     #[error("the orchestrator closed the socket")]
     Closed,
-    /// Bytes came that are no frame, or the socket failed.
+    /// The received bytes are not a frame, or the socket failed.
     #[error("cannot read the next frame from the orchestrator")]
     Read(#[source] FrameError),
-    /// The socket does not take what is written.
+    /// Writing to the socket failed.
     #[error("cannot write a frame to the orchestrator")]
     Write(#[source] FrameError),
-    /// A frame came that is no message to a child.
+    /// A frame does not contain a message for a child.
     #[error("a frame from the orchestrator is not a message this process knows")]
     NotAMessage(#[source] MessageError),
-    /// A message of ours cannot be put into a frame.
+    /// A message cannot be encoded as a frame.
     #[error("a message to the orchestrator cannot be written as JSON")]
     CannotEncode(#[source] MessageError),
-    /// A message came that has no place here.
+    /// A message arrived at a point where it is invalid.
     #[error("the orchestrator sent `{kind}`, which no connector expects {when}")]
     OutOfTurn {
         /// The message's type.
         kind: &'static str,
-        /// What this process was about.
+        /// The current activity of this process.
         when: &'static str,
     },
-    /// The orchestrator does not say who this process is to be.
+    /// The orchestrator does not send an assignment.
     #[error("the orchestrator did not answer `hello` within {HANDSHAKE_TIMEOUT_MS} ms")]
     NoWelcome,
-    /// The two are of different builds.
+    /// The two binaries are from different builds.
     #[error("install goondan-orchestrator and goondan-connector-process of the same version")]
     OtherVersion(#[source] VersionMismatch),
-    /// The orchestrator takes this process for an agent.
+    /// The orchestrator sent an agent's assignment.
     #[error("the orchestrator gave a connector process the assignment of an agent")]
     NotAConnector,
-    /// The orchestrator pings and does not read the answers.
+    /// The orchestrator sends pings but does not read the answers.
     #[error("the orchestrator does not read: {waiting} frames wait for it")]
     NotRead {
-        /// How many frames wait.
+        /// Number of waiting frames.
         waiting: usize,
     },
 }
 
-/// What this process is to be.
+/// The role of this process.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// The connector of a connection.
@@ -102,7 +103,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Takes stdin as the socket. Needs a tokio runtime.
+    /// Uses stdin as the socket. Requires a tokio runtime.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Link {
         let open = || {
             let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
             let socket = std::os::unix::net::UnixStream::from(fd);
-            // Asking for the peer fails for anything that is not a connected socket.
+            // Querying the peer fails unless it is a connected socket.
             socket.peer_addr()?;
             socket.set_nonblocking(true)?;
             UnixStream::from_std(socket)
@@ -127,11 +128,11 @@ impl Link {
         }
     }
 
-    /// Says `hello` and waits for the `welcome` that tells this process what it is.
+    /// Sends `hello` and waits for the `welcome` that assigns a role.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if no such welcome comes, or it comes from another version.
+    /// [`LinkError`] if no valid welcome arrives, or the version differs.
     pub(crate) async fn shake_hands(
         mut self,
         pid: u32,
@@ -159,11 +160,11 @@ impl Link {
     }
 }
 
-/// Waits for the next frame. Cancel-safe: a frame half read stays in the buffer.
+/// Reads the next frame. Cancel-safe: a partial frame stays in the buffer.
 ///
 /// # Errors
 ///
-/// [`LinkError::Closed`] at the stream's end, [`LinkError::Read`] if it ends badly.
+/// [`LinkError::Closed`] at the end of the stream, [`LinkError::Read`] if reading fails.
 pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkError> {
     match incoming.next().await {
         Some(Ok(frame)) => Ok(frame),
@@ -172,10 +173,10 @@ pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkErr
     }
 }
 
-/// Reads the orchestrator's first frame.
+/// Parses the orchestrator's first frame.
 fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
     let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
-    // The version comes first: what another version says may not even be readable.
+    // The version is checked first, because messages of another version may be unreadable.
     if let Some(version) = version_of(&envelope) {
         version.check().map_err(LinkError::OtherVersion)?;
     }
@@ -192,7 +193,7 @@ fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
     }
 }
 
-/// The version an envelope's payload names, if it names one.
+/// The version in an envelope's payload, if any.
 fn version_of(envelope: &Envelope) -> Option<Version> {
     let mut payload: JsonObject = serde_json::from_str(envelope.payload.get()).ok()?;
     serde_json::from_value(payload.remove("version")?).ok()

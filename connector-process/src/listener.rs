@@ -1,20 +1,23 @@
-//! What every connector shares that is spoken to over HTTP.
+//! The shared part of all connectors that serve HTTP.
 //!
-//! * `service`: one service's way of speaking to us: what its requests mean, and how it wants to be
-//!   answered. Pure, but for what a service remembers.
-//! * `http_endpoint`: where it reaches us.
-//! * `signature`: whether a request comes from who knows the secret. Pure.
-//! * `malformed`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body. Pure.
-//! * `callback`: people who come back from an authorization server.
-//! * `replying`: whoever brought an event gets what the agent answered. `callbacks`: it is posted somewhere.
+//! * `service`: one service's protocol: parses requests and formats answers. Pure, except for the
+//!   state of a service.
+//! * `http_endpoint`: the address to listen on.
+//! * `signature`: checks that a request comes from a holder of the secret. Pure.
+//! * `malformed`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body.
+//!   Pure.
+//! * `callback`: users who return from an authorization server.
+//! * `replying`: returns the agent's reply to the sender of an event. `callbacks`: posts it to an
+//!   address.
 //! * `request`: one request from its head to its log line.
-//! * `outbox`: what a service does for agents.
-//! * `opening`: the socket that is listened on. Without HTTP, too.
-//! * `server`: sockets, time-outs and bounds; `connection_limiter`: who gives way when there are too many.
+//! * `outbox`: actions at a service for agents.
+//! * `opening`: the listening socket, also used without HTTP.
+//! * `server`: sockets, timeouts and limits; `connection_limiter`: evicts connections beyond the
+//!   limit.
 //!
 //! # Invariant
 //!
-//! A service is told that its event was taken only after the orchestrator said that the event is
+//! A service receives an acknowledgment only after the orchestrator has confirmed that the event is
 //! durable (`MSG-13`).
 
 mod answer;

@@ -1,8 +1,8 @@
-//! The connector `mcp`: it speaks to one server of the Model Context Protocol and calls its tools for
-//! agents. The server's credentials are in this process and the server's own, and nowhere else.
+//! The connector `mcp`: talks to one server of the Model Context Protocol and calls its tools for
+//! agents. Only this process and the server itself hold the server's credentials.
 //!
-//! A server that is a program is started here, and again with back-off when it ends; one that is spoken
-//! to over HTTP is connected to again.
+//! A server that is a program is started here, and restarted with back-off when it ends. A server
+//! over HTTP is reconnected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -47,25 +47,25 @@ use client::Client;
 use questions::{Asking, OpenCalls};
 use session::{NotStarted, Session};
 
-/// How a server is reached.
+/// Address of a server.
 #[derive(Debug)]
 enum ServerAddress {
-    /// It is a program, spoken to over its stdin and stdout.
+    /// A program, over its stdin and stdout.
     Program {
         command: Vec<String>,
         env: BTreeMap<String, String>,
         project_root: PathBuf,
-        /// What it may touch.
+        /// Its sandbox policy.
         sandbox: SandboxPolicy,
-        /// Where its way to the hosts it may reach begins, if only some may be reached.
+        /// Socket of the egress, if the program may only reach listed hosts.
         egress: Option<PathBuf>,
     },
-    /// It is somewhere else, spoken to over HTTP.
+    /// A remote server, over HTTP.
     Http(StreamableHttpClientTransportConfig),
 }
 
 impl ServerAddress {
-    /// What the server may touch, if it is a program.
+    /// Sandbox policy of the server, if it is a program.
     fn policy(&self) -> Option<SandboxPolicy> {
         match self {
             Self::Program {
@@ -85,23 +85,23 @@ pub(crate) struct Mcp {
     start_timeout: Duration,
     call_timeout: Duration,
     question_timeout: Duration,
-    /// What no error may repeat.
+    /// Values that no error may contain.
     secrets: Vec<String>,
 }
 
 impl Mcp {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why there can be no client, in words.
+    /// A description of why the client cannot be created.
     pub(crate) fn new(assignment: &ConnectorAssignment) -> Result<Self, String> {
         let values = Values::of("mcp", &assignment.config);
         let seconds = |name| Duration::from_secs(values.number(name).unwrap_or_default());
         let token = assignment.secrets.get("token");
         let (env, headers) = (values.text_map("env"), values.text_map("headers"));
         let secrets = env.iter().chain(&headers).map(|(_, value)| *value);
-        // A short one is a setting, and hiding every `1` would make errors unreadable.
+        // A short value is a setting, and hiding every `1` would make errors unreadable.
         let secrets = secrets.filter(|value| value.len() >= MCP_HIDDEN_BYTES_MIN);
         let secrets = secrets.chain(token.map(String::as_str));
         let secrets = secrets.map(str::to_owned).collect();
@@ -132,7 +132,7 @@ impl Mcp {
 
     /// Serves calls until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        // Long: one server after another, with everything that outlives each of them.
+        // Long: handles one server after another, with all state that outlives each server.
         let (serving, server) = watch::channel(None);
         let calls = OpenCalls::default();
         let asking = Asking::new(
@@ -160,7 +160,7 @@ impl Mcp {
             let (reason, token) = match started {
                 Ok(Ok((session, client))) => {
                     let peer = session.peer();
-                    // Whoever waits for the server calls as soon as it is told to be there.
+                    // Waiting calls start as soon as the server is announced.
                     let introduction: Arc<str> = session.introduction().into();
                     serving.send_replace(Some(Serving {
                         peer,
@@ -219,7 +219,7 @@ impl Mcp {
         }
     }
 
-    /// Starts or finds the server, and agrees with it on the protocol.
+    /// Starts or connects to the server and negotiates the protocol.
     async fn start(&self, asking: &Asking) -> Result<(Session, Client), NotStarted> {
         match &self.address {
             ServerAddress::Http(config) => {

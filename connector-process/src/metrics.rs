@@ -1,8 +1,7 @@
-//! `metrics`: answers `GET /metrics` with what the daemon counts (`OBS-3`), as OpenMetrics, or in the text format 0.0.4
-//! of Prometheus to a client that accepts only that. It brings no events.
+//! `metrics`: answers `GET /metrics` with the daemon's metrics (`OBS-3`), as OpenMetrics, or in
+//! Prometheus text format 0.0.4 for clients that accept only that. It produces no events.
 //!
-//! Whoever asks often does not have the daemon asked as often: a snapshot is told to everybody for
-//! [`METRICS_FRESH_MS`].
+//! The daemon is not asked for every request: a snapshot is reused for [`METRICS_FRESH_MS`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use crate::gateway::Gateway;
 use crate::limits::METRICS_FRESH_MS;
 use crate::listener::{HttpEndpoint, Meaning, Page, PageFormat, Received, Refusal, Service};
 
-/// What was told last, and when.
+/// The latest snapshot and its time.
 type Latest = Mutex<Option<(Instant, Texts)>>;
 
 /// One snapshot in both formats.
@@ -32,7 +31,7 @@ struct Texts {
     prometheus: Arc<str>,
 }
 
-/// The format that a client accepts, by its header `Accept`.
+/// The format that a client accepts, by its `Accept` header.
 fn accepted(headers: &HeaderMap) -> PageFormat {
     let accepts = |name: &str| {
         let mut values = headers.get_all(ACCEPT).iter();
@@ -110,7 +109,7 @@ impl Service for Metrics {
     }
 }
 
-/// What is told now: one asks the daemon, others wait for that.
+/// The current texts. One request asks the daemon, and concurrent ones wait for its result.
 async fn texts(latest: &Latest, gateway: &Gateway) -> Result<Texts, String> {
     let mut latest = latest.lock().await;
     if let Some((since, texts)) = latest.as_ref()

@@ -1,12 +1,12 @@
-//! The connector of a model: asks a provider for replies, and hands on what it says as it comes.
+//! The connector of a model: asks a provider for replies, and forwards their parts as they arrive.
 //!
-//! * `question`, `message`: from a conversation to what the provider is asked.
+//! * `question`, `message`: from a conversation to a provider-neutral request.
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
-//! * `tool_calls`: tool calls out of the fragments that servers send.
-//! * `anthropic`, `openai`, `google`: what that is in their protocols, and what comes back.
-//! * `reply`: from what a server sends, whatever that is, to one answer.
-//! * `failure`: why there is none, and whether trying again helps. Trying again is the
-//!   orchestrator's: it knows of all calls with the same key.
+//! * `tool_calls`: tool calls from the fragments that servers send.
+//! * `anthropic`, `openai`, `google`: requests and replies in their protocols.
+//! * `reply`: reads a server's response, which can be anything, into one answer.
+//! * `failure`: classifies failures, and determines if retrying helps. The orchestrator retries,
+//!   because it tracks all calls with the same key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,13 +45,13 @@ mod thoughts;
 mod tool_calls;
 mod tool_schema;
 
-/// What a server is given that asks for no key: some clients and servers insist on one.
+/// Placeholder for servers that need no key, because some clients and servers require one.
 const NO_KEY: &str = "none";
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Is the connector of a model until `stop`, or says why it cannot be.
+/// Runs the connector of a model until `stop`, or returns the reason for failure.
 pub(crate) async fn run(
     assignment: &ModelAssignment,
     gateway: &Gateway,
@@ -68,7 +68,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Asks one model.
+/// Client of one model.
 struct ModelCaller {
     model: Arc<HostedModel>,
     client: reqwest::Client,
@@ -84,7 +84,7 @@ impl ModelCaller {
     }
 }
 
-/// Where the model is asked.
+/// URL of the model's API.
 fn url_of(model: &HostedModel) -> Result<Url, String> {
     let mut url = Url::parse(model.address()).map_err(|error| error.to_string())?;
     let method = match model.provider {
@@ -101,7 +101,7 @@ fn url_of(model: &HostedModel) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The headers that say who asks.
+/// The headers that authenticate the client.
 fn keys_of(model: &HostedModel) -> Vec<(HeaderName, String)> {
     let key = model.api_key.as_deref().unwrap_or(NO_KEY);
     match model.provider {
@@ -119,7 +119,7 @@ fn keys_of(model: &HostedModel) -> Vec<(HeaderName, String)> {
     }
 }
 
-/// The body of a request, with what a Model puts into each, and the reader of its answer.
+/// The body of a request, with the Model's extra fields, and the reader of its answer.
 fn exchange_of(
     model: &HostedModel,
     question: &Question,
@@ -140,7 +140,7 @@ fn exchange_of(
     };
     if let Some(fields) = body.as_object_mut() {
         for (name, value) in &model.options {
-            // Servers that refuse a field may refuse its null, too.
+            // A server that rejects a field may reject its null as well.
             if value.is_null() {
                 fields.remove(name);
             } else {
@@ -156,7 +156,7 @@ impl CallHandler for ModelCaller {
         let (model, client) = (Arc::clone(&self.model), self.client.clone());
         async move {
             let outcome = ask(&model, &client, &call, pieces).await;
-            // A server may quote what it was sent.
+            // A server may quote the request.
             outcome.map_err(|error| failure::without_key(error, model.api_key.as_deref()))
         }
         .boxed()

@@ -1,20 +1,20 @@
-//! Asks authorization servers: for tokens, for what they say of themselves, and to take tokens back
+//! Requests to authorization servers: obtaining tokens, reading metadata, revoking tokens
 //! (`SYS-4`).
 //!
-//! What is asked when, and what follows, is the orchestrator's to decide; nothing is remembered here.
+//! The orchestrator decides on every request and its consequences; this module keeps no state.
 //!
-//! * `reply`: what servers answer, with all their habits. Pure.
-//! * `metadata`: what they say of themselves. Pure.
-//! * `resource`: what a server says of the tokens that it takes, such as an MCP server. Pure.
-//! * `registration`: how an application is registered. Pure.
-//! * `discovery`: where an authorization server is, and where it takes requests.
+//! * `reply`: parses answers, including nonstandard ones. Pure.
+//! * `metadata`: parses the metadata of an authorization server. Pure.
+//! * `resource`: parses the metadata of a server that requires tokens, such as an MCP server. Pure.
+//! * `registration`: dynamic registration of an application. Pure.
+//! * `discovery`: finds an authorization server and its endpoints.
 //!
 //! # Invariants
 //!
-//! * A secret goes to the endpoint that the orchestrator names, over TLS or within this machine, and by no
-//!   redirect elsewhere.
-//! * What a server of the Internet names leads to no private address.
-//! * No error and no answer but the tokens asked for repeats one that was sent.
+//! * A secret goes only to the endpoint that the orchestrator names, over TLS or within this
+//!   machine, and follows no redirect.
+//! * Addresses named by a server on the Internet never lead to private addresses.
+//! * Errors and answers never repeat tokens, except for the requested ones.
 
 mod discovery;
 mod metadata;
@@ -46,7 +46,7 @@ use crate::http;
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
 use crate::service::{Answered, Failed, exchange, exchange_within, masked};
 
-/// Fields of a form that are secrets; the others may be repeated in errors.
+/// Form fields that are secret; errors may repeat the others.
 const SECRET_FIELDS: [&str; 5] = [
     "refresh_token",
     "code",
@@ -55,12 +55,12 @@ const SECRET_FIELDS: [&str; 5] = [
     "token",
 ];
 
-/// The ways to servers.
+/// HTTP clients for servers.
 #[derive(Clone)]
 struct Clients {
-    /// To any address that a person has written.
+    /// For addresses written by a person.
     any: reqwest::Client,
-    /// To addresses of the Internet alone.
+    /// Only for addresses on the Internet.
     public: reqwest::Client,
 }
 
@@ -69,21 +69,23 @@ impl Clients {
         if public_only { &self.public } else { &self.any }
     }
 
-    /// For what a server has named.
+    /// The client for addresses named by a server.
     fn for_found(&self, resource: &reqwest::Url) -> &reqwest::Client {
         self.that(!resource::allows_private(resource))
     }
 }
 
-/// Asks servers for whoever holds the tokens.
+/// Sends requests for the holder of the tokens.
 pub(crate) struct Asker {
     clients: Clients,
 }
 
 impl Asker {
+    /// Creates the HTTP clients.
+    ///
     /// # Errors
     ///
-    /// Why there can be no client, in words.
+    /// A description of the failure.
     pub(crate) fn new() -> Result<Self, String> {
         let resolver = http::Resolver {
             allows_private: false,
@@ -94,7 +96,7 @@ impl Asker {
         Ok(Self { clients })
     }
 
-    /// Asks until `stop`.
+    /// Serves requests until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         gateway.serve(std::sync::Arc::new(self)).await;
         gateway
@@ -137,7 +139,7 @@ fn to_raw<T: Serialize>(value: &T) -> Outcome {
     to_raw_value(value).map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
 }
 
-/// Sends a form and reads what comes back.
+/// Sends a form and parses the response.
 async fn ask_form<T: Serialize>(
     clients: &Clients,
     params: &RawValue,
@@ -165,7 +167,7 @@ async fn ask_form<T: Serialize>(
             description: refused.description.map(|it| masked(it, &secrets)),
         })),
         Some(granted) => to_raw(&granted),
-        // Its body may be anything, a token even.
+        // Its body may be anything, even a token.
         None => {
             let error = failed.by_status(
                 answered.status,
@@ -179,7 +181,7 @@ async fn ask_form<T: Serialize>(
                     description: Some(mask(error).message),
                 }));
             }
-            // A body that cannot be read says nothing of what was done.
+            // An unreadable body does not reveal the outcome.
             Err(match answered.status {
                 200..300 => failed.unknown("its answer cannot be read".to_owned()),
                 _ => mask(error),
@@ -188,7 +190,7 @@ async fn ask_form<T: Serialize>(
     }
 }
 
-/// Has an application registered. A second request would register a second one.
+/// Registers an application. A second request would register a second one.
 async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Outcome {
     let request: RegisterRequest = read(params)?;
     let failed = Failed {
@@ -206,7 +208,7 @@ async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Ou
     if let Some(registered) = registration::read(&answered, &request) {
         return to_raw(&registered);
     }
-    // What it said may hold a secret.
+    // The response may contain a secret.
     Err(match answered.status {
         200..300 => failed.unknown("its answer cannot be read".to_owned()),
         status => failed.by_status(status, "it cannot register now", answered.retry_after_ms()),
@@ -245,7 +247,7 @@ fn form_of(
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(form_encoded(fields));
     if request.client_auth == ClientAuth::Basic {
-        // Both are encoded as in a form before (RFC 6749, 2.3.1).
+        // Both are form-encoded first (RFC 6749, 2.3.1).
         let id = url_encoded(&request.client_id);
         let secret = url_encoded(secret.unwrap_or_default());
         let credentials = STANDARD.encode(format!("{id}:{secret}"));

@@ -1,8 +1,9 @@
-//! `otlp`: hands traces and metrics to a collector, by OTLP over HTTP in its JSON encoding.
+//! `otlp`: exports traces and metrics to a collector, with OTLP over HTTP in its JSON encoding.
 //!
-//! The orchestrator gives it what happened in turns; [`spans`] makes spans of that by the semantic
-//! conventions for generative AI, [`wire`] writes them down. A batch that the collector cannot take now is
-//! sent again a few times; then the orchestrator is told, and counts what is lost.
+//! The orchestrator supplies the runtime events; [`spans`] converts them to spans by the semantic
+//! conventions for generative AI, and [`wire`] serializes them. A batch that the collector cannot
+//! accept at the moment is retried a few times; then the orchestrator is notified and counts the
+//! loss.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,13 +32,13 @@ mod metrics;
 mod spans;
 mod wire;
 
-/// What is appended to the address of a collector.
+/// Path of traces, appended to the address of a collector.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// The same for metrics.
+/// Path of metrics.
 const METRICS_PATH: &str = "/v1/metrics";
 
-/// The address of one kind of what a collector takes.
+/// The collector's URL of one signal.
 fn url_of(endpoint: &str, path: &str) -> Result<Url, String> {
     let url = Url::parse(&format!("{endpoint}{path}")).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -56,7 +57,7 @@ struct Collector {
     client: Client,
     url: Url,
     metrics_url: Url,
-    /// How often metrics are handed over; never, if there is none.
+    /// Interval of metrics exports; `None` disables them.
     metrics_every: Option<Duration>,
     authorization: Option<HeaderValue>,
     service: String,
@@ -64,11 +65,11 @@ struct Collector {
 }
 
 impl Otlp {
-    /// An exporter by the connection's settings, which are good.
+    /// Creates an exporter from validated settings.
     ///
     /// # Errors
     ///
-    /// Why it cannot work, in words.
+    /// A description of the failure.
     pub(crate) fn new(
         config: &JsonObject,
         secrets: &std::collections::BTreeMap<String, String>,
@@ -160,7 +161,7 @@ impl CallHandler for Exporter {
 }
 
 impl Collector {
-    /// What is sent for these events; nothing if no span has ended.
+    /// Serializes the spans ended by these events; `None` if no span has ended.
     fn body_of(&self, export: &Export) -> Option<String> {
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = export.events.iter();
@@ -170,7 +171,8 @@ impl Collector {
         (!ended.is_empty()).then(|| wire::request(&self.service, &ended))
     }
 
-    /// Hands metrics over, again and again. What cannot be delivered is not kept: the next says it all.
+    /// Exports metrics periodically. A failed export is not stored, because the next one contains
+    /// all totals.
     async fn export_metrics(&self, gateway: &Gateway) {
         let Some(every) = self.metrics_every else {
             return std::future::pending().await;
@@ -197,7 +199,7 @@ impl Collector {
         }
     }
 
-    /// Sends a batch, again if the collector cannot take it now.
+    /// Sends a batch, with retries if the collector cannot accept it at the moment.
     async fn deliver(&self, url: &Url, body: &str) -> Result<(), CallError> {
         let mut attempt = 1;
         loop {
@@ -214,7 +216,7 @@ impl Collector {
         }
     }
 
-    /// Sends a batch once. An error says whether trying again may help.
+    /// Sends a batch once. The error's flag is true if a retry may help.
     async fn send(&self, url: &Url, body: &str) -> Result<(), (CallError, bool)> {
         let mut request = self
             .client

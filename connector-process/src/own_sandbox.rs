@@ -1,21 +1,22 @@
-//! The connector's own process is confined as well, as far as its programs can live with that (`SEC-3`).
+//! Confines the connector's own process, as far as its programs allow (`SEC-3`).
 
 use goondan_protocol::ipc::Confined;
 
 use crate::link::Role;
 
-/// Restricts this process, which has one thread as yet, for good; tells what the kernel holds from now on.
+/// Permanently restricts this process, which must still be single-threaded, and returns what the
+/// kernel enforces from now on.
 ///
 /// # Errors
 ///
-/// If the kernel does not hold what it took.
+/// If the kernel does not enforce the restrictions it accepted.
 #[cfg(target_os = "linux")]
 pub(crate) fn enter(role: &Role) -> Result<Confined, goondan_confinement::EnforceError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let (programs, policy) = match role {
         Role::Connection(assignment) => (assignment.programs(), policy_of(assignment)),
-        // It asks a server over the network, and starts nothing.
+        // It only talks to a server over the network and starts no programs.
         Role::Model(_) => (None, goondan_confinement::SandboxPolicy::default()),
     };
     let sandbox = OwnSandbox::beside(programs);
@@ -39,7 +40,7 @@ pub(crate) fn enter(role: &Role) -> Result<Confined, goondan_confinement::Enforc
     })
 }
 
-/// What the programs of a connection may touch, with the programs themselves; nothing if there are none.
+/// Policy of a connection's programs, including their own files; `None` without programs.
 #[cfg(target_os = "linux")]
 fn policy_of(
     assignment: &goondan_protocol::definition::ConnectorAssignment,
@@ -65,7 +66,7 @@ fn policy_of(
     allowed.policy
 }
 
-/// Only Linux has one for it.
+/// Only Linux can confine it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn enter(_: &Role) -> Result<Confined, std::convert::Infallible> {
     Ok(Confined {

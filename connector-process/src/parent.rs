@@ -1,7 +1,8 @@
-//! The life of this process is bound to that of whoever started it.
+//! Binds the life of this process to its parent.
 
-/// The end of the socket says that the orchestrator is gone; this says so even to a process that is
-/// too busy to look (`SUP-7`). A parent that died before this call is noticed by the socket alone.
+/// Requests `SIGKILL` at the parent's death. The end of the socket also reports that the
+/// orchestrator is gone, but a busy process may not notice it (`SUP-7`). A parent that died before
+/// this call is detected only by the socket.
 #[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent() -> std::io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(Into::into)

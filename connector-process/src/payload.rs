@@ -1,4 +1,4 @@
-//! Reading what services send: JSON of which only a few fields matter.
+//! Parses payloads of services: JSON with only a few relevant fields.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName};
@@ -10,17 +10,17 @@ use serde_json::Value;
 use crate::limits::PROPERTY_BYTES_MAX;
 use crate::listener::Malformed;
 
-/// A body that is JSON.
+/// Parses a JSON body.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is none.
+/// [`Malformed`] if it is not JSON.
 pub(crate) fn json(body: &[u8]) -> Result<Value, Malformed> {
     let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
     serde_json::from_str(text).map_err(Malformed::NotJson)
 }
 
-/// Whether a body is said to be a form.
+/// True if the content type is a form.
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     const FORM: &str = "application/x-www-form-urlencoded";
     let kind = headers
@@ -30,11 +30,11 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM))
 }
 
-/// The fields of a body that is a form, as an object; of a field that occurs twice, the latter.
+/// Parses a form body to an object; of duplicate fields, the last one counts.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is no text.
+/// [`Malformed`] if it is not text.
 pub(crate) fn form(body: &[u8]) -> Result<Value, Malformed> {
     let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
     let mut url =
@@ -45,7 +45,7 @@ pub(crate) fn form(body: &[u8]) -> Result<Value, Malformed> {
     Ok(Value::Object(fields.collect()))
 }
 
-/// A body that is JSON, or a form with the JSON in its field `payload`.
+/// Parses a JSON body, or a form with JSON in its field `payload`.
 ///
 /// # Errors
 ///
@@ -59,11 +59,11 @@ pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, Ma
     serde_json::from_str(payload).map_err(Malformed::NotJson)
 }
 
-/// A header that every request has.
+/// A required header.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is missing or is no text.
+/// [`Malformed`] if it is missing or not text.
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<&'h str, Malformed> {
     let value = headers.get(name).ok_or_else(|| Malformed::NoHeader {
         header: name.clone(),
@@ -73,39 +73,39 @@ pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<&'
     })
 }
 
-/// The text at a JSON Pointer.
+/// The string at a JSON Pointer.
 pub(crate) fn text<'v>(body: &'v Value, pointer: &str) -> Option<&'v str> {
     body.pointer(pointer).and_then(Value::as_str)
 }
 
-/// The text at a JSON Pointer that every request has.
+/// The required string at a JSON Pointer.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is missing, or no text.
+/// [`Malformed`] if it is missing or not a string.
 pub(crate) fn required<'v>(body: &'v Value, pointer: &'static str) -> Result<&'v str, Malformed> {
     text(body, pointer).ok_or(Malformed::NoField { field: pointer })
 }
 
-/// An id for an event.
+/// Parses an event id.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it cannot be one.
+/// [`Malformed`] if it is invalid.
 pub(crate) fn event_id(text: &str) -> Result<EventId, Malformed> {
     EventId::new(text).map_err(Malformed::BadId)
 }
 
-/// A key for a conversation.
+/// Parses an instance key.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it cannot be one.
+/// [`Malformed`] if it is invalid.
 pub(crate) fn instance_key(text: &str) -> Result<InstanceKey, Malformed> {
     InstanceKey::new(text).map_err(Malformed::BadKey)
 }
 
-/// Facts for ingress rules: those that are there and are short.
+/// Properties for ingress rules: those that exist and are short.
 pub(crate) fn properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> JsonObject {
     facts
         .into_iter()
@@ -120,7 +120,7 @@ pub(crate) fn properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> 
         .collect()
 }
 
-/// Facts, and some by the names they had at 0.0.3.
+/// Properties together with some under their names of 0.0.3.
 pub(crate) fn with_older<const N: usize>(
     mut facts: JsonObject,
     older: [(&str, Option<&Value>); N],
@@ -129,7 +129,7 @@ pub(crate) fn with_older<const N: usize>(
     facts
 }
 
-/// The same facts by the names they had at 0.0.3, as the texts they were (`COMPAT-1`).
+/// Properties under their names of 0.0.3, as strings like then (`COMPAT-1`).
 pub(crate) fn older_properties<const N: usize>(facts: [(&str, Option<&Value>); N]) -> JsonObject {
     let found = properties(facts).into_iter();
     let texts = found.map(|(name, value)| match value {
@@ -139,13 +139,13 @@ pub(crate) fn older_properties<const N: usize>(facts: [(&str, Option<&Value>); N
     texts.collect()
 }
 
-/// Whether a place is one of those that are listened to.
+/// True if the connector listens to a place.
 pub(crate) fn is_allowed(allowed: Option<&[String]>, place: &str) -> bool {
     allowed.is_none_or(|allowed| allowed.iter().any(|name| name == place))
 }
 
-/// The only places that agents may write to: those that are listened to, and further ones. None if all
-/// are listened to.
+/// The only places that agents may write to: those listened to, and additional ones. `None` if the
+/// connector listens to all places.
 pub(crate) fn written_to(values: &Values<'_>, listened_to: &str) -> Option<Vec<String>> {
     let mut places = values.names(listened_to)?;
     places.extend(values.names("sendTo").unwrap_or_default());

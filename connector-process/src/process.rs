@@ -25,15 +25,15 @@ use crate::parent::die_with_parent;
 use crate::relay::far::{self, Settings};
 use crate::session;
 
-/// Exit code: the orchestrator is gone, or the two cannot work together.
+/// Exit code: the orchestrator is gone or incompatible.
 const EXIT_ORCHESTRATOR_LOST: u8 = 1;
 
-/// Exit code: not started by the orchestrator, or not as it can be.
+/// Exit code: not started by the orchestrator, or started incorrectly.
 const EXIT_MISUSED: u8 = 2;
 
-/// Is a connector process, from its command line to its exit code.
+/// Runs a connector process, from its command line to its exit code.
 ///
-/// Exit codes: 0 when the orchestrator asked it to stop, 1 when the orchestrator is gone or of
+/// Exit codes: 0 when the orchestrator requested the stop, 1 when the orchestrator is gone or has
 /// another version, 2 when the process was not started by an orchestrator.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -54,12 +54,12 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Keeps the secrets it is about to get from others of the same user: no debugger, no `/proc/PID/mem`, and
-/// no core when it crashes (`SEC-6`). A program it starts has its own memory. macOS has no way to do the
-/// first without `unsafe`.
+/// Hides the secrets this process will receive from other processes of the same user: no debugger,
+/// no `/proc/PID/mem`, and no core dump (`SEC-6`). Programs that it starts have their own memory.
+/// macOS offers no way to do the first without `unsafe`.
 fn hide_memory() {
     use nix::sys::resource::{Resource, setrlimit};
-    // What cannot be had on this system is done without: there is nothing to be done about it.
+    // Best effort: the process also runs on systems that do not support it.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     #[cfg(target_os = "linux")]
     if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
@@ -80,7 +80,7 @@ fn serve() -> ExitCode {
     };
     let stdout = HeldStdout::of_this_thread();
     stdout.flush_at_panic();
-    // Until the welcome no line can say for whom the process works.
+    // Before the welcome, log lines cannot name the connection or model.
     let mut before_welcome = Some(tracing::subscriber::set_default(log(
         &nameless,
         stdout.clone(),
@@ -92,7 +92,7 @@ fn serve() -> ExitCode {
             let (role, incoming, outgoing) =
                 link.shake_hands(pid).await.map_err(ProcessError::Link)?;
             drop(before_welcome.take());
-            // It fails only if a subscriber is set already, and this is the only place that sets one.
+            // Fails only if a subscriber is already set, and only this place sets one.
             let identity = Identity {
                 fields: identity_fields(&role),
                 ..nameless
@@ -101,7 +101,7 @@ fn serve() -> ExitCode {
                 &identity,
                 stdout.clone(),
             )));
-            // A confined process makes no sockets of files.
+            // Sockets are created first, because a confined process cannot create socket files.
             let doors = Doors::of(&role);
             let confined = own_sandbox::enter(&role)
                 .map_err(|error| format!("cannot confine this process: {}", error_chain(&error)));
@@ -109,7 +109,7 @@ fn serve() -> ExitCode {
                 .await
                 .map_err(ProcessError::Link)
         });
-        // A name that is still being resolved must not hold the exit up.
+        // A pending name resolution must not delay the exit.
         runtime.shutdown_background();
         result
     });
@@ -147,7 +147,7 @@ fn relay(file: &Path) -> ExitCode {
     };
     let stdout = HeldStdout::of_this_thread();
     stdout.flush_at_panic();
-    // It fails only if a subscriber is set already, and this process sets one.
+    // Fails only if a subscriber is already set, and only this place sets one.
     drop(tracing::subscriber::set_global_default(log(
         &identity,
         stdout.clone(),
@@ -168,10 +168,10 @@ fn relay(file: &Path) -> ExitCode {
     code
 }
 
-/// Why the process ends without having been asked to.
+/// Error that ends the process.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
-    /// The system refused something that every process may do.
+    /// A basic system call failed.
     #[error("cannot set the process up")]
     Setup(#[source] std::io::Error),
     /// The orchestrator is gone or cannot be understood.
@@ -179,8 +179,8 @@ enum ProcessError {
     Link(#[source] LinkError),
 }
 
-/// Ties the process's life to its orchestrator and makes the runtime: one thread is plenty for
-/// requests that mostly wait.
+/// Binds the process to its orchestrator and creates the runtime: one thread suffices for requests
+/// that mostly wait.
 fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
@@ -196,16 +196,17 @@ fn runtime(stdout: HeldStdout) -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// The orchestrator starts processes from a thread that blocks all signals, and a process begins with the mask of
-/// whoever starts it: so would the programs of connectors. To be called before there is another thread.
+/// Unblocks all signals. The orchestrator starts processes from a thread that blocks them, and a
+/// process inherits the mask of its parent, as would the programs of connectors. Must be called
+/// before another thread exists.
 fn take_signals() -> std::io::Result<()> {
     nix::sys::signal::SigSet::empty()
         .thread_set_mask()
         .map_err(Into::into)
 }
 
-/// A terminal's Ctrl-C reaches the whole process group; the orchestrator decides when its children
-/// stop, so they take the signals and do nothing.
+/// Ignores signals that a terminal's Ctrl-C sends to the whole process group, because the
+/// orchestrator decides when its children stop. Handlers are used, which programs do not inherit.
 fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM] {
@@ -216,8 +217,8 @@ fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
 
 fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
-    // The library of models quotes what providers answer, keys and conversations included. What is
-    // worth telling of it is told by the errors of calls.
+    // The model library logs provider answers with keys and conversations. The errors of calls
+    // report the relevant parts.
     let is_own = filter_fn(|metadata| !metadata.target().starts_with("genai"));
     tracing_subscriber::registry()
         .with(level_filter(level.as_deref()))

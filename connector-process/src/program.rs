@@ -1,19 +1,19 @@
 //! A connector that is a program of the project.
 //!
-//! It speaks newline-delimited JSON: its settings come first on its stdin, its events go out on its
-//! stdout, the orchestrator's word on each comes back, and what it logs goes to stderr.
+//! It uses newline-delimited JSON: its settings arrive first on its stdin, its events go to its
+//! stdout, the orchestrator's verdicts return on stdin, and its log goes to stderr.
 //! `docs/connectors/program.md` is the reference.
 //!
-//! * `messages`: what is said both ways. Pure.
-//! * `command`: which program runs the file.
-//! * `launch`: what is started, and what it is told first.
-//! * `running`: one process from its start to its end.
+//! * `messages`: the messages in both directions. Pure.
+//! * `command`: selects the program that runs the file.
+//! * `launch`: the program to start, and its first input.
+//! * `running`: one process from start to end.
 //!
 //! # Invariants
 //!
-//! * The program ends with this process, however that ends (`SUP-7`): it is in a process group of its
-//!   own, which is killed, and the kernel kills it when nobody is left to do so.
-//! * What the program does, however wrong, costs it its life and nothing else; people see why.
+//! * The program ends with this process, however this process ends (`SUP-7`): it has its own
+//!   process group, which is killed, and the kernel kills it if this process cannot.
+//! * A faulty program only causes its own end; people see the reason.
 
 mod command;
 mod launch;
@@ -40,12 +40,12 @@ use crate::limits::{
 pub(crate) struct Program(Launch);
 
 impl Program {
-    /// The program of an assignment, if it has one.
+    /// The program of an assignment, if any.
     pub(crate) fn new(assignment: &ConnectorAssignment) -> Option<Self> {
         Launch::of(assignment).map(Self)
     }
 
-    /// Runs the program until `stop`, and again whenever it ends before (`SUP-4`).
+    /// Runs the program until `stop`, and restarts it whenever it ends earlier (`SUP-4`).
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let mut crashes: u32 = 0;
         let mut faults: u32 = 0;
@@ -101,7 +101,7 @@ impl Program {
     }
 }
 
-/// The pause after so many ends in a row.
+/// Pause after consecutive exits.
 fn pause(crashes: u32) -> Duration {
     match crashes.saturating_sub(PROGRAM_IMMEDIATE_RESTARTS) {
         0 => Duration::ZERO,

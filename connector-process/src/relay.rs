@@ -1,19 +1,21 @@
-//! A connector that runs on another machine (`REP-1`): the frames of a connector process over TLS 1.3.
+//! A connector that runs on another machine (`REP-1`): the frames of a connector process over TLS
+//! 1.3.
 //!
-//! Both ends are processes of this binary. The near one is a connection of the daemon: it listens, lets listed
-//! certificates in, and asks the orchestrator for whatever the far one asks for. The far one (`relay-to`) starts an
-//! ordinary connector process beside it and is its orchestrator, as far as that can tell.
+//! Both ends are processes of this binary. The near end is a connection of the daemon: it listens,
+//! admits clients with listed certificates, and forwards the requests of the far end to the
+//! orchestrator. The far end (`relay-to`) starts an ordinary connector process on its machine and
+//! acts as its orchestrator.
 //!
-//! * `pins`: who is who: certificates that are listed by their fingerprints.
-//! * `wire`: frames over TLS. `greeting`: how the two ends come together.
-//! * `near`: one link, as the daemon's side serves it. `calls`: what agents have the other machine do.
+//! * `pins`: identifies peers by listed certificate fingerprints.
+//! * `wire`: frames over TLS. `greeting`: the handshake between the two ends.
+//! * `near`: one link on the daemon's side. `calls`: outgoing calls of agents to the other machine.
 //! * `far`: the other machine's side.
 //!
 //! # Invariants
 //!
-//! * An event is one event however often a link breaks: it has an id before it is sent for the first time, and is sent
-//!   again under that id until it is answered (`MSG-13`).
-//! * One connector at a time: a second client is turned away while the first one is there.
+//! * A link failure never duplicates an event: it has an id before it is sent for the first time,
+//!   and is sent again under that id until it is answered (`MSG-13`).
+//! * One connector at a time: a second client is rejected while the first one is connected.
 //! * Settings and secrets of the connector never leave its machine.
 
 mod calls;
@@ -60,31 +62,31 @@ pub(crate) struct Relay {
     port: u16,
     acceptor: TlsAcceptor,
     clients: Arc<[Client]>,
-    /// What the other side is told that it is expected to be.
+    /// The assignment that the other side must match.
     expected: ConnectorAssignment,
 }
 
-/// Somebody who may be here, and said hello.
+/// An authenticated client that has sent its hello.
 struct Arrived {
     client: Client,
     address: SocketAddr,
     wire: Wire,
 }
 
-/// Whoever is connected.
+/// The connected client.
 struct Connected {
     client: Client,
     cut: CancellationToken,
-    /// One task.
+    /// Contains one task.
     serving: JoinSet<()>,
 }
 
 impl Relay {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why the certificate cannot be used, in words.
+    /// A description of why the certificate cannot be used.
     pub(crate) fn new(assignment: &ConnectorAssignment) -> Result<Self, String> {
         let values = Values::of("relay", &assignment.config);
         let clients = values.list("clients").into_iter().filter_map(|client| {
@@ -120,7 +122,7 @@ impl Relay {
         })
     }
 
-    /// Listens until `stop`, then until the calls under way are over.
+    /// Serves clients until `stop`, then until in-flight calls have ended.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let Some(listening) = listener::open(&self.host, self.port, &gateway, &stop).await else {
             return;
@@ -144,7 +146,7 @@ impl Relay {
         let connected = self.accept(&listener, &serving, &stop).await;
         drop(listener);
         if let Some(connected) = connected {
-            // What an agent has the other side do is finished.
+            // In-flight calls of agents may finish.
             gateway.calls_over().cancelled().await;
             connected.end().await;
         }
@@ -152,7 +154,8 @@ impl Relay {
         serving.turned_away.wait().await;
     }
 
-    /// Lets those in who may, one after the other, until `stop`. Gives whoever is there then.
+    /// Admits authorized clients, one at a time, until `stop`. Returns the client connected at that
+    /// time.
     async fn accept(
         &self,
         listener: &TcpListener,
@@ -195,7 +198,8 @@ impl Relay {
     }
 }
 
-/// Says in the log that somebody was refused. Whoever can reach the port can cause as many lines as it likes.
+/// Logs a refusal. The number of lines is limited, because any host that can reach the port can
+/// cause refusals.
 fn refuse(refusals: &mut LineLimit, address: SocketAddr, why: &str) {
     match refusals.admit(Instant::now()) {
         None => {}
@@ -209,21 +213,22 @@ fn refuse(refusals: &mut LineLimit, address: SocketAddr, why: &str) {
     }
 }
 
-/// The way in of a relay: who comes shows a certificate that is listed, and says hello.
+/// Entrance of a relay: a client presents a listed certificate and then sends hello.
 ///
-/// Connections that have shown none compete for [`RELAY_HANDSHAKES_MAX`] places, so that those who say nothing keep
-/// out nobody: with one more, the peer that holds the most loses its oldest. A client that has shown a listed
-/// certificate keeps its place, one for each client: of two connections of one client that have not said hello, the
-/// later counts.
+/// Connections without a listed certificate compete for [`RELAY_HANDSHAKES_MAX`] slots, so that
+/// silent connections keep no client out: with one more, the peer that holds the most loses its
+/// oldest. A client that has presented a listed certificate keeps its slot, one per client: of two
+/// connections of one client that have not sent hello, the later one counts.
 struct Entrance {
     acceptor: TlsAcceptor,
     clients: Arc<[Client]>,
-    /// The latest connection of each client that has not said hello: ends an earlier one.
+    /// The latest connection of each client that has not sent hello. A new connection cancels it.
     greeting: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Entrance {
-    /// Waits until a client has shown a certificate that is listed and said hello; else says why it is refused.
+    /// Waits until a client has presented a listed certificate and sent hello, or returns the
+    /// reason for a refusal.
     async fn arrive(
         &self,
         (stream, address): (TcpStream, SocketAddr),
@@ -267,9 +272,9 @@ impl Entrance {
             })
     }
 
-    /// Waits until a connection has shown a certificate that is listed.
+    /// Waits until a connection has presented a listed certificate.
     async fn show(&self, stream: TcpStream) -> Result<(Client, Wire), String> {
-        // Without it small frames are only later.
+        // Best effort: without it, small frames are only delayed.
         stream.set_nodelay(true).ok();
         let accepted = self.acceptor.accept(stream).await;
         let stream = accepted.map_err(|error| error_chain(&error))?;
@@ -278,7 +283,8 @@ impl Entrance {
         Ok((client.clone(), Wire::over(stream.into())))
     }
 
-    /// A client is about to say hello; what it began before ends. What is returned is set when it comes again.
+    /// Registers a client's greeting and cancels an earlier one. The returned token is canceled
+    /// when the client connects again.
     fn begin_greeting(&self, client: &Client) -> CancellationToken {
         let replaced = CancellationToken::new();
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -289,14 +295,14 @@ impl Entrance {
     }
 }
 
-/// What every link of a relay has.
+/// Shared state of all links of a relay.
 struct Serving {
     calls: Arc<RelayedCalls>,
     gateway: Gateway,
     expected: ConnectorAssignment,
-    /// Where the relay listens.
+    /// Address of the relay.
     place: String,
-    /// Those who are told that another one is here.
+    /// Clients being notified that another client is connected.
     turned_away: TaskTracker,
     stop: CancellationToken,
 }
@@ -307,7 +313,8 @@ impl Serving {
         self.gateway.report(false, detail).await;
     }
 
-    /// Lets somebody in, in place of its own earlier link; turns it away if another one is here.
+    /// Admits a client and replaces its own earlier link; rejects it if another client is
+    /// connected.
     async fn admit(
         self: &Arc<Self>,
         arrived: Arrived,
@@ -337,7 +344,7 @@ impl Serving {
         })
     }
 
-    /// Tells somebody that another one is here.
+    /// Notifies a client that another client is connected.
     fn turn_away(&self, arrived: Arrived, here: &Client) {
         let Arrived {
             client,
@@ -351,7 +358,7 @@ impl Serving {
             let limit = Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS);
             tokio::select! {
                 () = stop.cancelled() => {}
-                // Whoever is gone need not be told.
+                // A client that is gone needs no notification.
                 _told = timeout(limit, decline(&mut wire, why)) => {}
             }
         });
@@ -395,7 +402,7 @@ impl Connected {
     /// Ends the link.
     async fn end(mut self) {
         self.cut.cancel();
-        // A task that panicked has ended, too, and said so.
+        // A task that panicked has ended too and was reported.
         while self.serving.join_next().await.is_some() {}
     }
 }

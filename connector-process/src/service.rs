@@ -1,5 +1,5 @@
-//! What connectors share that do something at a service for an agent: one request, its answer, and why
-//! it failed. Trying again is the orchestrator's: it knows of all calls with the same credential.
+//! The shared part of connectors that act at a service for an agent: one request, its answer, and
+//! its failure. The orchestrator retries, because it tracks all calls with the same credential.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::payload::is_allowed;
 /// Longest text of a service that an error repeats, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// An answer, read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -29,12 +29,12 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// The body as JSON; `null` if it is none.
+    /// The body as JSON; `null` if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// How long the service asks to be left alone, in milliseconds.
+    /// Delay that the service requests before the next request, in milliseconds.
     pub(crate) fn retry_after_ms(&self) -> Option<u64> {
         let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let seconds: f64 = seconds.parse().ok()?;
@@ -43,28 +43,28 @@ impl Answered {
     }
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
-    /// The request never left.
+    /// The request was not sent.
     #[error("it cannot be reached: {0}")]
     NotSent(String),
-    /// The connection broke, or time ran out, after it may have left.
+    /// The connection broke or timed out after the request may have been sent.
     #[error("the connection broke: {0}")]
     Lost(String),
-    /// The answer is longer than any that makes sense.
+    /// The answer exceeds the limit.
     #[error("it answered with more than {0} bytes")]
     TooLong(usize),
-    /// A name led where requests may not go.
+    /// The name resolved to a forbidden address.
     #[error("{0}")]
     Forbidden(String),
 }
 
-/// Makes one request and reads the answer. The URL, which may hold a token, is in no error.
+/// Sends one request and reads the answer. Errors omit the URL, which may contain a token.
 ///
 /// # Errors
 ///
-/// [`Broken`] if there is no answer.
+/// [`Broken`] if no answer was received.
 pub(crate) async fn exchange(
     request: reqwest::RequestBuilder,
     request_timeout: Duration,
@@ -72,11 +72,11 @@ pub(crate) async fn exchange(
     exchange_within(request, request_timeout, SERVICE_ANSWER_BYTES_MAX).await
 }
 
-/// The same with an answer of at most so many bytes.
+/// Sends one request and reads an answer of at most `bytes_max`.
 ///
 /// # Errors
 ///
-/// [`Broken`] if there is no answer.
+/// [`Broken`] if no answer was received.
 pub(crate) async fn exchange_within(
     request: reqwest::RequestBuilder,
     request_timeout: Duration,
@@ -116,11 +116,11 @@ pub(crate) async fn exchange_within(
     })
 }
 
-/// What an agent wants done, with its parameters.
+/// Parses the action of a call, with its parameters.
 ///
 /// # Errors
 ///
-/// [`CallError`] if a connection of `service` does no such thing.
+/// [`CallError`] if a connection of `service` does not support the action.
 pub(crate) fn action<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Result<T, CallError> {
     of_call(&call.method, &call.params).map_err(|error| {
         let message = format!(
@@ -131,12 +131,12 @@ pub(crate) fn action<T: DeserializeOwned>(service: &str, call: &CallOrder) -> Re
     })
 }
 
-/// Checks that agents may write to a place of this kind, such as a channel. The places that are listened
-/// to are those of the setting; nothing `allowed` is all.
+/// Checks that agents may write to a place of this kind, such as a channel. `setting` names the
+/// places that the connector listens to; `None` for `allowed` permits all.
 ///
 /// # Errors
 ///
-/// [`CallError`] if it is none of those that are allowed.
+/// [`CallError`] if the place is not permitted.
 pub(crate) fn check_place(
     kind: &str,
     place: &str,
@@ -150,21 +150,21 @@ pub(crate) fn check_place(
     Err(CallError::new(CallErrorCode::Refused, message))
 }
 
-/// What is known of a request that failed: whose it was, and what it would have done.
+/// Properties of a failed request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failed<'a> {
-    /// The service, for people.
+    /// Display name of the service.
     pub(crate) service: &'a str,
-    /// Whether doing it twice is the same as doing it once.
+    /// True if repeating the request is harmless.
     pub(crate) is_repeatable: bool,
 }
 
 impl Failed<'_> {
-    /// Makes a request of the API of a service, within [`SERVICE_TIMEOUT_MS`].
+    /// Sends a request to a service's API, within [`SERVICE_TIMEOUT_MS`].
     ///
     /// # Errors
     ///
-    /// [`CallError`] if there is no answer; what an answer means is its service's to say.
+    /// [`CallError`] if no answer was received; the caller interprets the answer.
     pub(crate) async fn answer_to(
         self,
         request: reqwest::RequestBuilder,
@@ -174,7 +174,7 @@ impl Failed<'_> {
         answered.map_err(|broken| self.without_answer(&broken))
     }
 
-    /// There is no answer.
+    /// Error of a request without an answer.
     pub(crate) fn without_answer(self, broken: &Broken) -> CallError {
         let message = format!("{}: {broken}", self.service);
         match broken {
@@ -185,7 +185,7 @@ impl Failed<'_> {
         }
     }
 
-    /// The service says no, by its status and its words.
+    /// Error of a request that the service rejected, from its status and message.
     pub(crate) fn by_status(
         self,
         status: u16,
@@ -201,7 +201,7 @@ impl Failed<'_> {
             404 | 410 => error(CallErrorCode::NotFound),
             413 => error(CallErrorCode::TooLarge),
             429 => error(CallErrorCode::RateLimited).later(retry_after_ms),
-            // It says itself that it did nothing.
+            // The service states that it did nothing.
             503 => error(CallErrorCode::Unavailable).later(retry_after_ms),
             500.. => self.unknown(message),
             400..500 => error(CallErrorCode::Invalid),
@@ -209,7 +209,7 @@ impl Failed<'_> {
         }
     }
 
-    /// Whether it was done is not known: what may be done twice is tried again.
+    /// Error of a request with an unknown outcome: a repeatable one is retried.
     pub(crate) fn unknown(self, message: String) -> CallError {
         if self.is_repeatable {
             return CallError::new(CallErrorCode::Unavailable, message).later(None);
@@ -220,15 +220,14 @@ impl Failed<'_> {
     }
 }
 
-/// The text without these secrets.
+/// Replaces the secrets in a text.
 pub(crate) fn masked<S: AsRef<str>>(text: String, secrets: &[S]) -> String {
     let secrets = secrets.iter().map(AsRef::as_ref);
     let secrets = secrets.filter(|secret| !secret.is_empty());
     secrets.fold(text, |text, secret| text.replace(secret, "…"))
 }
 
-/// What came of a call, on its way to the orchestrator: no secret is in it, whatever the service
-/// quoted.
+/// Result of a call for the orchestrator, with all secrets masked.
 pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Outcome {
     match result {
         Ok(value) => to_raw_value(&value)

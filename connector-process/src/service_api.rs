@@ -1,4 +1,4 @@
-//! The API of a service in the hands of agents: what all connectors share that act at one.
+//! A service's API for agents: the shared part of all connectors that act at a service.
 
 use std::sync::Arc;
 
@@ -15,37 +15,37 @@ use crate::service;
 
 /// The API of one service.
 pub(crate) trait ServiceApi: Send + Sync + 'static {
-    /// Its actions, as they come from agents.
+    /// Its actions, as sent by agents.
     type Action: DeserializeOwned + Send;
 
-    /// What is declared of it.
+    /// Its declaration.
     const SERVICE: &'static Service;
 
-    /// Does what a call asks for; `is_idempotent` is what is declared of the action.
+    /// Performs the action of a call; `is_idempotent` is declared with the action.
     ///
     /// # Errors
     ///
-    /// [`CallError`] if it was not done, or nobody knows whether it was.
+    /// [`CallError`] if the action was not performed, or its outcome is unknown.
     fn run(
         &self,
         action: Self::Action,
         is_idempotent: bool,
     ) -> impl Future<Output = Result<Value, CallError>> + Send;
 
-    /// What no error may repeat; none if it is empty.
+    /// The secret that errors must not repeat; may be empty.
     fn secret(&self) -> &str;
 
-    /// Asks the service whether it takes the token, as [`Outbox::check`] does.
+    /// Checks that the service accepts the token, as [`Outbox::check`] does.
     ///
     /// # Errors
     ///
-    /// [`CallError`] if it does not, or cannot be asked.
+    /// [`CallError`] if the service rejects the token or is unreachable.
     fn check(&self) -> impl Future<Output = Result<Option<String>, CallError>> + Send {
         std::future::ready(Ok(None))
     }
 }
 
-/// Has agents' calls made by `api`.
+/// Creates the handler of agents' calls through `api`.
 pub(crate) fn outbox_of<A: ServiceApi>(api: &Arc<A>) -> Arc<dyn Outbox> {
     Arc::new(ServiceCalls(Arc::clone(api)))
 }

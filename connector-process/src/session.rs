@@ -1,10 +1,10 @@
-//! What is said with the orchestrator after the handshake.
+//! Communication with the orchestrator after the handshake.
 //!
-//! [`Session`] is the pure part: a frame or a command goes in, what to do comes out. [`run`] is the
-//! shell around it: one task that reads, decides, and feeds two bounded queues of frames to be
-//! written. Reading never waits for writing, and a `ping` is answered before anything else, however much
-//! is under way. What a connector may say as often as it likes waits for its place: events, requests, and
-//! what it tells people.
+//! [`Session`] is the pure core: a frame or a command goes in, actions come out. [`run`] is the
+//! shell around it: one task that reads, decides, and feeds two bounded queues of outgoing frames.
+//! Reading never waits for writing, and a `ping` is answered before anything else, regardless of
+//! the load. Messages that a connector can send in any number (events, requests, statuses) wait for
+//! capacity.
 
 mod waiters;
 
@@ -39,24 +39,24 @@ use crate::limits::{
 };
 use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
 
-/// What a frame from the orchestrator asks for.
+/// Action required by a frame from the orchestrator.
 #[derive(Debug)]
 enum Heard {
-    /// Make this call.
+    /// Perform this call.
     Call(Box<CallOrder>, Option<TraceContext>),
-    /// Give this call up.
+    /// Cancel this call.
     Cancel(CallId),
-    /// Nothing further: a reply was passed on, or nobody waits for it any more.
+    /// None: a reply was delivered, or its waiter is gone.
     Done,
-    /// Send this at once.
+    /// Send this immediately.
     Answer(Vec<u8>),
-    /// Take nothing new from outside.
+    /// Accept no new input.
     Quiesce,
     /// Stop, for this reason.
     Stop(String),
 }
 
-/// The requests that wait for the orchestrator's word, by the id their frame carries.
+/// Requests that wait for the orchestrator, by the id in their frame.
 #[derive(Debug)]
 struct Session {
     me: Address,
@@ -67,7 +67,7 @@ struct Session {
     waiting_for_metrics: Waiters<Box<MetricsSnapshot>>,
     waiting_for_reply: Waiters<Reply>,
     waiting_for_verdict: Waiters<ApprovalVerdict>,
-    /// Who hears of the tool calls that wait for a person.
+    /// Subscriber to the tool calls that wait for a person.
     following: Option<mpsc::Sender<ApprovalNews>>,
 }
 
@@ -96,7 +96,7 @@ impl Session {
             .map_err(LinkError::CannotEncode)
     }
 
-    /// Reads one frame.
+    /// Handles one frame.
     fn hear(&mut self, frame: &[u8]) -> Result<Heard, LinkError> {
         // Long: one arm for each message.
         let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Tells whoever shows what waits for a person.
+    /// Notifies the subscriber to waiting tool calls.
     fn pass_on(&self, news: ApprovalNews) {
         let following = self.following.as_ref();
         if following.is_none_or(|it| it.try_send(news).is_err()) {
@@ -180,14 +180,14 @@ impl Session {
         }
     }
 
-    /// Makes the frame that asks to hear of the tool calls that wait, and keeps who hears of them.
+    /// Creates the frame that subscribes to waiting tool calls, and stores the subscriber.
     fn follow(&mut self, request: FollowRequest) -> Result<Vec<u8>, LinkError> {
         self.following = Some(request.news);
         let known = request.known;
         self.frame(&ToOrchestrator::ApprovalsFollow(ApprovalsFollow { known }))
     }
 
-    /// Makes the frame of a button that was pressed, and keeps who waits for what comes of it.
+    /// Creates the frame of a button press, and stores its waiter.
     fn press(&mut self, request: PressRequest) -> Result<Vec<u8>, LinkError> {
         self.waiting_for_verdict.take_gone();
         let pressed = ToOrchestrator::ApprovalPress(request.press);
@@ -196,7 +196,7 @@ impl Session {
         Ok(frame)
     }
 
-    /// Makes the frame of a request, and says which id it has.
+    /// Creates the frame of a request and returns its id.
     fn request(
         &mut self,
         message: &ToOrchestrator,
@@ -212,7 +212,7 @@ impl Session {
         Ok((request_id, frame))
     }
 
-    /// Makes the frame that asks a person, and keeps who waits for the answer.
+    /// Creates the frame that asks a person, and stores its waiter.
     fn ask_person(&mut self, question: PersonRequest) -> Result<Vec<u8>, LinkError> {
         let asked = ToOrchestrator::QuestionAsk(question.ask);
         let (request_id, frame) = self.request(&asked, None)?;
@@ -220,7 +220,7 @@ impl Session {
         Ok(frame)
     }
 
-    /// Makes the frames that withdraw the questions nobody waits for any more.
+    /// Creates the frames that withdraw the questions whose waiters are gone.
     fn withdraw_questions(&mut self) -> Result<Vec<Vec<u8>>, LinkError> {
         let given_up = self.waiting_for_person.take_gone().into_iter();
         let frames = given_up.map(|request_id| {
@@ -231,7 +231,7 @@ impl Session {
         frames.collect()
     }
 
-    /// Makes the frame that asks what an agent answered, and keeps who waits for it.
+    /// Creates the frame that requests an agent's reply, and stores its waiter.
     fn ask_reply(&mut self, request: ReplyRequest) -> Result<Vec<u8>, LinkError> {
         let asked = ToOrchestrator::ReplyAwait(request.asked);
         let (request_id, frame) = self.request(&asked, None)?;
@@ -239,7 +239,7 @@ impl Session {
         Ok(frame)
     }
 
-    /// Makes the frame that tells which replies nobody waits for any more, if there are any.
+    /// Creates the frame that withdraws reply requests whose waiters are gone, if any.
     fn forget_replies(&mut self) -> Result<Option<Vec<u8>>, LinkError> {
         let request_ids = self.waiting_for_reply.take_gone();
         if request_ids.is_empty() {
@@ -249,7 +249,7 @@ impl Session {
         self.frame(&forget).map(Some)
     }
 
-    /// Makes the frame that asks what the daemon counts, and keeps who waits for the answer.
+    /// Creates the frame that requests the daemon's metrics, and stores its waiter.
     fn ask_metrics(
         &mut self,
         answer: oneshot::Sender<Box<MetricsSnapshot>>,
@@ -261,7 +261,7 @@ impl Session {
         Ok(frame)
     }
 
-    /// Makes the frame that asks about the connection's state, and keeps who waits for the answer.
+    /// Creates the frame that reads or sets the connection's state, and stores its waiter.
     fn ask_state(&mut self, asked: StateRequest) -> Result<Vec<u8>, LinkError> {
         self.waiting_for_state.take_gone();
         let message = match asked.set {
@@ -273,7 +273,7 @@ impl Session {
         Ok(frame)
     }
 
-    /// Makes the frame that hands in an event, and keeps who waits for the verdict.
+    /// Creates the frame that submits an event, and stores its waiter.
     fn submit(&mut self, submission: Submission) -> Result<Vec<u8>, LinkError> {
         self.waiting.take_gone();
         let event = ToOrchestrator::Event(submission.event);
@@ -283,13 +283,14 @@ impl Session {
     }
 }
 
-/// The two ends of a connector: of what it takes from outside, and of all.
+/// The two ends of a connector: the end of its input, and its final stop.
 #[derive(Debug)]
 struct Ends {
-    /// Cancelled with `stop`, too.
+    /// Also canceled by `stop`.
     intake: CancellationToken,
     stop: CancellationToken,
-    /// True if calls can be made: before that, a connector does not stop taking things in, since it would be done.
+    /// True if calls can be made. Before that, a connector does not stop accepting input, because
+    /// that would end it.
     is_ready: bool,
     is_asked_to_quiesce: bool,
 }
@@ -319,13 +320,13 @@ impl Ends {
         }
     }
 
-    /// True if it takes nothing in and is to make calls.
+    /// True if it accepts no input but still performs calls.
     fn is_quiesced(&self) -> bool {
         self.is_asked_to_quiesce && !self.stop.is_cancelled()
     }
 }
 
-/// Runs the assigned connector until the orchestrator says `shutdown`.
+/// Runs the assigned connector until the orchestrator sends `shutdown`.
 ///
 /// # Errors
 ///
@@ -338,7 +339,7 @@ pub(crate) async fn run(
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), LinkError> {
-    // Long: one arm for each thing that a connector asks for.
+    // Long: one arm for each command of a connector.
     let me = role.address();
     let mut session = Session::new(me.clone());
     let mut ends = Ends::new();
@@ -361,8 +362,8 @@ pub(crate) async fn run(
     let work = connector::run(role, fault, doors, gateway, ends.stop.clone());
     let mut connector = pin!(work);
     let mut has_ended = false;
-    // Calls under way are finished, also when the connector itself has stopped. One that only takes nothing new is
-    // there for further calls.
+    // In-flight calls are finished even after the connector itself has stopped. A connector that
+    // only accepts no input still serves further calls.
     while !has_ended || !calls.is_empty() || ends.is_quiesced() {
         if ends.stop.is_cancelled() && calls.is_empty() {
             calls_over.cancel();
@@ -408,7 +409,8 @@ pub(crate) async fn run(
         }
     }
     drop((calls, control));
-    // The last word: the result of a call that has just ended must not come after it.
+    // The acknowledgment must be the last frame: the result of a call that has just ended must not
+    // follow it.
     let mut outgoing = writing.await?;
     let ack = session.frame(&ToOrchestrator::ShutdownAck(ShutdownAck {}))?;
     let sent = outgoing.send(Bytes::from(ack)).await;
@@ -433,7 +435,7 @@ async fn next_command<'a>(
     Some((place, commands.recv().await?))
 }
 
-/// Tells the orchestrator which replies nobody waits for any more, if there are any.
+/// Sends a withdrawal of reply requests whose waiters are gone, if any.
 fn forget_replies(
     place: mpsc::Permit<'_, Vec<u8>>,
     session: &mut Session,
@@ -444,15 +446,15 @@ fn forget_replies(
     Ok(())
 }
 
-/// Puts a frame that is no event in the queue to be written.
+/// Queues a frame other than an event.
 fn enqueue(control: &mpsc::Sender<Vec<u8>>, frame: Vec<u8>) -> Result<(), LinkError> {
     control.try_send(frame).map_err(|_full| LinkError::NotRead {
         waiting: CONTROL_FRAMES_WAITING_MAX,
     })
 }
 
-/// Writes queued frames, events last, until the control queue ends and no call has more to say; then
-/// gives the way out back. No event is left then but those that nobody waits for any more.
+/// Writes queued frames, events last, until the control queue ends and no call sends any longer;
+/// then returns the writer. By then, only events without a waiter can be left.
 async fn write(
     mut control: mpsc::Receiver<Vec<u8>>,
     mut calls: mpsc::Receiver<Vec<u8>>,
@@ -540,7 +542,7 @@ mod tests {
         let verdict = second_answer.try_recv().unwrap().unwrap();
         assert_eq!(verdict.event_id.as_str(), "two");
         assert!(first_answer.try_recv().is_err());
-        // A reply to nobody harms nobody.
+        // A reply without a waiter is ignored.
         assert!(matches!(session.hear(frame.as_bytes()), Ok(Heard::Done)));
     }
 
@@ -592,7 +594,7 @@ mod tests {
             answer.try_recv(),
             Ok(Asked::Answered(answered)) if answered.action == QuestionAction::Decline
         ));
-        // One more to nobody harms nobody.
+        // Another reply without a waiter is ignored.
         assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
     }
 

@@ -1,10 +1,10 @@
-//! Slack, by the Events API: messages and mentions become events. So do slash commands and what people
-//! do with buttons and dialogs, which come as forms ([`forms`]). Tool calls that wait for a person have buttons, too
-//! ([`buttons`]).
+//! Slack, through the Events API: messages and mentions become events. Slash commands and
+//! interactions with buttons and dialogs also do; they arrive as forms ([`forms`]). Tool calls that
+//! wait for a person have buttons too ([`buttons`]).
 //!
-//! Slack signs `v0:<time>:<body>`, wants an answer within three seconds, and sends again what got none.
-//! One message can come as `message` and as `app_mention`; both have the id of the message, so that one
-//! conversation gets it once, and once only however often Slack repeats it.
+//! Slack signs `v0:<time>:<body>`, expects an answer within three seconds, and repeats unanswered
+//! requests. One message can arrive as `message` and as `app_mention`; both use the id of the
+//! message, so a conversation receives it only once however often Slack repeats it.
 
 mod actions;
 mod buttons;
@@ -46,7 +46,7 @@ const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timesta
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
 const RETRY_HEADER: HeaderName = HeaderName::from_static("x-slack-retry-num");
 
-/// Kinds of messages that people write. All others say that something happened to a message.
+/// Subtypes of messages that people write. All others report a change of a message.
 const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
 
 /// One Slack app.
@@ -55,18 +55,18 @@ pub(crate) struct Slack {
     check: SignatureCheck,
     channels: Option<Vec<String>>,
     api: Option<Arc<Api>>,
-    /// Where people are asked to approve tool calls, if they are.
+    /// Chat for approvals of tool calls, if configured.
     approvals: Option<ApprovalChat>,
-    /// Where what they press goes, once it runs.
+    /// Receiver of button presses, once the connector runs.
     presses: Option<Presses>,
 }
 
 impl Slack {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why they cannot be used all the same, in words.
+    /// A description of why they cannot be used anyway.
     pub(crate) fn new(
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
@@ -93,7 +93,7 @@ impl Slack {
         })
     }
 
-    /// Listens until `stop`.
+    /// Serves requests until `stop`.
     pub(crate) async fn run(mut self, gateway: Gateway, stop: CancellationToken) {
         let asking = self.approvals.take().zip(self.api.clone());
         let Some((chat, api)) = asking else {
@@ -107,7 +107,8 @@ impl Slack {
         tokio::join!(listener::run(Arc::new(self), gateway, stop), showing);
     }
 
-    /// A signature is good for a few minutes only: who saw a request cannot send it again later.
+    /// Checks the signature and its time: a signature is valid only for a few minutes, which
+    /// prevents later replays.
     fn check(&self, received: &Received<'_>) -> Result<(), NotSigned> {
         let time = only_value(received.headers, &TIME_HEADER)?;
         let parts = [b"v0:", time, b":", received.body];
@@ -125,7 +126,7 @@ impl Slack {
     }
 
     fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
-        // Long: all that an event says, one field after the other.
+        // Long: builds all fields of an event, one after another.
         let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
         match required(body, "/type")? {
             "url_verification" => {
@@ -160,7 +161,7 @@ impl Slack {
             ("channel".to_owned(), json!(channel)),
             ("ts".to_owned(), json!(ts)),
         ]);
-        // In a channel an answer belongs into a thread; between two people it does not.
+        // In a channel, an answer belongs in a thread; in a direct message it does not.
         let is_direct = text(body, "/event/channel_type") == Some("im");
         if let Some(thread) = thread.or((!is_direct).then_some(ts)) {
             metadata.insert("threadTs".to_owned(), json!(thread));
@@ -244,8 +245,7 @@ impl Service for Slack {
     }
 }
 
-/// The text as people read it: without the mention that called the app, and `&`, `<` and `>` as they
-/// are.
+/// The text as people read it: without the mention of the app, and with unescaped `&`, `<` and `>`.
 fn plain(kind: &str, text: &str) -> String {
     let called = text.trim_start();
     let text = match called
@@ -258,12 +258,12 @@ fn plain(kind: &str, text: &str) -> String {
     unescaped(text)
 }
 
-/// Why something that happened is no event of ours, by its kind and by whom it is.
+/// Reason to ignore an event, by its type and its author.
 fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
     if !matches!(kind, "message" | "app_mention") {
         return Some("goondan wants messages and mentions only");
     }
-    // Whatever a bot says is no event, or two of them would talk for ever.
+    // Messages of bots are ignored, because two bots could answer each other forever.
     if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
         return Some("it is from a bot");
     }
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of Slack's own documentation.
+    /// The example from Slack's documentation.
     const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
     const NOW_S: u64 = 1_531_420_618;
 

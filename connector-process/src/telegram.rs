@@ -1,13 +1,13 @@
-//! Telegram: what people write to a bot, by long polling.
+//! Telegram: messages that people write to a bot, by long polling.
 //!
-//! Telegram forgets an update once a later one is asked for. So the next one is asked for only after
-//! this one's event is on disk; what is killed in between gets the update again, and it is the same
-//! event (`MSG-13`).
+//! Telegram deletes an update once a later one is requested. The next update is therefore requested
+//! only after the event of the current one is on disk. A process killed in between receives the
+//! update again, as the same event (`MSG-13`).
 //!
 //! * `mapping`: from an update to an event. Pure.
-//! * `answer`: what the Bot API answered. Pure.
+//! * `answer`: parses answers of the Bot API. Pure.
 //! * `api`: its methods.
-//! * `actions`: what agents have the bot do.
+//! * `actions`: actions of agents through the bot.
 //! * `buttons`: tool calls that wait for a person.
 
 mod actions;
@@ -43,20 +43,20 @@ use crate::service_api::outbox_of;
 pub(crate) struct Telegram {
     api: Api,
     token: String,
-    /// The only chats that may be written to; none: all.
+    /// The only chats that can be written to; `None` for all.
     written_to: Option<Vec<String>>,
     chats: Option<Vec<String>>,
     poll_s: u64,
-    /// Where people are asked to approve tool calls, if they are.
+    /// Chat for approvals of tool calls, if configured.
     approvals: Option<ApprovalChat>,
 }
 
 impl Telegram {
-    /// By settings in which nothing is wrong.
+    /// Creates a connector from validated settings.
     ///
     /// # Errors
     ///
-    /// Why there can be no client, in words.
+    /// A description of why the client cannot be created.
     pub(crate) fn new(
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
@@ -79,7 +79,7 @@ impl Telegram {
         })
     }
 
-    /// Listens until `stop`.
+    /// Polls until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
         let actions = Actions {
             api: self.api.clone(),
@@ -122,23 +122,23 @@ impl Telegram {
     }
 }
 
-/// What goes on in one run.
+/// State of one run.
 struct Work<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
-    /// Where buttons about tool calls go, if people are asked.
+    /// Receiver of button presses, if approvals are configured.
     presses: Option<Presses>,
-    /// The bot's name, once Telegram took the token.
+    /// The bot's name, once Telegram has accepted the token.
     bot: Option<String>,
-    /// The first update that was not dealt with; none: the first that Telegram has.
+    /// The first unprocessed update; `None` for the first that Telegram has.
     offset: Option<i64>,
     failures: u32,
-    /// What people were last told.
+    /// Latest status report.
     said: Option<(bool, String)>,
 }
 
 impl Work<'_> {
-    /// Asks for news once, and says how long to wait before the next time.
+    /// Polls for updates once and returns the time until the next poll.
     async fn poll(&mut self) -> Duration {
         match self.news().await {
             Ok(()) => {
@@ -186,7 +186,8 @@ impl Work<'_> {
         let poll_s = if self.said.as_ref().is_some_and(|(ready, _)| *ready) {
             self.telegram.poll_s
         } else {
-            // The first time, and after an error, people want to know at once whether it works.
+            // The first poll, and the first after an error, return immediately to show if the
+            // connection works.
             0
         };
         let button = self.presses.is_some().then_some(buttons::UPDATE);
@@ -215,7 +216,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deals with one update: its event is on disk when this ends well, or nobody wants it.
+    /// Processes one update. On success, its event is on disk or the update is irrelevant.
     async fn hand_in(&self, id: i64, update: &Value) -> Result<(), ApiError> {
         let pressed = self.presses.as_ref().zip(buttons::to_pressed(update));
         if let Some((presses, pressed)) = pressed {

@@ -1,6 +1,6 @@
-//! The webhook: `POST` one text, and an agent gets it as an event.
+//! The webhook: a `POST` sends a text to an agent as an event.
 //!
-//! * `settings`: what `goondan.yaml` may say about it.
+//! * `settings`: its settings in `goondan.yaml`.
 //! * `mapping`: from a request to an event. Pure.
 
 mod mapping;
@@ -26,7 +26,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// One whose replies go to whoever waits, if the settings have it so.
+    /// Creates a webhook that returns replies to waiting senders, if configured.
     #[cfg(test)]
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
         Self {
@@ -35,11 +35,11 @@ impl Webhook {
         }
     }
 
-    /// The same, ready to work, and replies are handed over if the settings say where.
+    /// Creates a webhook connector, with a reply callback if configured.
     ///
     /// # Errors
     ///
-    /// Why replies cannot be handed over there, in words.
+    /// A description of why the callback target is unusable.
     pub(crate) fn ready(
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
@@ -60,8 +60,8 @@ impl Webhook {
         Ok(Self::handing_over(webhook, worker))
     }
 
-    /// Replies are promised for as long as anybody is listened to, and handed over until the end: turns finish
-    /// meanwhile.
+    /// Callbacks are scheduled while requests are accepted, and delivered until the final stop,
+    /// because turns finish in the meantime.
     fn handing_over(webhook: Self, worker: CallbackWorker) -> Ready {
         Ready::to_the_end(|gateway, stop| async move {
             let serving = async {

@@ -1,4 +1,4 @@
-//! What is shown where, and what is to be done about it. Pure.
+//! Tracks the posted messages and decides the next action. Pure.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use super::{Message, Note};
 use crate::gateway::ApprovalNews;
 use crate::limits::APPROVAL_NOTES_WAITING_MAX;
 
-/// One thing to be done at the service.
+/// One action at the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Post this.
+    /// Post this message.
     Post(ApprovalId, Message),
-    /// Make this of the message there.
+    /// Replace the message at this location.
     Edit(String, Message),
-    /// Tell this to one who pressed.
+    /// Send this notice to a user who pressed a button.
     Tell(String, String),
 }
 
@@ -28,17 +28,17 @@ pub(super) enum Work {
 #[derive(Debug)]
 struct Entry {
     id: ApprovalId,
-    /// What is to be posted; none once it is, or when it waits no more.
+    /// The call to post; `None` once it is posted or no longer waits.
     show: Option<Box<ApprovalShow>>,
-    /// Where its message is.
+    /// Location of its message.
     place: Option<String>,
-    /// The beginning of what it would do.
+    /// The start of its description.
     about: String,
-    /// What became of it, once it waits no more.
+    /// Its outcome, once it no longer waits.
     how: Option<String>,
 }
 
-/// What is kept of one message.
+/// Stored record of one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     id: ApprovalId,
@@ -46,23 +46,23 @@ struct Kept {
     about: String,
 }
 
-/// What is kept, so that nothing is posted twice.
+/// Stored state that prevents duplicate posts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     approvals: Vec<Kept>,
 }
 
-/// The calls that are shown or are to be, and who is to be told something.
+/// The calls that are shown or will be, and the pending notices.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     entries: VecDeque<Entry>,
-    /// What is being posted.
+    /// The call being posted.
     posting: Option<ApprovalId>,
     tells: VecDeque<(String, String)>,
 }
 
 impl Desk {
-    /// With what was kept. What cannot be read is nothing.
+    /// Restores the stored state. Unreadable state counts as empty.
     pub(super) fn of(state: Option<&RawValue>) -> Self {
         let read = state.map(|state| serde_json::from_str(state.get()));
         let remembered: Remembered = read.and_then(Result::ok).unwrap_or_default();
@@ -79,13 +79,13 @@ impl Desk {
         }
     }
 
-    /// What has a message.
+    /// Calls with a posted message.
     pub(super) fn known(&self) -> Vec<ApprovalId> {
         let posted = self.entries.iter().filter(|it| it.place.is_some());
         posted.map(|it| it.id.clone()).collect()
     }
 
-    /// What is to be kept.
+    /// State to store.
     pub(super) fn kept(&self) -> Remembered {
         let kept = self.entries.iter().filter_map(|entry| {
             Some(Kept {
@@ -115,7 +115,7 @@ impl Desk {
             }
             ApprovalNews::Closed(closed) => {
                 let posting = self.posting.clone();
-                // What nobody has seen need not be taken back.
+                // A call that was never shown needs no update.
                 self.entries.retain(|it| {
                     let is_seen = it.place.is_some() || posting.as_ref() == Some(&it.id);
                     it.id != closed.approval_id || is_seen
@@ -129,12 +129,12 @@ impl Desk {
         }
     }
 
-    /// A button was pressed.
+    /// Handles the result of a button press.
     pub(super) fn note(&mut self, note: Note) {
         if self.tells.len() < APPROVAL_NOTES_WAITING_MAX {
             self.tells.push_back((note.to, note.told));
         }
-        // A message that nobody remembers loses its buttons, too.
+        // A message that is not in the stored state loses its buttons too.
         let places = self.entries.iter().map(|it| it.place.as_deref());
         let is_known = places.flatten().any(|place| place == note.place);
         if let Some(how) = note.how
@@ -152,7 +152,7 @@ impl Desk {
         }
     }
 
-    /// What is next; only who is to be told something, if the service is to be left alone.
+    /// Returns the next action; only pending notices while the service must not be called.
     pub(super) fn begin(&mut self, is_open: bool) -> Option<Work> {
         if let Some((to, text)) = self.tells.pop_front() {
             return Some(Work::Tell(to, text));
@@ -172,7 +172,7 @@ impl Desk {
         Some(work)
     }
 
-    /// A message is there.
+    /// Records that a message was posted.
     pub(super) fn posted(&mut self, id: &ApprovalId, place: String) {
         self.posting = None;
         let mut entries = self.entries.iter_mut();
@@ -182,12 +182,13 @@ impl Desk {
         }
     }
 
-    /// A message says that its call waits no more.
+    /// Records that a message shows its call as no longer waiting.
     pub(super) fn edited(&mut self, place: &str) {
         self.entries.retain(|it| it.place.as_deref() != Some(place));
     }
 
-    /// Something could not be done. Others are tried before it is tried again. Whether it is given up.
+    /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
+    /// abandoned.
     pub(super) fn failed(&mut self, work: &Work, is_final: bool) -> bool {
         self.posting = None;
         let is_of_work = |entry: &Entry| match work {
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// What another process has that begins with what this one kept.
+    /// The state of a process that starts with the stored state of this one.
     fn restarted(desk: &Desk) -> Desk {
         Desk::of(Some(&to_raw_value(&desk.kept()).unwrap()))
     }
@@ -291,14 +292,14 @@ mod tests {
         assert_eq!(desk.begin(false), None, "the service is to be left alone");
         desk.hear(close("a-1"));
         assert_eq!(desk.begin(true), None);
-        // What is on its way is taken back once it is there.
+        // A message that is being posted is updated once it exists.
         desk.hear(show("a-2"));
         begin_post(&mut desk);
         desk.hear(close("a-2"));
         desk.posted(&id("a-2"), "p".to_owned());
         assert_eq!(begin_edit(&mut desk), "p");
         desk.edited("p");
-        // If it does not get there, nothing is left of it.
+        // If posting fails, the entry is removed.
         desk.hear(show("a-3"));
         let work = desk.begin(true).unwrap();
         desk.hear(close("a-3"));
@@ -317,7 +318,7 @@ mod tests {
         desk.posted(&id("a-2"), "p2".to_owned());
         assert_eq!(begin_post(&mut desk), id("a-1"));
         desk.posted(&id("a-1"), "p1".to_owned());
-        // A message that somebody deleted is given up.
+        // A deleted message is abandoned.
         desk.hear(close("a-2"));
         let work = desk.begin(true).unwrap();
         assert!(desk.failed(&work, true));

@@ -1,7 +1,7 @@
-//! What messages about tool calls that wait say. Pure.
+//! Texts of messages about waiting tool calls. Pure.
 //!
-//! A model wrote the arguments, and may want to be taken for somebody else: what cannot be seen is shown by its number,
-//! and no line of an argument looks like one of ours.
+//! A model wrote the arguments and may try to imitate our messages. Invisible characters are
+//! therefore shown by code point, and no line of an argument can look like one of our lines.
 
 use goondan_protocol::approval::{ApprovalDecision, ApprovalShow, ApprovalVerdict};
 use goondan_protocol::ids::ApprovalId;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::{Buttons, Message};
 use crate::limits::{APPROVAL_KEPT_CHARS_MAX, APPROVAL_MESSAGE_UNITS_MAX};
 
-/// What stands before each line of an argument, and twice before its further ones.
+/// Indentation of the first line of an argument; further lines get it twice.
 const INDENT: &str = "  ";
 
-/// The message about a call that waits.
+/// The message about a waiting call.
 pub(super) fn waits(show: &ApprovalShow) -> Message {
     let id = &show.approval_id;
     let mut body = facts(show);
@@ -38,7 +38,7 @@ pub(super) fn waits(show: &ApprovalShow) -> Message {
     }
 }
 
-/// The message about a call that waits no more.
+/// The message about a call that no longer waits.
 pub(super) fn closed(id: &ApprovalId, how: &str, about: &str) -> Message {
     let mut body = one_line(how);
     if !about.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn closed(id: &ApprovalId, how: &str, about: &str) -> Message {
     }
 }
 
-/// The beginning of what a call would do, for the time after it was decided about.
+/// The start of a call's description, kept for the time after the decision.
 pub(super) fn about(show: &ApprovalShow) -> String {
     let mut about = facts(show);
     if let Some((at, _)) = about.char_indices().nth(APPROVAL_KEPT_CHARS_MAX) {
@@ -63,7 +63,7 @@ pub(super) fn about(show: &ApprovalShow) -> String {
     about
 }
 
-/// Whose call it is, and its arguments.
+/// The call's agent, conversation, tool and arguments.
 fn facts(show: &ApprovalShow) -> String {
     let arguments: String = match &show.input {
         Value::Object(fields) => {
@@ -80,7 +80,7 @@ fn facts(show: &ApprovalShow) -> String {
     )
 }
 
-/// One line, or further ones for what has several.
+/// One line, or several for a multi-line value.
 fn argument(name: &str, value: &Value) -> String {
     let text = match value {
         Value::String(text) => visible(text),
@@ -101,8 +101,8 @@ fn one_line(text: &str) -> String {
     visible(text).replace('\n', " ")
 }
 
-/// Whether a character has another effect than to be seen: a control character, or one that turns, joins or hides what
-/// is around it.
+/// True if a character is invisible: a control character, or one that reverses, joins or hides its
+/// neighbors.
 fn is_unseen(c: char) -> bool {
     let turns_or_hides = [
         '\u{ad}'..='\u{ad}',
@@ -123,7 +123,7 @@ fn is_unseen(c: char) -> bool {
     c.is_control() || turns_or_hides.iter().any(|range| range.contains(&c))
 }
 
-/// The text with the numbers of characters that are not seen.
+/// Replaces invisible characters with their code points.
 fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -136,7 +136,8 @@ fn visible(text: &str) -> String {
     out
 }
 
-/// Cuts a text to at most so many UTF-16 units, in which Telegram counts. Whether it was not longer.
+/// Truncates a text to `units_max` UTF-16 units, the unit of Telegram's limits. Returns true if it
+/// already fit.
 fn cut(text: &mut String, units_max: usize) -> bool {
     let mut units = 0;
     let too_long = text.char_indices().find(|(_, c)| {
@@ -151,7 +152,7 @@ fn cut(text: &mut String, units_max: usize) -> bool {
     false
 }
 
-/// What whoever pressed a button is told.
+/// Message shown to the user who pressed a button.
 pub(super) fn verdict(verdict: &ApprovalVerdict) -> String {
     match verdict {
         ApprovalVerdict::Decided { decision } => match decision {
@@ -167,7 +168,7 @@ pub(super) fn verdict(verdict: &ApprovalVerdict) -> String {
     }
 }
 
-/// What became of the call, if it waits no more.
+/// Outcome of the call, if it no longer waits.
 pub(super) fn settled(verdict: &ApprovalVerdict) -> Option<String> {
     match verdict {
         ApprovalVerdict::Decided { decision } => Some(decision.as_str().to_owned()),
@@ -225,7 +226,7 @@ mod tests {
             ..show(json!({}))
         });
         assert!(!message.buttons.unwrap().may_approve);
-        // As many units as Telegram counts, not as many characters.
+        // Telegram counts UTF-16 units, not characters.
         let wide = "😀".repeat(APPROVAL_MESSAGE_UNITS_MAX / 2);
         let message = waits(&show(json!({ "c": wide })));
         assert!(!message.buttons.unwrap().may_approve);

@@ -1,7 +1,8 @@
-//! What agents have a Discord application do, by Discord's HTTP API.
+//! Actions of agents through a Discord application, using Discord's HTTP API.
 //!
-//! The first answer to a command replaces "thinks …"; further ones follow it. Both need no bot. Where
-//! there is no command to answer, or no right any more, the bot writes a message.
+//! The first answer to a command replaces "thinks …"; further answers follow it. Neither needs a
+//! bot. Without a command to answer, or after the right to answer has expired, the bot writes a
+//! message.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
-/// Longest mark that Discord takes, in bytes.
+/// Longest nonce that Discord accepts, in bytes.
 const NONCE_BYTES_MAX: usize = 24;
 
 /// Discord's HTTP API for one application.
@@ -25,7 +26,7 @@ pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: Option<String>,
-    /// The only channels that may be written to; none: all.
+    /// The only channels that can be written to; `None` for all.
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
 }
@@ -36,7 +37,7 @@ struct Request {
     method: Method,
     path: Vec<String>,
     body: Option<Value>,
-    /// Whether the bot makes it, with its token.
+    /// True if the bot makes the request, with its token.
     is_bots: bool,
 }
 
@@ -73,7 +74,7 @@ impl ServiceApi for Api {
             && let Some(right) = self.interactions.right(id)
         {
             match self.answer(id, &right, text).await {
-                // The quarter of an hour was over sooner than we thought.
+                // The fifteen minutes ended earlier than computed.
                 Err(error) if error.code == CallErrorCode::NotFound => self.interactions.forget(id),
                 answered => return answered,
             }
@@ -101,8 +102,8 @@ impl ServiceApi for Api {
 }
 
 impl Api {
-    /// The API at `endpoint`, with the bot's token, if there is a bot; `channels` are the only ones that
-    /// may be written to, if there are any.
+    /// Creates a client for the API at `endpoint`, with the bot's token if one exists. If
+    /// `channels` is given, only these channels can be written to.
     pub(super) fn new(
         client: reqwest::Client,
         endpoint: &str,
@@ -184,7 +185,7 @@ fn channel_of(action: &Action) -> &str {
     }
 }
 
-/// A text that mentions the people it names, and never everybody.
+/// A text that mentions the users it names, but never everyone.
 fn message(text: &str) -> JsonObject {
     JsonObject::from_iter([
         ("content".to_owned(), json!(text)),
@@ -230,7 +231,7 @@ fn to_request(action: &Action) -> Result<Request, CallError> {
     })
 }
 
-/// An id is digits: nothing that leads elsewhere in a URL.
+/// Validates an id. It consists of digits, so it cannot change the path of a URL.
 fn id(text: &str) -> Result<&str, CallError> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(text);
@@ -239,7 +240,7 @@ fn id(text: &str) -> Result<&str, CallError> {
     Err(CallError::new(CallErrorCode::Invalid, message))
 }
 
-/// A text that Discord knows a message by.
+/// Derives the nonce by which Discord recognizes a repeated message.
 fn nonce_of(mark: &str) -> String {
     let mut digits = hex::encode(Sha256::digest(mark));
     digits.truncate(NONCE_BYTES_MAX);

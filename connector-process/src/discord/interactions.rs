@@ -1,8 +1,8 @@
-//! The commands and buttons that may still be answered.
+//! Commands and buttons that can still be answered.
 //!
-//! Discord gives the right to answer with each of them, good for a quarter of an hour. It is kept in
-//! memory only: whoever has it can speak for the application. After a restart of this process an
-//! answer is a message of the bot.
+//! Each of them carries the right to answer it for fifteen minutes. The right is kept only in
+//! memory, because its holder can speak for the application. After a restart of this process,
+//! answers are sent as messages of the bot.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ pub(super) struct Right {
     pub(super) application: String,
     /// The token of the interaction. Never shown.
     pub(super) token: String,
-    /// Whether the first answer, that people wait for, was given.
+    /// True if the first answer, which people wait for, was given.
     pub(super) is_answered: bool,
 }
 
@@ -37,14 +37,14 @@ struct Open {
     right: Right,
 }
 
-/// Those that may still be answered, the oldest first.
+/// Interactions that can still be answered, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Interactions {
     open: Mutex<VecDeque<Open>>,
 }
 
 impl Interactions {
-    /// Takes note of one; the same again changes nothing.
+    /// Adds an interaction; a duplicate changes nothing.
     pub(super) fn begin(&self, id: &str, application: &str, token: &str) {
         self.with(|open| {
             if open.iter().any(|known| known.id == id) {
@@ -63,7 +63,7 @@ impl Interactions {
         });
     }
 
-    /// The right to answer one, if there is.
+    /// The right to answer an interaction, if it still exists.
     pub(super) fn right(&self, id: &str) -> Option<Right> {
         self.with(|open| {
             let found = open.iter().find(|known| known.id == id);
@@ -71,7 +71,7 @@ impl Interactions {
         })
     }
 
-    /// The first answer was given.
+    /// Records that the first answer was given.
     pub(super) fn answered(&self, id: &str) {
         self.with(|open| {
             if let Some(known) = open.iter_mut().find(|known| known.id == id) {
@@ -80,7 +80,7 @@ impl Interactions {
         });
     }
 
-    /// It cannot be answered any more.
+    /// Removes an interaction that can no longer be answered.
     pub(super) fn forget(&self, id: &str) {
         self.with(|open| open.retain(|known| known.id != id));
     }
@@ -88,7 +88,7 @@ impl Interactions {
     fn with<T>(&self, work: impl FnOnce(&mut VecDeque<Open>) -> T) -> T {
         let mut open = match self.open.lock() {
             Ok(open) => open,
-            // Nothing that is done under the lock leaves it half done.
+            // A poisoned lock is safe to use, because no update here can be left half done.
             Err(poisoned) => poisoned.into_inner(),
         };
         let window = Duration::from_millis(DISCORD_ANSWER_WINDOW_MS);

@@ -1,4 +1,4 @@
-//! How long nothing was said on a connection.
+//! Idle time of a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use goondan_clock::{Instant, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// When something was said last.
+/// Time of the last transfer.
 #[derive(Debug, Clone)]
 pub(super) struct Activity(Arc<Mutex<Instant>>);
 
@@ -18,7 +18,7 @@ impl Activity {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Waits until nothing was said for so long.
+    /// Waits until the connection has been idle for `idle`.
     pub(super) async fn ends(&self, idle: Duration) {
         loop {
             let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +31,7 @@ impl Activity {
     }
 }
 
-/// A stream of which it is known when something was said last, in either direction.
+/// A stream that records the time of its last transfer in either direction.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     stream: S,
@@ -39,7 +39,7 @@ pub(super) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    /// Watches a stream from now on.
+    /// Wraps a stream.
     pub(super) fn new(stream: S) -> (Self, Activity) {
         let activity = Activity(Arc::new(Mutex::new(Instant::now())));
         let watched = Self {

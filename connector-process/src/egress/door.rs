@@ -1,4 +1,4 @@
-//! The socket of those who have a list, and the connections that are handed in by it.
+//! The socket of an allow list, and the connections passed over it.
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
@@ -24,7 +24,7 @@ use crate::limits::{
     HEADER_READ_TIMEOUT_MS,
 };
 
-/// The socket of those who have a list.
+/// The socket of an allow list.
 #[derive(Debug)]
 pub(super) struct Door {
     listener: StdUnixListener,
@@ -32,7 +32,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Makes the socket. One that is there is that of an egress that has ended.
+    /// Creates the socket and replaces one left by an egress that has ended.
     pub(super) fn open(door: &EgressDoor) -> io::Result<Self> {
         if let Err(error) = std::fs::remove_file(&door.socket)
             && error.kind() != io::ErrorKind::NotFound
@@ -40,7 +40,7 @@ impl Door {
             return Err(error);
         }
         let listener = StdUnixListener::bind(&door.socket)?;
-        // Its directory is for the user alone, also before this.
+        // Its directory is accessible only to the user even before this.
         std::fs::set_permissions(&door.socket, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(Self {
@@ -49,12 +49,12 @@ impl Door {
         })
     }
 
-    /// Whose list it is, and what is on it.
+    /// The allow list and its caller.
     pub(super) fn list(&self) -> &Rules {
         &self.rules
     }
 
-    /// Takes connections until it is dropped, and all of them with it.
+    /// Accepts connections until it is dropped, which ends all of them.
     pub(super) async fn serve(self: Arc<Self>) {
         let listener = self.listener.try_clone().and_then(UnixListener::from_std);
         let listener = match listener {
@@ -98,7 +98,7 @@ fn is_of_this_user(peer: &UnixStream) -> bool {
     peer.peer_cred().is_ok_and(|peer| peer.uid() == own)
 }
 
-/// Takes a connection over and lets the program out, as long as anything is said.
+/// Takes over a connection and serves the program until it is idle for too long.
 async fn lead_out(handed_in: UnixStream, rules: Arc<Rules>) -> io::Result<()> {
     let time_limit = Duration::from_millis(EGRESS_HANDOVER_TIMEOUT_MS);
     let program = timeout(time_limit, take_over(&handed_in))
@@ -133,7 +133,7 @@ async fn take_over(handed_in: &UnixStream) -> io::Result<TcpStream> {
         .await?;
     let program = StdTcpStream::from(received);
     program.set_nonblocking(true)?;
-    // It fails if it is something else than a connection.
+    // Fails if the descriptor is not a connection.
     program.peer_addr()?;
     TcpStream::from_std(program)
 }

@@ -1,4 +1,4 @@
-//! How a program begins to speak to a host.
+//! The first bytes that a program sends to a host.
 
 use goondan_protocol::sandbox::Host;
 use rustls::server::Acceptor;
@@ -6,28 +6,28 @@ use rustls::server::Acceptor;
 use super::target::Target;
 use crate::limits::EGRESS_HELLO_BYTES_MAX;
 
-/// The port at which nothing but TLS is spoken.
+/// The port that requires TLS.
 const HTTPS_PORT: u16 = 443;
 
-/// How a handshake of TLS begins.
+/// First byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// What TLS says to whoever may not come in: an alert, fatal, `access_denied`.
+/// TLS alert that rejects a client: fatal, `access_denied`.
 pub(super) const ACCESS_DENIED: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 49];
 
-/// What is known of a beginning.
+/// Verdict on the first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// Nothing yet: there has to be more of it.
+    /// More bytes are needed.
     More,
-    /// It may go on.
+    /// The connection may continue.
     Good,
-    /// It may not, for this reason.
+    /// The connection is denied, for this reason.
     Bad(String),
 }
 
-/// Judges what a program has said so far. A handshake of TLS must name the host that the program has asked for, and
-/// at the port of HTTPS there must be one.
+/// Checks the bytes that a program has sent so far. A TLS handshake must name the requested host,
+/// and port 443 requires one.
 pub(super) fn judge(said: &[u8], target: &Target) -> Beginning {
     match said.first() {
         None => Beginning::More,
@@ -65,7 +65,7 @@ fn judge_handshake(said: &[u8], target: &Target) -> Beginning {
 fn judge_name(named: Option<&str>, target: &Target) -> Beginning {
     match (&target.host, named) {
         (Host::Name(name), Some(named)) if name.eq_ignore_ascii_case(named) => Beginning::Good,
-        // An address has no name to be said.
+        // An address has no name to send.
         (Host::Address(_), None) => Beginning::Good,
         (_, Some(named)) => {
             Beginning::Bad(format!("TLS to `{target}` names another host, `{named}`"))
@@ -84,7 +84,7 @@ mod tests {
         Target::read(host, port).unwrap()
     }
 
-    /// What a real client says first.
+    /// The first bytes of a real client.
     fn hello(name: &'static str) -> Vec<u8> {
         crate::http::install_cryptography();
         let config = rustls::ClientConfig::builder()

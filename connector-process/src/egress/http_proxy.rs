@@ -1,4 +1,4 @@
-//! HTTP: `CONNECT`, and requests that name a host.
+//! The HTTP proxy: `CONNECT`, and requests that name a host.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use super::target::Target;
 use super::{tunnel, way};
 use crate::limits::{HEADER_READ_TIMEOUT_MS, HEADERS_MAX, READ_BUFFER_BYTES};
 
-/// Headers that belong to the connection to the proxy and not to the request.
+/// Headers of the connection to the proxy, which are not forwarded.
 const OF_THE_CONNECTION: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -39,23 +39,23 @@ const OF_THE_CONNECTION: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// A tunnel that was promised, and begins when the promise is read.
+/// A tunnel that was granted, and starts once its response is sent.
 struct Promised {
     program: OnUpgrade,
     server: TcpStream,
     target: Target,
 }
 
-/// What comes of the requests of one program's connection.
+/// State of one program's connection.
 #[derive(Default)]
 struct Begun {
     promised: Mutex<Option<Promised>>,
-    /// The connections to hosts, which end with it.
+    /// Connections to hosts, which end together with it.
     hosts: Mutex<JoinSet<hyper::Result<()>>>,
 }
 
 impl Begun {
-    /// Has a connection to a host do its work until the answer's body has ended.
+    /// Drives a connection to a host until the body of the response has ended.
     fn keep(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         while hosts.try_join_next().is_some() {}
@@ -63,7 +63,7 @@ impl Begun {
     }
 }
 
-/// Leads a program out that speaks HTTP.
+/// Serves a program that speaks HTTP.
 pub(super) async fn serve<P>(program: P, rules: Arc<Rules>) -> std::io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -82,7 +82,7 @@ where
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        // What a program does to its own connection is its own affair.
+        // A broken connection of the program is not an error of the egress.
         tracing::debug!(error = error_chain(&error), "a program broke off");
     }
     let promise = begun
@@ -114,7 +114,7 @@ async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Res
     })
 }
 
-/// Connects to the host of `CONNECT`; what is said to it comes next.
+/// Connects to the host of a `CONNECT` request; its data follows.
 async fn promise(
     request: Request<Incoming>,
     rules: &Rules,
@@ -134,7 +134,7 @@ async fn promise(
     Ok(Response::new(Body::empty()))
 }
 
-/// Makes a request for a program, to the host that it names.
+/// Forwards a program's request to the host that it names.
 async fn pass_on(
     mut request: Request<Incoming>,
     rules: &Rules,
@@ -171,7 +171,7 @@ async fn pass_on(
     Ok(response.map(Body::new))
 }
 
-/// The port of `http://`, where none is named.
+/// Default port of `http://`.
 const HTTP_PORT: u16 = 80;
 
 fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, Refusal> {
@@ -186,7 +186,7 @@ fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, Refusal> {
     }
 }
 
-/// Takes off what is not for the other side.
+/// Removes the headers that must not be forwarded.
 fn take_off(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)

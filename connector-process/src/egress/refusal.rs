@@ -1,19 +1,19 @@
-//! Why a program does not get where it wants to, as it is told.
+//! Reasons why a program cannot reach its target, as reported to it.
 
 use std::net::IpAddr;
 
 use super::target::{NoHost, Target};
 
-/// Why a program does not get where it wants to.
+/// Reason why a program cannot reach its target.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// What it asks for is no host.
+    /// The target is not a valid host.
     #[error(transparent)]
     NoHost(#[from] NoHost),
-    /// It asks for something else than a proxy does.
+    /// The request is not one for a proxy.
     #[error("{0}")]
     NoRequest(&'static str),
-    /// A host or a port that nobody has listed.
+    /// The host or port is not listed.
     #[error(
         "the sandbox of {caller} does not let programs reach `{target}`: it lists {listed}; a person can add it to \
          `network: {{allow: […]}}` of that sandbox"
@@ -23,7 +23,7 @@ pub(super) enum Refusal {
         caller: String,
         listed: String,
     },
-    /// A name that leads into the machine or its network.
+    /// The name resolves to an address of this machine or its network.
     #[error(
         "`{target}` leads to {address}, which is private; a person who means that can add the address to \
          `network: {{allow: […]}}` of the sandbox of {caller}, beside the name"
@@ -33,25 +33,25 @@ pub(super) enum Refusal {
         address: IpAddr,
         caller: String,
     },
-    /// An address where no program has any business, whoever lists it.
+    /// An address that no program may reach, even if it is listed.
     #[error("`{target}` leads to {address}, where no sandbox leads")]
     Never { target: Target, address: IpAddr },
-    /// A name that leads nowhere.
+    /// The name cannot be resolved.
     #[error("`{target}` cannot be resolved: {why}")]
     Unresolved { target: Target, why: String },
-    /// A host that does not answer.
+    /// The host does not answer.
     #[error("`{target}` cannot be reached: {why}")]
     Unreachable { target: Target, why: String },
 }
 
-/// Whose fault it is.
+/// The party at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The program's: it does not say what it wants.
+    /// The program: its request is invalid.
     Asked,
-    /// Nobody has allowed it.
+    /// The target is not permitted.
     Denied,
-    /// It is allowed, and does not work.
+    /// The target is permitted, but the connection failed.
     Failed,
 }
 

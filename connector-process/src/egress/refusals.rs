@@ -1,4 +1,4 @@
-//! What the log is told of refusals: a program can cause as many as it likes.
+//! Rate-limited log lines of refusals, because a program can cause any number.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use goondan_protocol::egress::EgressCaller;
 
 use crate::limits::{EGRESS_REFUSALS_INTERVAL_MS, EGRESS_REFUSALS_TOLD};
 
-/// What was refused to those who come by one socket.
+/// Refusals of one socket.
 #[derive(Debug)]
 pub(super) struct Refusals(Mutex<LineLimit>);
 
@@ -19,7 +19,7 @@ impl Refusals {
         Self(Mutex::new(lines))
     }
 
-    /// Tells the log of one, unless it was told of too many just now.
+    /// Logs a refusal unless too many were logged recently.
     pub(super) fn tell(&self, caller: &EgressCaller, why: impl Display) {
         let admitted = {
             let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

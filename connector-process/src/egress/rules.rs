@@ -1,4 +1,4 @@
-//! Who may go where.
+//! Checks targets against allow lists.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::refusals::Refusals;
 use super::target::Target;
 
-/// The list of those who come by one socket.
+/// The allow list of one socket.
 #[derive(Debug)]
 pub(super) struct Rules {
     list: AllowList,
@@ -30,7 +30,7 @@ impl Rules {
         Self { list, refusals }
     }
 
-    /// Tells the log why one of them was refused.
+    /// Logs the reason for a refusal.
     pub(super) fn tell_refused(&self, why: impl fmt::Display) {
         self.refusals.tell(&self.list.caller, why);
     }
@@ -40,7 +40,7 @@ impl Rules {
         hosts.collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether a place is listed. To be asked before its name is resolved.
+    /// Checks that a target is listed. Must be called before its name is resolved.
     pub(super) fn check_listed(&self, target: &Target) -> Result<(), Refusal> {
         let mut allow = self.list.allow.iter();
         if allow.any(|listed| listed.allows(&target.host, target.port)) {
@@ -53,8 +53,8 @@ impl Rules {
         })
     }
 
-    /// Those of the addresses that a listed place leads to which may be connected to: public ones, and private ones
-    /// that are listed themselves.
+    /// Selects the addresses of a listed target that may be connected to: public ones, and private
+    /// ones that are listed themselves.
     pub(super) fn reachable(
         &self,
         target: &Target,
@@ -149,9 +149,9 @@ mod tests {
             })
         };
         assert_eq!(reachable(&["1.1.1.1"]).unwrap(), ["1.1.1.1"]);
-        // The one that may be reached, and no other.
+        // Only the permitted address remains.
         assert_eq!(reachable(&["127.0.0.1", "1.1.1.1"]).unwrap(), ["1.1.1.1"]);
-        // A person has listed the very address.
+        // This exact address is listed.
         assert_eq!(reachable(&["10.0.0.7"]).unwrap(), ["10.0.0.7"]);
         for address in [
             "127.0.0.1",

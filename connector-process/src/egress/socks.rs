@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928): `CONNECT` without a password, which is all that programs need to be led out.
+//! SOCKS5 (RFC 1928): `CONNECT` without a password, which is all that programs need.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,14 +15,14 @@ use super::target::Target;
 use super::{tunnel, way};
 use crate::limits::HEADER_READ_TIMEOUT_MS;
 
-/// The version, which is the first byte of all that is said.
+/// The version, the first byte of every message.
 pub(super) const VERSION: u8 = 5;
 
 const NO_PASSWORD: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 
-/// How a request is answered.
+/// Reply to a request.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Reply {
@@ -33,7 +33,7 @@ enum Reply {
     NoSuchAddress = 8,
 }
 
-/// Leads a program out that speaks SOCKS5.
+/// Serves a program that speaks SOCKS5.
 pub(super) async fn serve<P>(mut program: P, rules: &Rules) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,
@@ -69,7 +69,7 @@ async fn open(
     Ok((server, target))
 }
 
-/// Hears where a program wants to go; none if it was told that this cannot be had.
+/// Reads the program's target; `None` if an unsupported request was rejected.
 async fn ask<P>(program: &mut P) -> io::Result<Option<Result<Target, Refusal>>>
 where
     P: AsyncRead + AsyncWrite + Unpin,
@@ -119,7 +119,7 @@ async fn take<const N: usize, P: AsyncRead + Unpin>(program: &mut P) -> io::Resu
 }
 
 async fn answer<P: AsyncWrite + Unpin>(program: &mut P, reply: Reply) -> io::Result<()> {
-    // The address behind it is that of nobody: programs have no use for it.
+    // The bound address is zero, because programs do not use it.
     let answer = [VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0];
     program.write_all(&answer).await
 }

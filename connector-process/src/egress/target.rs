@@ -1,20 +1,20 @@
-//! Where a program wants to go.
+//! Target of a program's connection.
 
 use std::fmt;
 
 use goondan_protocol::sandbox::{Host, InvalidHost};
 
-/// Most characters that are repeated of what is no host.
+/// Maximum number of characters of an invalid host that are repeated.
 const SHOWN_CHARS_MAX: usize = 100;
 
-/// Where a program wants to go.
+/// Target of a program's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: Host,
     pub(super) port: u16,
 }
 
-/// What a program asks for is no host.
+/// The requested target is not a valid host.
 #[derive(Debug, thiserror::Error)]
 #[error("`{asked}` {why}")]
 pub(super) struct NoHost {
@@ -23,7 +23,7 @@ pub(super) struct NoHost {
 }
 
 impl Target {
-    /// The place of a host and a port, as a program names them.
+    /// Parses a host and a port as a program names them.
     pub(super) fn read(host: &str, port: u16) -> Result<Self, NoHost> {
         let host = host.parse().map_err(|why| NoHost {
             asked: host.chars().take(SHOWN_CHARS_MAX).collect(),

@@ -1,4 +1,4 @@
-//! What a program and a host say to each other.
+//! Forwards data between a program and a host.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use super::hello::{ACCESS_DENIED, Beginning, judge};
 use super::rules::Rules;
 use super::target::Target;
 
-/// Bytes passed on at once until the beginning is judged.
+/// Bytes per read until the first bytes are checked.
 const CHUNK_BYTES: usize = 4 * 1024;
 
-/// Passes on what both say until both have ended. The first that the program says is held back until it is judged;
-/// a host that speaks first is heard meanwhile.
+/// Forwards data in both directions until both have ended. The first bytes of the program are held
+/// back until they are checked; data from the host is forwarded in the meantime.
 pub(super) async fn pass_on<P, S>(
     mut program: P,
     mut server: S,

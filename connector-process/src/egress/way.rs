@@ -1,4 +1,4 @@
-//! From where a program wants to go to a connection there.
+//! Connects to a target.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::rules::Rules;
 use super::target::Target;
 use crate::limits::{EGRESS_ADDRESSES_MAX, EGRESS_CONNECT_TIMEOUT_MS, EGRESS_RESOLVE_TIMEOUT_MS};
 
-/// Connects to a place, if it may be reached.
+/// Connects to a target, if it is permitted.
 pub(super) async fn connect(rules: &Rules, target: &Target) -> Result<TcpStream, Refusal> {
     rules.check_listed(target)?;
     let addresses = resolve(target).await?;

@@ -1,16 +1,16 @@
-//! A page of HTML as the text that it shows: paragraphs, lists, links. Pure.
+//! Converts an HTML page to the text it shows: paragraphs, lists, links. Pure.
 //!
-//! No browser and no validator: whatever is broken is text. Each byte is looked at a bounded number of
-//! times, however the page is made.
+//! This is neither a browser nor a validator: broken markup becomes text. Each byte is visited a
+//! bounded number of times for any input.
 
 use reqwest::Url;
 
-/// Elements of which nothing is shown.
+/// Elements whose contents are not shown.
 const HIDDEN: [&str; 7] = [
     "script", "style", "noscript", "template", "svg", "iframe", "textarea",
 ];
 
-/// Elements that begin a paragraph.
+/// Elements that start a paragraph.
 const BLOCKS: [&str; 27] = [
     "p",
     "div",
@@ -41,10 +41,10 @@ const BLOCKS: [&str; 27] = [
     "fieldset",
 ];
 
-/// Elements that begin a line.
+/// Elements that start a line.
 const LINES: [&str; 7] = ["br", "tr", "li", "dt", "dd", "option", "summary"];
 
-/// Characters that are usually written by name.
+/// Named character references in common use.
 const NAMED: [(&str, &str); 26] = [
     ("amp", "&"),
     ("lt", "<"),
@@ -74,10 +74,10 @@ const NAMED: [(&str, &str); 26] = [
     ("deg", "°"),
 ];
 
-/// Longest name of a character, in bytes.
+/// Longest name of a character reference, in bytes.
 const NAME_BYTES_MAX: usize = 10;
 
-/// The text that a page at `base` shows.
+/// The text of a page at `base`.
 pub(super) fn to_text(html: &str, base: &Url) -> String {
     let mut page = Page {
         base,
@@ -104,13 +104,13 @@ pub(super) fn to_text(html: &str, base: &Url) -> String {
 }
 
 enum Markup<'h> {
-    /// What stands between `<` and `>`.
+    /// Text between `<` and `>`.
     Tag(&'h str),
-    /// A comment, or anything else that shows nothing.
+    /// A comment, or other invisible markup.
     Nothing,
 }
 
-/// The markup that a text begins with, and what follows it.
+/// Splits the markup at the start of a text from the rest.
 fn markup(from: &str) -> Option<(Markup<'_>, &str)> {
     let inner = from.strip_prefix('<')?;
     if let Some(comment) = inner.strip_prefix("!--") {
@@ -133,7 +133,7 @@ fn markup(from: &str) -> Option<(Markup<'_>, &str)> {
                 }
                 false
             });
-            // A tag without an end is the end of the page.
+            // A tag without an end extends to the end of the page.
             let end = end.unwrap_or(inner.len());
             let after = inner.get(end + 1..).unwrap_or_default();
             Some((Markup::Tag(inner.get(..end)?), after))
@@ -142,7 +142,7 @@ fn markup(from: &str) -> Option<(Markup<'_>, &str)> {
     }
 }
 
-/// What stands between what was shown and what is shown next.
+/// Separator before the next visible text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     None,
@@ -155,9 +155,9 @@ struct Page<'h> {
     base: &'h Url,
     out: String,
     pending: Gap,
-    /// How many elements are open in which white space counts.
+    /// Number of open elements that preserve white space.
     pre: usize,
-    /// The links that are open: where they lead, and where their text begins.
+    /// Open links: their targets, and the positions where their texts start.
     links: Vec<(Option<String>, usize)>,
 }
 
@@ -166,7 +166,7 @@ impl Page<'_> {
         self.pending = self.pending.max(gap);
     }
 
-    /// Closes the gap: something is shown.
+    /// Writes the separator and then the text.
     fn show(&mut self, text: &str) {
         if !self.out.is_empty() {
             self.out.push_str(match self.pending {
@@ -200,7 +200,7 @@ impl Page<'_> {
         }
     }
 
-    /// Takes a tag, and gives what is left to be read behind it.
+    /// Handles a tag and returns the unread rest.
     fn tag<'h>(&mut self, tag: &str, after: &'h str) -> &'h str {
         let (is_end, tag) = match tag.strip_prefix('/') {
             Some(tag) => (true, tag),
@@ -245,7 +245,7 @@ impl Page<'_> {
         after
     }
 
-    /// Where a link leads, if it leads anywhere else.
+    /// Target of a link, unless it stays on the page.
     fn target(&self, href: &str) -> Option<String> {
         if href.starts_with('#') {
             return None;
@@ -268,7 +268,7 @@ impl Page<'_> {
     }
 }
 
-/// What stands behind the end of a hidden element.
+/// The rest after the end of a hidden element.
 fn behind<'h>(name: &str, after: &'h str) -> &'h str {
     let bytes = after.as_bytes();
     let mut from = 0;
@@ -322,7 +322,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// A text with its character names replaced.
+/// Replaces character references in a text.
 fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

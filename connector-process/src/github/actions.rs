@@ -1,4 +1,4 @@
-//! What agents do on GitHub, by its REST API.
+//! Actions of agents on GitHub, through its REST API.
 
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
-/// The version of the API that is spoken.
+/// The API version used.
 const API_VERSION: &str = "2022-11-28";
 
 /// GitHub's REST API with one token.
@@ -20,7 +20,7 @@ pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
-    /// The only repositories that may be written to; none: all.
+    /// The only repositories that can be written to; `None` for all.
     repositories: Option<Vec<String>>,
 }
 
@@ -57,14 +57,15 @@ impl ServiceApi for Api {
     }
 
     async fn check(&self) -> Result<Option<String>, CallError> {
-        // It is the one question that every kind of token may ask, and it costs nothing.
+        // Every kind of token may call this endpoint, and it is free.
         let asked = self.ask(Method::GET, "rate_limit", None, true).await;
         asked.map(|_limits| None)
     }
 }
 
 impl Api {
-    /// The API at `endpoint`; `repositories` are the only ones that may be written to, if there are any.
+    /// Creates a client for the API at `endpoint`. If `repositories` is given, only these
+    /// repositories can be written to.
     pub(super) fn new(
         client: reqwest::Client,
         endpoint: &str,
@@ -116,7 +117,7 @@ fn repository_of(action: &Action) -> &str {
     }
 }
 
-/// Whether it is `owner/name`, and leads nowhere else in a URL.
+/// True if the text is `owner/name` and cannot change the path of a URL.
 fn is_repository(text: &str) -> bool {
     let is_name = |part: &str| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -172,7 +173,7 @@ fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, Ca
     let body = answered.json();
     let said = text(&body, "/message").unwrap_or("nothing further");
     let header = |name: &str| answered.headers.get(name)?.to_str().ok();
-    // A spent allowance is a 403 as well as a 429, and may name the time of the next one.
+    // An exhausted rate limit is reported as 403 or 429, and may name the time of the next request.
     let is_spent = header("x-ratelimit-remaining") == Some("0");
     let next_s = header("x-ratelimit-reset").and_then(|reset| reset.parse::<u64>().ok());
     let until_next_ms = next_s.map(|next_s| next_s.saturating_sub(now_s).saturating_mul(1_000));

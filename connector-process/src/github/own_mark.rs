@@ -1,9 +1,10 @@
-//! The mark by which goondan knows its own words when GitHub sends them back.
+//! Marker by which goondan recognizes its own texts when GitHub sends them back.
 
-/// Stands in everything that goondan writes on GitHub, unseen, so that its own words are no event.
+/// Invisible marker in every text that goondan writes on GitHub, so that its own texts cause no
+/// event.
 pub(super) const OWN_MARK: &str = "<!-- goondan -->";
 
-/// The text with the mark.
+/// Adds the marker to a text.
 pub(super) fn marked(body: &str) -> String {
     if body.contains(OWN_MARK) {
         body.to_owned()

@@ -1,17 +1,17 @@
-//! What happened on GitHub, in words for an agent. Pure.
+//! Describes GitHub events for agents. Pure.
 
 use serde_json::Value;
 
 use crate::limits::GITHUB_TEXT_CHARS_MAX;
 use crate::payload::text;
 
-/// Commits of a push that are listed; of the others there is only the number.
+/// Maximum number of commits of a push that are listed; the rest are only counted.
 const COMMITS_LISTED_MAX: usize = 20;
 
-/// Characters of a commit's id that are shown.
+/// Displayed characters of a commit's id.
 const COMMIT_ID_CHARS: usize = 7;
 
-/// The input for the event `name` with this payload: who did what, where to look, and what was written.
+/// The input for the event `name` with this payload: the user, the action, the link and the text.
 pub(crate) fn of(name: &str, body: &Value) -> String {
     // Long: one arm for each kind of event.
     let who = text(body, "/sender/login").unwrap_or("somebody");
@@ -155,7 +155,7 @@ fn push(who: &str, place: &str, body: &Value) -> String {
     words
 }
 
-/// GitHub names actions in the past tense, but for these.
+/// GitHub names actions in the past tense, except for these.
 fn past(action: &str) -> String {
     match action {
         "created" => "made".to_owned(),

@@ -1,4 +1,4 @@
-//! A bound on how long connecting takes, by time that counts: the HTTP client's own would count a pause.
+//! Connect timeout that ignores suspended time, which the HTTP client's own timeout would count.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tower_service::Service;
 /// Any error of a connector.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Puts the bound around what connects.
+/// Layer that adds the timeout to a connector.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectTimeout(pub(super) Duration);
 
@@ -29,7 +29,7 @@ impl<S> Layer<S> for ConnectTimeout {
     }
 }
 
-/// What connects, and gives up after a while.
+/// A connector with a timeout.
 #[derive(Debug, Clone)]
 pub(super) struct Bounded<S> {
     inner: S,
@@ -70,7 +70,7 @@ where
 mod tests {
     use super::*;
 
-    /// Never connects.
+    /// A connector that never connects.
     #[derive(Clone)]
     struct Deaf;
 

@@ -1,11 +1,12 @@
-//! Which addresses requests reach that somebody else has named: what is checked is what is connected to.
+//! Restricts the addresses of externally supplied URLs. The address that is checked is the one
+//! connected to.
 
 use std::net::{IpAddr, SocketAddr};
 
 use goondan_connectors::{Reach, reach_of};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Whether a request may go to an address.
+/// True if a request may go to an address.
 pub(crate) fn may_reach(address: IpAddr, allows_private: bool) -> bool {
     match reach_of(address) {
         Reach::Public => true,
@@ -14,7 +15,7 @@ pub(crate) fn may_reach(address: IpAddr, allows_private: bool) -> bool {
     }
 }
 
-/// A host leads where requests may not go.
+/// The host resolves to a forbidden address.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` leads to {address}, {}", if *.is_private { "which is private" } else { "where no request goes" })]
 pub(crate) struct Forbidden {
@@ -32,7 +33,7 @@ impl Forbidden {
         }
     }
 
-    /// The one that an error of the client comes from, if it does.
+    /// Extracts this error from an error of the client, if it is the cause.
     pub(crate) fn of(error: &reqwest::Error) -> Option<&Self> {
         let mut cause: Option<&dyn std::error::Error> = Some(error);
         while let Some(it) = cause {
@@ -45,7 +46,7 @@ impl Forbidden {
     }
 }
 
-/// Resolves names to addresses that may be reached.
+/// Resolves names to permitted addresses.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     pub(crate) allows_private: bool,

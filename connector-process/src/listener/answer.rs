@@ -1,4 +1,4 @@
-//! What whoever made a request is answered: a status code and a body. Pure.
+//! Answers to requests: a status code and a body. Pure.
 
 use axum::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -11,52 +11,53 @@ use super::malformed::Malformed;
 use super::signature::NotSigned;
 use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
 
-/// Why a request brought no event. Each is one row of the answers table in `docs/connectors.md`.
+/// Reason why a request produced no event. Each is one row of the answers table in
+/// `docs/connectors.md`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Nothing is at this path.
+    /// The path does not exist.
     #[error("nothing is at this path")]
     NotFound,
-    /// Another method than the one that means something here.
+    /// The method is not supported.
     #[error("only {allowed} is understood")]
     WrongMethod {
-        /// The one that does.
+        /// The supported method.
         allowed: &'static str,
     },
-    /// The body is larger than the connector takes.
+    /// The body exceeds the connector's limit.
     #[error("the body is larger than {max} bytes")]
     TooLarge {
         /// The limit in bytes.
         max: usize,
     },
-    /// The client took too long over its body.
+    /// The client sent the body too slowly.
     #[error("the body did not come within {timeout_ms} ms")]
     TooSlow {
         /// The limit in milliseconds.
         timeout_ms: u128,
     },
-    /// The body broke off or is not framed as HTTP asks.
+    /// The body was cut off or violates HTTP framing.
     #[error("the body did not come whole")]
     BrokenBody(#[source] axum::Error),
     /// The signature is missing or wrong.
     #[error(transparent)]
     NotSigned(#[from] NotSigned),
-    /// No event can be made of it.
+    /// The request cannot be converted to an event.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// As many requests are in progress as this process takes.
+    /// Too many requests are in progress.
     #[error("too many requests are in progress")]
     Busy,
-    /// As many replies are promised as can be.
+    /// Too many replies are pending.
     #[error("as many replies are promised as can be; some must be handed over first")]
     NoPlace,
-    /// Its reply could not be promised.
+    /// Its reply callback could not be stored.
     #[error("the event is taken, but its reply cannot be promised: {reason}")]
     NotPromised {
-        /// Why, in words.
+        /// A description of the failure.
         reason: String,
     },
-    /// The process begins nothing new.
+    /// The process accepts no new work.
     #[error("the connector is stopping")]
     Stopping,
     /// The orchestrator refused the event.
@@ -65,7 +66,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The status code, and a stable code for the sender's program.
+    /// The status code, and a stable code for programs.
     pub(crate) fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
@@ -89,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The header a status code asks for, if it asks for one.
+    /// The header that a status code requires, if any.
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         if let Self::WrongMethod { allowed } = self {
             return Some((ALLOW, HeaderValue::from_static(allowed)));
@@ -109,7 +110,7 @@ impl Refusal {
     }
 }
 
-/// An answer to what is no event: a challenge, a ping, something nobody wants.
+/// Answer to a request that is not an event: a challenge, a ping, an unwanted notification.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     /// Its status code.
@@ -119,7 +120,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// It is well, and this is the body.
+    /// A success with this body.
     pub(crate) fn ok(body: Value) -> Self {
         Self {
             status: StatusCode::OK,
@@ -127,13 +128,13 @@ impl Answer {
         }
     }
 
-    /// It was understood and is left alone, for this reason.
+    /// A valid request that is ignored, for this reason.
     pub(crate) fn ignored(reason: &str) -> Self {
         Self::ok(json!({"ignored": reason}))
     }
 }
 
-/// The answer to an event that is durable, where a service wants no other.
+/// Default answer to a durable event.
 pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> Answer {
     Answer {
         status: StatusCode::ACCEPTED,
@@ -141,7 +142,7 @@ pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> Answer 
     }
 }
 
-/// The answer to a refusal, where a service wants no other.
+/// Default answer to a refusal.
 pub(crate) fn refused(refusal: &Refusal) -> Answer {
     Answer {
         status: refusal.status().0,

@@ -1,7 +1,7 @@
-//! People who come back from an authorization server to a public address (`SYS-4`).
+//! Users who return from an authorization server to a public address (`SYS-4`).
 //!
-//! What the server put behind the address goes to the orchestrator, which alone knows what it means, and into no log.
-//! The page that a browser is shown repeats nothing of it.
+//! The query goes to the orchestrator, which alone can interpret it, and to no log. The page shown
+//! in the browser repeats none of the query.
 
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
@@ -14,12 +14,12 @@ use super::answer::Refusal;
 use crate::gateway::Verdict;
 use crate::limits::CALLBACK_QUERY_BYTES_MAX;
 
-/// What a browser shows.
+/// The page shown in the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// The login goes on.
+    /// The login continues.
     Taken,
-    /// There is no such login.
+    /// The login does not exist.
     NotTaken,
 }
 
@@ -52,7 +52,7 @@ impl Page {
     }
 }
 
-/// The event that tells of it; none if it is longer than any that means something.
+/// The event with the query; `None` if the query is too long to be valid.
 pub(super) fn event_of(query: &str) -> Option<ConnectorEvent> {
     (query.len() <= CALLBACK_QUERY_BYTES_MAX).then(|| ConnectorEvent {
         id: None,
@@ -65,7 +65,7 @@ pub(super) fn event_of(query: &str) -> Option<ConnectorEvent> {
     })
 }
 
-/// The page for what the orchestrator says.
+/// The page for the orchestrator's verdict.
 pub(super) fn page_of(verdict: Verdict) -> Result<Page, Refusal> {
     match verdict {
         Ok(_) => Ok(Page::Taken),

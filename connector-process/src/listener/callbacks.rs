@@ -1,12 +1,13 @@
-//! Replies that are handed over to an address of the configuration (`MSG-13`).
+//! Delivery of replies to a configured address (`MSG-13`).
 //!
 //! * `target`: the address, and one POST to it.
 //!
 //! # Invariants
 //!
-//! * A reply is promised only once that is kept with the connection's state, durably, and is promised until it is
-//!   handed over or given up. A process that is killed between the two hands it over again: at least once.
-//! * Nobody outside says where a reply goes.
+//! * A callback is acknowledged only after it is stored durably with the connection's state, and
+//!   stays stored until it is delivered or abandoned. A process killed between delivery and its
+//!   record delivers again: at-least-once.
+//! * Only the configuration determines the address of a reply.
 
 mod target;
 
@@ -36,7 +37,7 @@ use crate::limits::{
     SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
 };
 
-/// A reply that is to be handed over, as it is kept.
+/// A pending reply, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Promised {
@@ -44,7 +45,8 @@ struct Promised {
     instance_key: InstanceKey,
 }
 
-/// The same with the trace that the event was first seen in, as `traceparent` has it.
+/// A pending reply with the trace in which the event was first received, as `traceparent` encodes
+/// it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptPromise {
@@ -53,17 +55,17 @@ struct KeptPromise {
     traceparent: String,
 }
 
-/// What such a connection remembers.
+/// Stored state of such a connection.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
     #[serde(default)]
     callbacks: Vec<KeptPromise>,
 }
 
-/// A place among the replies that are to be handed over.
+/// A slot for a pending reply.
 pub(crate) struct Place(OwnedSemaphorePermit);
 
-/// A promise to be made.
+/// A callback to store.
 struct Promise {
     promised: Promised,
     trace: TraceContext,
@@ -71,7 +73,7 @@ struct Promise {
     kept: oneshot::Sender<Result<(), String>>,
 }
 
-/// The way to have replies handed over.
+/// Handle to schedule reply callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     promises: mpsc::Sender<Promise>,
@@ -79,9 +81,9 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// The way to have replies handed over there, and who does it.
+    /// Creates a handle and its worker for this target.
     pub(crate) fn new(target: ReplyTarget) -> (Self, CallbackWorker) {
-        // As many as there are requests in progress: none waits for a place here.
+        // One slot per request in progress, so no request waits here.
         let (sender, promises) = mpsc::channel(REQUESTS_IN_FLIGHT_MAX);
         let places = Arc::new(Semaphore::new(CALLBACKS_PROMISED_MAX));
         let worker = CallbackWorker {
@@ -98,16 +100,16 @@ impl Callbacks {
         (callbacks, worker)
     }
 
-    /// A place for one more, if there is any.
+    /// Reserves a slot, if one is free.
     pub(super) fn place(&self) -> Option<Place> {
         Arc::clone(&self.places).try_acquire_owned().ok().map(Place)
     }
 
-    /// Promises that the reply to an event will be handed over. Durable when it returns.
+    /// Schedules the callback for an event's reply. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// Why it cannot be promised, in words.
+    /// A description of the failure.
     pub(super) async fn promise(
         &self,
         place: Place,
@@ -135,15 +137,15 @@ impl Callbacks {
     }
 }
 
-/// What is known of a promise beside whose it is.
+/// Runtime state of a pending reply.
 #[derive(Debug)]
 struct Pending {
     trace: TraceContext,
-    /// None of one from before the number of places was made smaller.
+    /// `None` for a reply beyond a limit that was lowered since.
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Keeps what is promised, and hands over what is due.
+/// Stores pending replies and delivers those that are ready.
 pub(crate) struct CallbackWorker {
     target: Arc<ReplyTarget>,
     promises: mpsc::Receiver<Promise>,
@@ -153,7 +155,7 @@ pub(crate) struct CallbackWorker {
 }
 
 impl CallbackWorker {
-    /// Works until it is dropped; what is promised then is handed over by whoever comes next.
+    /// Runs until it is dropped; the next process delivers the remaining replies.
     pub(crate) async fn run(mut self, gateway: Gateway) {
         self.take_up(&gateway).await;
         loop {
@@ -168,7 +170,7 @@ impl CallbackWorker {
         }
     }
 
-    /// Takes up what was promised before this process began.
+    /// Loads the replies that earlier processes left pending.
     async fn take_up(&mut self, gateway: &Gateway) {
         let mut failures = 0;
         let state = loop {
@@ -205,7 +207,7 @@ impl CallbackWorker {
         }
     }
 
-    /// Makes a promise, and all that wait to be made, by one sync.
+    /// Stores a new callback together with all others that wait, with a single sync.
     async fn promise(&mut self, first: Promise, gateway: &Gateway) {
         let mut new = Vec::new();
         let mut told = Vec::new();
@@ -235,7 +237,7 @@ impl CallbackWorker {
             }
         }
         for sender in told {
-            // Whoever posted the event may have gone.
+            // The sender of the event may have disconnected.
             drop(sender.send(kept.clone()));
         }
     }
@@ -250,7 +252,8 @@ impl CallbackWorker {
         });
     }
 
-    /// A reply is handed over, or given up. If that cannot be kept, it is handed over once more after a restart.
+    /// Removes a reply that was delivered or abandoned. If that cannot be stored, the reply is
+    /// delivered again after a restart.
     async fn end(&mut self, promised: Promised, gateway: &Gateway) {
         self.pending.remove(&promised);
         while let Some(Ok(promised)) = self.deliveries.try_join_next() {
@@ -277,7 +280,7 @@ impl CallbackWorker {
     }
 }
 
-/// What came of an event; none if nobody knows any more. Waits for as long as it takes.
+/// Waits without a time limit for the outcome of an event; `None` if it is no longer known.
 async fn outcome_of(promised: &Promised, gateway: &Gateway) -> Option<TurnOutcome> {
     let mut looks = 0;
     loop {

@@ -1,9 +1,9 @@
-//! Who may hold a connection of a listener, and who gives one up when there are too many.
+//! Limits the connections of a listener and evicts connections beyond the limit.
 //!
-//! A client that connects is never made to wait for others to leave: when there are as many as there
-//! may be, one of those that nothing is done for is evicted. First give way peers that hold the most; of
-//! these, whoever is silent before whoever sends, and who has been so for longest. A request that the
-//! orchestrator works on is never evicted; of these there are at most
+//! A new client never waits for others to leave: at the limit, a connection without a request in
+//! progress is evicted. Peers with the most connections come first; within a peer, silent
+//! connections before sending ones, longest first. A request that the orchestrator processes is
+//! never evicted; the number of such requests is at most
 //! [`REQUESTS_IN_FLIGHT_MAX`](crate::limits::REQUESTS_IN_FLIGHT_MAX).
 
 use std::collections::HashMap;
@@ -12,17 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// Bits of an IPv6 address that name a peer: whoever has one address has all of its network.
+/// Prefix length that identifies a peer in IPv6, because a host usually controls its entire
+/// network.
 const IPV6_PEER_BITS: u32 = 64;
 
-/// What a connection is at.
+/// Activity of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Activity {
-    /// Its client has sent no whole head.
+    /// Its client has not sent a complete head.
     Waiting,
     /// Its client sends a body.
     Sending,
-    /// Its request is being worked on.
+    /// Its request is being processed.
     Working,
 }
 
@@ -30,13 +31,13 @@ enum Activity {
 struct OpenConnection {
     peer: IpAddr,
     activity: Activity,
-    /// When it began to do that, as a number that grows.
+    /// Start of the activity, as an increasing number.
     since: u64,
     body_bytes: usize,
     evicted: CancellationToken,
 }
 
-/// Bounds the connections of one listener, and what the bodies that they send take together.
+/// Limits the connections of one listener, and the total memory of the bodies they send.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
     connections_max: usize,
@@ -53,7 +54,7 @@ struct State {
 }
 
 impl ConnectionLimiter {
-    /// A limiter for so many connections, and for so many bytes of bodies that are being sent.
+    /// Creates a limiter with a maximum number of connections and of body bytes in transfer.
     pub(crate) fn new(connections_max: usize, body_bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             connections_max,
@@ -62,7 +63,7 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Admits a new connection; if there is no room for it, evicts another.
+    /// Admits a new connection; evicts another one at the limit.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectionPermit> {
         let mut state = self.lock();
         while state.open.len() >= self.connections_max && state.evict_one(|_| true) {}
@@ -84,14 +85,14 @@ impl ConnectionLimiter {
         })
     }
 
-    /// What is kept here is consistent after every statement; a panic elsewhere damages nothing.
+    /// The state is consistent after every statement, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Evicts one connection among those that nothing is done for; false if there is none.
+    /// Evicts one connection without a request in progress; false if none qualifies.
     fn evict_one(&mut self, is_eligible: impl Fn(&OpenConnection) -> bool) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.open.values() {
@@ -140,7 +141,7 @@ impl State {
     }
 }
 
-/// The permit of one open connection; given back when dropped.
+/// The permit of one open connection; released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
@@ -149,13 +150,13 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Set once the connection is to be cut off.
+    /// Canceled when the connection must be closed.
     pub(crate) fn evicted(&self) -> &CancellationToken {
         &self.evicted
     }
 
-    /// So much of the body of a request has come. Too much of all bodies, and one of their senders is
-    /// cut off.
+    /// Records the received bytes of a body. If all bodies together exceed the limit, one sender is
+    /// evicted.
     pub(crate) fn set_sending(&self, body_bytes: usize) {
         let mut state = self.limiter.lock();
         state.set(self.id, Activity::Sending, body_bytes);
@@ -164,13 +165,13 @@ impl ConnectionPermit {
         {}
     }
 
-    /// The body has come, and its request is worked on. What it takes is bounded by the requests in
-    /// progress.
+    /// Records that the body is complete and its request is being processed. Its memory is bounded
+    /// by the number of requests in progress.
     pub(crate) fn set_working(&self) {
         self.limiter.lock().set(self.id, Activity::Working, 0);
     }
 
-    /// The request is answered.
+    /// Records that the request has been answered.
     pub(crate) fn set_waiting(&self) {
         self.limiter.lock().set(self.id, Activity::Waiting, 0);
     }

@@ -1,22 +1,22 @@
-//! Where a connector listens.
+//! HTTP endpoint of a connector.
 
 use goondan_connectors::Values;
 
-/// Where a connector listens, and how much it takes.
+/// The address on which a connector listens, and its body limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpEndpoint {
     /// The host or address it listens on.
     pub(crate) host: String,
-    /// The port; 0 is any free one.
+    /// The port; 0 selects a free one.
     pub(crate) port: u16,
-    /// The one path it answers on.
+    /// The only path it serves.
     pub(crate) path: String,
-    /// Largest body it takes, in bytes.
+    /// Largest accepted body, in bytes.
     pub(crate) body_bytes_max: usize,
 }
 
 impl HttpEndpoint {
-    /// The endpoint that settings describe.
+    /// Creates the endpoint from settings.
     pub(crate) fn new(values: &Values<'_>) -> Self {
         let body_bytes_max = values.number("maxBodyBytes").unwrap_or_default();
         Self {
@@ -25,7 +25,7 @@ impl HttpEndpoint {
         }
     }
 
-    /// The same of one that takes no body.
+    /// Creates an endpoint that accepts no body.
     pub(crate) fn without_body(values: &Values<'_>) -> Self {
         let text = |name| values.text(name).unwrap_or_default().to_owned();
         let port = values.number("port").unwrap_or_default();

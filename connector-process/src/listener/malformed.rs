@@ -1,60 +1,60 @@
-//! Why no event can be made of a request.
+//! Reasons why a request cannot become an event.
 
 use axum::http::HeaderName;
 use goondan_protocol::ids::InvalidId;
 
-/// Why no event can be made of a request. The sender is at fault and told so.
+/// Reason why a request cannot become an event, reported to its sender.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// The body is no text.
+    /// The body is not text.
     #[error("the body is not valid UTF-8")]
     NotText(#[source] std::str::Utf8Error),
-    /// The body is not what its content type says.
+    /// The body does not match its content type.
     #[error("the body is to be JSON and is not")]
     NotJson(#[source] serde_json::Error),
-    /// There is nothing to say to an agent.
+    /// The input for the agent is empty.
     #[error("the input is empty")]
     EmptyInput,
-    /// `inputField` names a field that is not there or holds no text.
+    /// `inputField` names a field that is missing or not a string.
     #[error("the input must be a text in the field `{field}` of a JSON body")]
     NoInput {
         /// The field.
         field: String,
     },
-    /// A field that holds a key or an id holds neither text nor whole number.
+    /// A field for a key or an id is neither a string nor a whole number.
     #[error("the field `{field}` must hold a text or a whole number")]
     NotAName {
         /// The field.
         field: String,
     },
-    /// A header occurs twice, or is no text.
+    /// A header occurs twice, or is not text.
     #[error("the header `{header}` must occur once and be valid UTF-8")]
     BadHeader {
         /// The header.
         header: HeaderName,
     },
-    /// A header that every request has is missing.
+    /// A required header is missing.
     #[error("the header `{header}` is missing")]
     NoHeader {
         /// The header.
         header: HeaderName,
     },
-    /// A field of the body that every request has is missing, or holds something else.
+    /// A required field of the body is missing or has another type.
     #[error("the field `{field}` of the body is missing, or holds something else than it should")]
     NoField {
         /// The field.
         field: &'static str,
     },
-    /// The instance key cannot be one.
+    /// The instance key is invalid.
     #[error("the instance key cannot be used")]
     BadKey(#[source] InvalidId),
-    /// The event id cannot be one.
+    /// The event id is invalid.
     #[error("the event id cannot be used")]
     BadId(#[source] InvalidId),
 }
 
 impl Malformed {
-    /// A stable code for the sender's program.
+    /// A stable code for programs.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::NotText(_) => "bad_encoding",

@@ -1,4 +1,4 @@
-//! Opening the socket that a connector listens on, however long that takes.
+//! Opens a connector's listening socket, with retries.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use crate::gateway::Gateway;
 use crate::limits::{BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS};
 
-/// A listening socket and where it is.
+/// A listening socket and its address.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener,
     pub(crate) address: SocketAddr,
 }
 
-/// Opens the listening socket, trying again for as long as it takes; nothing once `stop` is set. What stands in the
-/// way is shown to people.
+/// Opens the listening socket and retries until it succeeds; `None` once `stop` is set. Failures
+/// are reported to people.
 pub(crate) async fn open(
     host: &str,
     port: u16,
@@ -55,7 +55,7 @@ async fn bind(host: &str, port: u16) -> std::io::Result<Listening> {
     Ok(Listening { listener, address })
 }
 
-/// The pauses between tries to open the listening socket. Never ends.
+/// Pauses between attempts to open the listening socket. Infinite.
 fn bind_pauses() -> impl Iterator<Item = Duration> {
     let longest = Duration::from_millis(BIND_RETRY_MAX_MS);
     std::iter::successors(

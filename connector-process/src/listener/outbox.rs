@@ -1,4 +1,4 @@
-//! What a connector does for agents beside listening, and whether the service takes its token.
+//! Actions of a listening connector for agents, and the state of its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,21 @@ use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
 use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 
-/// The outgoing side of a connector that listens.
+/// Outgoing side of a listening connector.
 pub(crate) trait Outbox: CallHandler {
-    /// Asks the service whether it takes the token: as whom. Nothing to ask is "yes".
+    /// Checks that the service accepts the token, and returns the account. Succeeds if there is
+    /// nothing to check.
     fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>>;
 }
 
-/// Makes an outbox's calls, and takes note when the token is not taken any more.
+/// Performs an outbox's calls and detects when the token is no longer accepted.
 pub(crate) struct Watched {
     outbox: Arc<dyn Outbox>,
     rejected: Arc<Notify>,
 }
 
 impl Watched {
-    /// Watches over `outbox`.
+    /// Wraps `outbox`.
     pub(crate) fn new(outbox: Arc<dyn Outbox>) -> Self {
         Self {
             outbox,
@@ -34,7 +35,7 @@ impl Watched {
         }
     }
 
-    /// Tells people for ever whether agents can write, behind `detail`: what is true anyway.
+    /// Continuously reports to people if agents can write, appended to the fixed `detail`.
     pub(crate) fn watch(
         &self,
         gateway: Gateway,
@@ -67,7 +68,7 @@ impl Watched {
                         rejected.notified().await;
                         pause = Duration::from_millis(SERVICE_BACK_OFF_FIRST_MS);
                     }
-                    // Only a person can mend it.
+                    // Only a person can fix the token.
                     Err(error) if error.code == CallErrorCode::Unauthorized => sleep(longest).await,
                     Err(error) => {
                         let asked = Duration::from_millis(error.retry_after_ms.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What whoever posted an event is told of the agent's reply. Pure.
+//! Formats an agent's reply for the sender of the event. Pure.
 
 use axum::http::StatusCode;
 use goondan_protocol::event::TurnOutcome;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 
-/// The code of an answer whose agent could not answer.
+/// Code of an answer whose agent failed.
 pub(super) const FAILED: &str = "failed";
 
-/// What whoever waited is answered.
+/// Answer to a sender that waited.
 pub(super) fn answer(
     accepted: &EventAccepted,
     outcome: &TurnOutcome,
@@ -36,8 +36,8 @@ pub(super) fn answer(
     Answer { status, body }
 }
 
-/// A reply as it is told outside; without an outcome there is none, and never will be. Why an agent failed is for
-/// those who run it.
+/// A reply in its external form; without an outcome, no reply exists or ever will. The reason for a
+/// failure is only for the operators.
 pub(super) fn told(event_id: &EventId, trace_id: TraceId, outcome: Option<&TurnOutcome>) -> Value {
     let outcome = match outcome {
         Some(TurnOutcome::Completed { reply }) => json!({"status": "completed", "reply": reply}),

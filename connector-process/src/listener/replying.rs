@@ -1,7 +1,7 @@
-//! Whoever brought an event gets what the agent answered, if that comes in time (`MSG-13`).
+//! Returns the agent's reply to the sender of an event, if it arrives in time (`MSG-13`).
 //!
-//! The event is durable before anything of this begins, and what came of it is on disk once its turn is over. So
-//! nothing is lost with whoever waits: the same event posted again is answered with the same reply.
+//! The event is durable before any of this begins, and its outcome is on disk once its turn is
+//! over. Nothing is lost with the waiting client: the same event posted again gets the same reply.
 
 use goondan_clock::timeout;
 use goondan_protocol::ipc::EventAccepted;
@@ -14,7 +14,7 @@ use super::request::Listener;
 use super::response::Outcome;
 
 impl Listener {
-    /// A place among the replies that are to be handed over, if they are; taken before the event is.
+    /// Reserves a slot for a callback, if callbacks are configured, before the event is submitted.
     pub(super) fn place_for_reply(&self) -> Result<Option<Place>, Refusal> {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(None);
@@ -22,7 +22,7 @@ impl Listener {
         callbacks.place().map(Some).ok_or(Refusal::NoPlace)
     }
 
-    /// Promises that the reply will be handed over. Durable when it returns.
+    /// Schedules the callback of the reply. Durable when it returns.
     pub(super) async fn promise(
         &self,
         place: Place,
@@ -37,13 +37,13 @@ impl Listener {
         promise.await.map_err(not_promised)
     }
 
-    /// Waits for the reply to a durable event, if it may be waited for, as long as that may be.
+    /// Waits for the reply to a durable event, if configured, up to the configured time.
     pub(super) async fn replied(&self, accepted: EventAccepted) -> Outcome {
         let wait = self.service.reply_wait();
         let (Some(wait), Some(instance_key)) = (wait, accepted.instance_key.clone()) else {
             return Outcome::Accepted(accepted);
         };
-        // The event is taken anyway: who finds no place to wait asks again.
+        // The event is accepted anyway; a client without a slot can ask again.
         let Ok(_place) = self.waiting.try_acquire() else {
             return Outcome::Accepted(accepted);
         };

@@ -1,7 +1,7 @@
 //! One request, from its head to its log line.
 //!
-//! The order of the checks is part of the contract: what costs nothing comes first, nothing of a body
-//! is looked at before its signature fits, and nothing is answered well before the orchestrator has
+//! The order of the checks is part of the contract: cheap checks come first, no part of a body is
+//! parsed before its signature is verified, and no success is returned before the orchestrator has
 //! the event on disk (`MSG-13`).
 
 use std::net::SocketAddr;
@@ -38,24 +38,24 @@ use crate::limits::{
 /// The header that carries a caller's trace.
 const TRACEPARENT: &str = "traceparent";
 
-/// Who is at the other end of a connection, and the permit of the connection.
+/// Peer of a connection, and the permit of the connection.
 #[derive(Debug, Clone)]
 pub(super) struct Remote {
     pub(super) address: SocketAddr,
     pub(super) permit: Arc<ConnectionPermit>,
 }
 
-/// How long a client may take over a body.
+/// Time limits for a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyTimeout {
-    /// For the whole of it.
+    /// Limit for the entire body.
     pub(super) whole: Duration,
-    /// Before its mean rate must be [`BODY_RATE_MIN_BYTES_S`].
+    /// Time before its mean rate must reach [`BODY_RATE_MIN_BYTES_S`].
     pub(super) grace: Duration,
 }
 
 impl BodyTimeout {
-    /// How long after its first byte was due a body may take of which so much has come.
+    /// Total time granted to a body of which `received_bytes` have arrived.
     fn after(self, received_bytes: usize) -> Duration {
         let received_bytes = u64::try_from(received_bytes).unwrap_or(u64::MAX);
         let earned =
@@ -64,18 +64,18 @@ impl BodyTimeout {
     }
 }
 
-/// What all requests of one connector share.
+/// Shared state of all requests of one connector.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(super) service: Arc<dyn Service>,
     pub(super) gateway: Gateway,
     body_timeout: BodyTimeout,
     slots: Semaphore,
-    /// Places for those who wait for a reply.
+    /// Slots for requests that wait for a reply.
     pub(super) waiting: Semaphore,
-    /// Connections, and bodies that are being thrown away.
+    /// Connections, and bodies being discarded.
     pub(crate) tasks: TaskTracker,
-    /// Set once the process begins nothing new.
+    /// Set once the process accepts no new work.
     pub(crate) stop: CancellationToken,
 }
 
@@ -97,7 +97,7 @@ impl Listener {
         }
     }
 
-    /// Takes one request. Dropping the future means that the client has gone.
+    /// Processes one request. The future is dropped if the client disconnects.
     async fn take(
         &self,
         request: Request,
@@ -131,12 +131,12 @@ impl Listener {
             Meaning::Pressed(pressed) => return self.press(*pressed, remote).await,
             Meaning::Page(format) => return self.page(format, remote).await,
         };
-        // Only now: whoever is slow, or does not know the secret, takes no slot from others.
+        // Acquired only now, so that slow or unauthenticated clients take no slot from others.
         let slot = self.slots.try_acquire();
         let slot = slot.map_err(|_none_free| Refusal::Busy)?;
         let place = self.place_for_reply()?;
         remote.permit.set_working();
-        // The text is in the event now; no need to hold it twice while the orchestrator works.
+        // The event holds the text, so the body is freed while the orchestrator works.
         drop(body);
         record.event_id.clone_from(&event.id);
         let reply_timeout = self.service.reply_timeout();
@@ -148,7 +148,8 @@ impl Listener {
         if let Some(place) = place {
             self.promise(place, &accepted, record.trace).await?;
         }
-        // Whoever waits for an agent takes no slot from those who wait for the orchestrator.
+        // A request that waits for an agent takes no slot from those that wait for the
+        // orchestrator.
         drop(slot);
         Ok(match thanks {
             Some(thanks) => Outcome::Answered(thanks),
@@ -156,7 +157,7 @@ impl Listener {
         })
     }
 
-    /// Somebody comes back from an authorization server.
+    /// Handles a user's return from an authorization server.
     async fn come_back(
         &self,
         head: &Parts,
@@ -179,7 +180,7 @@ impl Listener {
         callback::page_of(submission.await).map(Outcome::CameBack)
     }
 
-    /// Somebody pressed a button about a tool call.
+    /// Handles a button press about a tool call.
     async fn press(&self, pressed: Pressed, remote: &Remote) -> Result<Outcome, Refusal> {
         let slot = self.slots.try_acquire();
         let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
@@ -188,7 +189,7 @@ impl Listener {
         Ok(Outcome::Answered(Answer::ok(Value::Null)))
     }
 
-    /// Has the service make the page that was asked for.
+    /// Creates the requested page.
     async fn page(&self, format: PageFormat, remote: &Remote) -> Result<Outcome, Refusal> {
         let slot = self.slots.try_acquire();
         let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
@@ -197,7 +198,7 @@ impl Listener {
         Ok(Outcome::Page(page))
     }
 
-    /// Decides by the head alone whether to read the body.
+    /// Decides by the head alone if the body is read.
     fn admit(&self, head: &Parts, body: &Body) -> Result<(), Refusal> {
         if head.uri.path() != self.service.http_endpoint().path {
             return Err(Refusal::NotFound);
@@ -218,7 +219,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Reads the body, never holding more of it than the limit and one read buffer.
+    /// Reads the body; at most the limit plus one read buffer is held in memory.
     async fn read(
         &self,
         body: Body,
@@ -250,11 +251,11 @@ impl Listener {
         }
     }
 
-    /// Reads the rest of a refused body and throws it away, while the answer is already on its way.
+    /// Reads the rest of a refused body and discards it, while the answer is already being sent.
     ///
-    /// Closing a socket with unread bytes in it resets the connection, and the reset overtakes the
-    /// answer: most clients would report a broken connection and not the 413. A client that asked
-    /// whether to send its body (`Expect`) is not told to go on: the answer comes first.
+    /// Closing a socket with unread bytes resets the connection, and the reset overtakes the
+    /// answer: most clients would report a broken connection instead of the 413. A client that sent
+    /// `Expect` gets the answer instead of a permission to send its body.
     fn discard(&self, mut stream: BodyDataStream) {
         let reading = async move {
             let mut discarded_bytes = 0;
@@ -266,7 +267,7 @@ impl Listener {
             }
         };
         self.tasks.spawn(async move {
-            // Whoever takes longer is cut off; there is nothing else to do about it.
+            // The connection of a slower sender is closed; this is only best effort.
             timeout(Duration::from_millis(DISCARD_TIMEOUT_MS), reading)
                 .await
                 .ok();
@@ -290,8 +291,8 @@ pub(crate) async fn receive(
     response
 }
 
-/// The span of a request: within the caller's trace if its head names one, and only one, else the
-/// first of a new trace. `fresh` makes up the ids that are needed.
+/// The span of a request: within the caller's trace if its head names exactly one, otherwise the
+/// root of a new trace. `fresh` supplies the new ids.
 fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let caller = match (values.next(), values.next()) {
@@ -304,7 +305,7 @@ fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
     span_within(caller, fresh)
 }
 
-/// What the log says about one request: never its body, its query or its headers.
+/// Log record of one request: never its body, its query or its headers.
 #[derive(Debug)]
 struct Record {
     trace: TraceContext,
@@ -363,7 +364,7 @@ impl Record {
     }
 }
 
-/// A request whose client left is dropped in the middle of its work; it gets its line too.
+/// A request whose client disconnects is dropped in progress and still gets its log line.
 impl Drop for Record {
     fn drop(&mut self) {
         if !self.answered {
@@ -372,7 +373,7 @@ impl Drop for Record {
     }
 }
 
-/// The text, cut to at most [`NOTE_BYTES_MAX`].
+/// Truncates a text to [`NOTE_BYTES_MAX`].
 pub(crate) fn shortened(text: &str) -> &str {
     let end = text.floor_char_boundary(NOTE_BYTES_MAX);
     text.get(..end).unwrap_or(text)

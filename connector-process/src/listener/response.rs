@@ -1,4 +1,4 @@
-//! From an outcome to a response. Pure.
+//! Converts an outcome to a response. Pure.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
@@ -13,31 +13,31 @@ use super::callback;
 use super::reply_body;
 use super::service::{Page, Service};
 
-/// The response header that names the trace and the span of the request, as the W3C's Trace Context
-/// Level 2 writes it.
+/// The response header with the trace and the span of the request, as defined by W3C Trace Context
+/// Level 2.
 const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
-/// What most answers are.
+/// Content type of most answers.
 const JSON: &str = "application/json";
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Its event is durable.
     Accepted(EventAccepted),
     /// Its event is durable, and its turn is over.
     Replied(EventAccepted, TurnOutcome),
-    /// It was no event.
+    /// It was not an event.
     Answered(Answer),
-    /// Somebody came back from an authorization server.
+    /// A user returned from an authorization server.
     CameBack(callback::Page),
-    /// It asked for this.
+    /// It requested this page.
     Page(Page),
-    /// It brought no event, and should have.
+    /// It should have produced an event but did not.
     Refused(Refusal),
 }
 
-/// Writes an outcome as a response.
+/// Formats an outcome as a response.
 pub(crate) fn to_response(
     service: &dyn Service,
     outcome: &Outcome,

@@ -1,8 +1,8 @@
-//! Sockets, time-outs and bounds.
+//! Sockets, timeouts and limits.
 //!
-//! `hyper` serves the connections itself, where `axum::serve` would do, because only hyper's own
-//! builder has a time-out for a request's head. Every connection is a task of one tracker and ends:
-//! by its client, by its age, or when the connector stops.
+//! `hyper` serves the connections directly instead of `axum::serve`, because only hyper's builder
+//! has a timeout for a request's head. Every connection is a task of one tracker and ends because
+//! of its client, its age, or the stop of the connector.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::limits::{
     HEADERS_MAX, READ_BUFFER_BYTES,
 };
 
-/// How long a client may take over what.
+/// Time limits of a connection.
 #[derive(Debug, Clone, Copy)]
 struct ConnectionTimeouts {
     header_read: Duration,
@@ -50,7 +50,7 @@ impl ConnectionTimeouts {
         connection_close: Duration::from_millis(CONNECTION_CLOSE_TIMEOUT_MS),
     };
 
-    /// Those of a service: the longest honest request waits for a reply, too.
+    /// Time limits of a service; the longest valid request also waits for a reply.
     fn of(service: &dyn Service) -> Self {
         let reply_wait = service.reply_wait().unwrap_or_default();
         Self {
@@ -60,7 +60,7 @@ impl ConnectionTimeouts {
     }
 }
 
-/// Listens and answers until `stop`, then finishes the requests in progress.
+/// Serves requests until `stop`, then finishes those in progress.
 pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
     let HttpEndpoint { host, port, .. } = service.http_endpoint();
     let opened = opening::open(host, *port, &gateway, &stop).await;
@@ -87,13 +87,13 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
         None => serving.await,
         Some(watching) => tokio::select! {
             () = serving => {}
-            // It never ends.
+            // Never completes.
             () = watching => {}
         },
     }
 }
 
-/// Serves connections until `stop`, then waits for those that are open.
+/// Serves connections until `stop`, then waits for the open ones.
 async fn serve(
     listener: TcpListener,
     service: Arc<dyn Service>,
@@ -140,7 +140,7 @@ async fn serve(
     requests.tasks.wait().await;
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn connection(
     stream: TcpStream,
     router: Router,
@@ -168,7 +168,7 @@ async fn connection(
     };
     match result {
         Ok(Ok(())) => {}
-        // What a client does to its own connection is its own affair.
+        // A broken connection of a client is not an error of the server.
         Ok(Err(error)) => tracing::debug!(error = error_chain(&error), "a connection broke off"),
         Err(_elapsed) => tracing::debug!("a connection outlived its time and was cut"),
     }
@@ -187,10 +187,10 @@ mod tests {
     use crate::limits::REQUESTS_IN_FLIGHT_MAX;
     use crate::webhook::Webhook;
 
-    /// How long a test waits for what must happen.
+    /// Time limit of a test.
     const DEADLINE: Duration = Duration::from_secs(30);
 
-    /// Longer than any test: this limit is not the one under test.
+    /// Longer than any test, for limits that are not under test.
     const FOREVER: Duration = Duration::from_secs(3600);
 
     const LENIENT: ConnectionTimeouts = ConnectionTimeouts {
@@ -222,7 +222,7 @@ mod tests {
         tokio::join!(serving, talking);
     }
 
-    /// Sends and reads until the server closes.
+    /// Sends a request and reads until the server closes.
     async fn answer_to(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -240,7 +240,7 @@ mod tests {
         serve_while(timeouts, |address| async move {
             assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
             assert_eq!(answer_to(address, "").await, "");
-            // A finished request counts no more; the silence after it does.
+            // A finished request no longer counts, but the silence after it does.
             let answer = answer_to(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
             assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
         })
@@ -272,7 +272,8 @@ mod tests {
             for _ in 0..CONNECTIONS_MAX + 20 {
                 idle.push(TcpStream::connect(address).await.unwrap());
             }
-            // Nobody's time ever ends here: it is answered because another gave way.
+            // All time limits are infinite here: the request is answered because another connection
+            // was evicted.
             let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let answer = answer_to(address, request).await;
             assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
@@ -292,7 +293,7 @@ mod tests {
                 let request = b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
                                 content-length: 9\r\n\r\n";
                 stream.write_all(request).await.unwrap();
-                // The server asks for the body: it reads.
+                // The server requests the body, so it is reading.
                 let mut go_on = [0; 25];
                 stream.read_exact(&mut go_on).await.unwrap();
                 assert!(go_on.starts_with(b"HTTP/1.1 100"));
@@ -320,7 +321,7 @@ mod tests {
             assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
-            // A reset is as good an end as a clean one.
+            // A connection reset is also an acceptable end.
             while stream.write_all(request).await.is_ok() {
                 let mut some = [0; 1024];
                 if !matches!(stream.read(&mut some).await, Ok(1..)) {

@@ -1,4 +1,4 @@
-//! What a service that speaks to us over HTTP has to say of itself.
+//! The interface of a service that sends HTTP requests to a connector.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,22 +20,22 @@ use super::outbox::Outbox;
 use crate::gateway::Gateway;
 use crate::limits::REPLY_TIMEOUT_MS;
 
-/// One service's way of speaking to us over HTTP.
+/// One service's HTTP protocol.
 pub(crate) trait Service: fmt::Debug + Send + Sync {
-    /// Where it reaches us.
+    /// Its HTTP endpoint.
     fn http_endpoint(&self) -> &HttpEndpoint;
 
-    /// The one method that means something.
+    /// The only supported method.
     fn method(&self) -> &'static str {
         "POST"
     }
 
-    /// What is warned of if it listens beyond this machine and requests need not be signed.
+    /// Warning for an endpoint that is reachable from other machines without signatures.
     fn exposed(&self) -> &'static str {
         "anybody who reaches this address can speak to the agents: set the secret that requests are signed with"
     }
 
-    /// The page that was asked for.
+    /// Creates the requested page.
     fn page(
         &self,
         _gateway: Gateway,
@@ -44,73 +44,73 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
         async { Err(Refusal::NotFound) }.boxed()
     }
 
-    /// Somebody pressed a button about a tool call. What came of it is durable when this ends well.
+    /// Handles a button press about a tool call. On success, its result is durable.
     fn press(&self, _pressed: Pressed) -> BoxFuture<'static, Result<(), Refusal>> {
         async { Err(Refusal::NotFound) }.boxed()
     }
 
-    /// Whether requests must be signed.
+    /// True if requests must be signed.
     fn is_guarded(&self) -> bool {
         true
     }
 
-    /// The path on which people come back from authorization servers, if it hears them.
+    /// Path to which users return from authorization servers, if supported.
     fn callback_path(&self) -> Option<&str> {
         None
     }
 
-    /// How long the orchestrator may take over an event. A service that waits for less than
-    /// [`REPLY_TIMEOUT_MS`] says so here, and asks again.
+    /// Time limit for the orchestrator to accept an event. A service that waits for less than
+    /// [`REPLY_TIMEOUT_MS`] returns a lower limit, and retries.
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(REPLY_TIMEOUT_MS)
     }
 
-    /// Checks a request and says what it means. Nothing of the body is looked at before its signature
-    /// fits.
+    /// Checks a request and parses it. No part of the body is parsed before its signature is
+    /// verified.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if it is not signed, or means nothing.
+    /// [`Refusal`] if the request is not signed or is invalid.
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal>;
 
-    /// How long whoever brought an event may wait for what the agent answers, if it may.
+    /// Time for which the sender of an event may wait for the agent's reply, if it may.
     fn reply_wait(&self) -> Option<Duration> {
         None
     }
 
-    /// Where replies are handed over, if they are.
+    /// Reply callbacks, if configured.
     fn callbacks(&self) -> Option<&Callbacks> {
         None
     }
 
-    /// How it wants to hear that its event is durable.
+    /// Formats the acknowledgment of a durable event.
     fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> Answer {
         answer::accepted(accepted, trace)
     }
 
-    /// What it does for agents, if it does anything.
+    /// Its actions for agents, if any.
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         None
     }
 
-    /// How it wants to hear that a request brought no event.
+    /// Formats the answer to a request that produced no event.
     fn on_refused(&self, refusal: &Refusal) -> Answer {
         refused(refusal)
     }
 }
 
-/// What a request means.
+/// A parsed request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Meaning {
     /// An event.
     Event(Box<ConnectorEvent>),
-    /// An event whose sender hears this once it is durable.
+    /// An event whose sender gets this answer once the event is durable.
     Asked(Box<ConnectorEvent>, Answer),
-    /// No event; this is the answer.
+    /// Not an event; this is the answer.
     Answer(Answer),
-    /// No event, but a button about a tool call, and an empty answer.
+    /// Not an event but a button press about a tool call, with an empty answer.
     Pressed(Box<Pressed>),
-    /// No event; the answer is the service's page.
+    /// Not an event; the answer is the service's page.
     Page(PageFormat),
 }
 
@@ -123,34 +123,34 @@ pub(crate) enum PageFormat {
     Plain,
 }
 
-/// A button about a tool call that somebody pressed.
+/// A button press about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pressed {
-    /// Which, and who.
+    /// The button and the user.
     pub(crate) press: ApprovalPress,
-    /// The message that it belongs to.
+    /// The button's message.
     pub(crate) place: String,
-    /// Whom to tell what came of it.
+    /// Recipient of the result.
     pub(crate) to: String,
 }
 
-/// A page that somebody asked for.
+/// A page of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
-    /// What it is.
+    /// Its content type.
     pub(crate) content_type: &'static str,
-    /// What it says.
+    /// Its text.
     pub(crate) text: Arc<str>,
 }
 
-/// One request, read whole.
+/// One complete request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
     /// Its method.
     pub(crate) method: &'a str,
     /// Its path, without the query.
     pub(crate) path: &'a str,
-    /// Who is at the other end of the connection.
+    /// Address of the client.
     pub(crate) remote: SocketAddr,
     /// Its headers.
     pub(crate) headers: &'a HeaderMap,

@@ -1,13 +1,13 @@
-//! HMAC signatures: does the request come from who knows the secret?
+//! HMAC signatures: checks that a request comes from a holder of the secret.
 //!
-//! The scheme is the one GitHub made common: a header holds a prefix and the hexadecimal HMAC-SHA256
-//! of the raw body, or of what a service puts before it.
+//! The scheme is the one that GitHub made common: a header with a prefix and the hexadecimal
+//! HMAC-SHA256 of the raw body, optionally preceded by other text.
 
 use axum::http::{HeaderMap, HeaderName};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// Why a request is not taken for the sender's own.
+/// Reason why a request is not authenticated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotSigned {
     /// The header is missing.
@@ -16,16 +16,16 @@ pub(crate) enum NotSigned {
         /// The header that holds signatures.
         header: HeaderName,
     },
-    /// The header says that the request was made long ago, or is not made yet: it may be a copy.
+    /// The time in the header is too far in the past or future; the request may be a replay.
     #[error("`{header}` is more than {window_s} seconds away from this machine's clock")]
     Stale {
-        /// The header that holds the time.
+        /// The header with the time.
         header: HeaderName,
-        /// How far away it may be, in seconds.
+        /// Maximum difference, in seconds.
         window_s: u64,
     },
-    /// The header is there and does not fit the body. What a wrong signature should have been, or
-    /// how it is wrong, is nobody's business.
+    /// The signature does not match the body. The error deliberately omits details and the expected
+    /// signature.
     #[error("the signature in `{header}` does not fit the body")]
     Wrong {
         /// The header that holds signatures.
@@ -51,7 +51,7 @@ impl std::fmt::Debug for SignatureCheck {
 }
 
 impl SignatureCheck {
-    /// A check by `secret`; nothing if the secret is empty, which anybody could guess.
+    /// Creates a check with `secret`; `None` if the secret is empty, because anyone could guess it.
     pub(crate) fn new(header: HeaderName, prefix: String, secret: &str) -> Option<Self> {
         if secret.is_empty() {
             return None;
@@ -64,17 +64,16 @@ impl SignatureCheck {
         })
     }
 
-    /// Whether `headers` hold a signature of `body`. The comparison takes the same time wherever the
-    /// two differ.
+    /// Checks that `headers` contain a signature of `body`, in constant time.
     ///
     /// # Errors
     ///
-    /// [`NotSigned`] if there is none, more than one, or a wrong one.
+    /// [`NotSigned`] if the signature is missing, duplicated or wrong.
     pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), NotSigned> {
         self.check_parts(headers, &[body])
     }
 
-    /// The same for a text in several parts.
+    /// Checks that `headers` contain a signature of a text in several parts.
     ///
     /// # Errors
     ///
@@ -99,11 +98,11 @@ impl SignatureCheck {
     }
 }
 
-/// The one value of a header that a signature needs.
+/// The single value of a header that a signature requires.
 ///
 /// # Errors
 ///
-/// [`NotSigned`] if there is none, or more than one.
+/// [`NotSigned`] if the header is missing or duplicated.
 pub(crate) fn only_value<'h>(
     headers: &'h HeaderMap,
     header: &HeaderName,

@@ -1,4 +1,4 @@
-//! What agents have a server do.
+//! Actions of agents at a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::gateway::Gateway;
 use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX, NOTE_BYTES_MAX};
 use crate::service;
 
-/// A server that is there.
+/// A running server.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) peer: Peer<RoleClient>,
@@ -39,7 +39,7 @@ pub(super) struct Serving {
     pub(super) introduction: Arc<str>,
 }
 
-/// Does what agents ask for.
+/// Performs the actions of agents.
 #[derive(Clone)]
 pub(super) struct Actions {
     gateway: Gateway,
@@ -47,19 +47,19 @@ pub(super) struct Actions {
     calls: OpenCalls,
     call_timeout: Duration,
     secrets: Arc<[String]>,
-    /// What the server may touch, if it is a program.
+    /// Sandbox policy of the server, if it is a program.
     policy: Option<Arc<SandboxPolicy>>,
     listed: Arc<Mutex<Option<Listed>>>,
 }
 
-/// What the server offered when it was asked last.
+/// The server's tools at the last listing.
 struct Listed {
-    /// How often its list had changed by then.
+    /// Number of list changes at that time.
     changes: u64,
     of: Client,
     digest: String,
     tools: Vec<McpTool>,
-    /// The names of those that are ours.
+    /// Names of the tools that goondan provides.
     has_own: BTreeSet<String>,
 }
 
@@ -130,7 +130,7 @@ impl Actions {
         }
     }
 
-    /// The result of a call that failed, with what the server's sandbox may have denied it.
+    /// Adds to the result of a failed call the accesses that the server's sandbox may have denied.
     fn explained(&self, mut result: McpResult) -> McpResult {
         let policy = self.policy.as_ref().filter(|_| result.is_error);
         let denial = policy.and_then(|policy| Denials::of_connection(policy).explain(&result.text));
@@ -179,7 +179,7 @@ impl Actions {
         })
     }
 
-    /// Names the tools that are not offered, in the log and in `gdn ps`.
+    /// Reports the omitted tools in the log and in `gdn ps`.
     async fn report_left_out(&self, serving: &Serving, left_out: &[LeftOut]) {
         for LeftOut { name, reason } in left_out {
             tracing::warn!(tool = name, reason, "left out a tool of the MCP server");
@@ -217,7 +217,7 @@ impl Actions {
     }
 }
 
-/// The server's tools that can be offered, and those that cannot.
+/// Lists the server's tools, separated into valid and invalid ones.
 async fn all_tools(peer: &Peer<RoleClient>) -> Result<(Vec<McpTool>, Vec<LeftOut>), ServiceError> {
     let (mut tools, mut left_out) = (Vec::new(), Vec::new());
     let mut cursor = None;
@@ -253,7 +253,7 @@ fn to_tool(tool: rmcp::model::Tool) -> McpTool {
     }
 }
 
-/// Why a request failed; `retryable` only where it had no effect.
+/// Converts a failed request; `retryable` only if it had no effect.
 fn to_error(error: &ServiceError) -> CallError {
     match error {
         ServiceError::McpError(said) => CallError::new(

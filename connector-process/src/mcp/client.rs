@@ -1,4 +1,4 @@
-//! What this side tells a server of itself, and what it wants to hear.
+//! The client side of a session: announces capabilities and handles the server's requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use serde_json::{Value, json};
 
 use super::questions::{Asking, Question};
 
-/// The method by which a server asks a person something.
+/// The method by which a server asks a person.
 const ELICITATION: &str = "elicitation/create";
-/// The one way of asking that is offered.
+/// The only supported mode of elicitation.
 const FORM: &str = "form";
 
 /// The client's side of a session. Cloning shares it.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    /// The way to a person.
+    /// Handle for questions to people.
     asking: Asking,
-    /// How often the server said that its tools are others now.
+    /// Number of notifications that the server's tools have changed.
     changes: Arc<AtomicU64>,
-    /// Where a program of the project works, if the server is one.
+    /// Directory of a server that is a program of the project.
     root: Option<Arc<str>>,
 }
 
-/// The parameters of an elicitation, as far as they are looked at before a person is asked.
+/// Parameters of an elicitation that are checked before a person is asked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Elicitation {
@@ -49,7 +49,7 @@ struct Elicitation {
 }
 
 impl Client {
-    /// The side of a server that is somewhere else.
+    /// Creates the client of a remote server.
     pub(super) fn new(asking: Asking) -> Self {
         Self {
             asking,
@@ -58,7 +58,7 @@ impl Client {
         }
     }
 
-    /// The side of a server that is a program and works in this directory.
+    /// Creates the client of a server that is a program in this directory.
     pub(super) fn in_directory(asking: Asking, root: &Path) -> Self {
         let url = reqwest::Url::from_directory_path(root).ok();
         let url = url.map(|url| Arc::from(url.as_str().trim_end_matches('/')));
@@ -68,8 +68,7 @@ impl Client {
         }
     }
 
-    /// The answers to all that a server wants to know before it goes on with a call, by its names for
-    /// them.
+    /// Answers all questions that a server asks before it continues a call, by the server's names.
     pub(super) async fn respond_all(
         &self,
         call_id: CallId,
@@ -103,12 +102,12 @@ impl Client {
         ListRootsResult::new(roots.collect())
     }
 
-    /// How often the server's list of tools has changed.
+    /// Number of changes of the server's tool list.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Whether both are of one session.
+    /// True if both belong to the same session.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.changes, &other.changes)
     }
@@ -116,8 +115,8 @@ impl Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // It offers no model to the server: that is the agent's. One that is somewhere else has nothing
-        // to do with the directories of this machine.
+        // The client offers no sampling, because the model belongs to the agent. Directories of
+        // this machine are irrelevant to a remote server.
         let form = FormElicitationCapability::default().with_schema_validation(true);
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(ElicitationCapability::default().with_form(form));
@@ -147,8 +146,8 @@ impl ClientHandler for Client {
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    /// An elicitation that the library does not take for one, such as one with a strange schema, comes
-    /// here: the server is to be told what is wrong with it.
+    /// Handles elicitations that the library cannot parse, for example because of an unusual
+    /// schema, so that the server gets a specific error.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -178,7 +177,7 @@ impl ClientHandler for Client {
     }
 }
 
-/// What an elicitation asks, if it asks by a form.
+/// The question of an elicitation in form mode.
 fn question_of(
     request: ElicitRequestParams,
     traceparent: Option<String>,
@@ -200,7 +199,7 @@ fn question_of(
     })
 }
 
-/// What came of it, as a server is told.
+/// Formats an answer for the server.
 fn result_of(answered: QuestionAnswered) -> Value {
     let mut result = json!({"action": answered.action});
     if let (Some(result), Some(content)) = (result.as_object_mut(), answered.content) {

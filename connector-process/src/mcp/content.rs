@@ -1,13 +1,13 @@
-//! What a server returns, for a model: text, images, and where the rest is.
+//! Converts a server's results for a model: text, images, and links to the rest.
 
 use goondan_protocol::images::{Image, MAX_IMAGES, MAX_IMAGES_BYTES};
 use goondan_protocol::service::McpResult;
 use serde_json::Value;
 
-/// The tool of ours that reads a resource.
+/// Name of our tool that reads a resource.
 pub(super) const READ_RESOURCE: &str = "read_resource";
 
-/// What a tool returned.
+/// Converts the result of a tool.
 pub(super) fn of_call(result: &Value) -> McpResult {
     let content = result.get("content").and_then(Value::as_array);
     let mut builder = ResultBuilder::default();
@@ -25,7 +25,7 @@ pub(super) fn of_call(result: &Value) -> McpResult {
     }
 }
 
-/// What a resource holds.
+/// Converts the contents of a resource.
 pub(super) fn of_resource(result: &Value) -> McpResult {
     let contents = result.get("contents").and_then(Value::as_array);
     let mut builder = ResultBuilder::default();
@@ -35,7 +35,7 @@ pub(super) fn of_resource(result: &Value) -> McpResult {
     builder.into_result()
 }
 
-/// What a prompt says.
+/// Converts a prompt.
 pub(super) fn of_prompt(result: &Value) -> McpResult {
     let mut builder = ResultBuilder::default();
     let text =
@@ -56,7 +56,7 @@ pub(super) fn of_prompt(result: &Value) -> McpResult {
     builder.into_result()
 }
 
-/// Parts in words, and images beside them.
+/// Collects text parts and images.
 #[derive(Debug, Default)]
 struct ResultBuilder {
     parts: Vec<String>,
@@ -81,7 +81,8 @@ impl ResultBuilder {
         }
     }
 
-    /// One part. What is neither text nor an image is named, so that the model knows that it is there.
+    /// Adds one part. A part that is neither text nor an image is named, so that the model knows it
+    /// exists.
     fn take(&mut self, part: &Value) {
         let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
         match text("/type").unwrap_or("part") {
@@ -107,7 +108,7 @@ impl ResultBuilder {
         }
     }
 
-    /// Data that is no text: an image that there is room for reaches the model as one.
+    /// Adds binary data. An image reaches the model if it fits the limits.
     fn take_data(&mut self, what: &str, media_type: Option<&str>, data: Option<&str>) {
         let (kind, data) = (media_type.unwrap_or_default(), data.unwrap_or_default());
         let bytes = data.len() / 4 * 3;
@@ -130,7 +131,7 @@ impl ResultBuilder {
     }
 }
 
-/// Where something is that the server has not sent along.
+/// Formats a link to content that the server did not include.
 fn link(part: &Value) -> String {
     let text = |name: &str| part.get(name).and_then(Value::as_str);
     let uri = text("uri").unwrap_or_default();

@@ -1,8 +1,9 @@
-//! The HTTP client of a session with a server that is somewhere else.
+//! The HTTP client of a session with a remote server.
 //!
-//! Servers answer a request with an error that has no id or a foreign one, or with nothing at all, when they restarted
-//! and forgot the session. The library would wait for the answer until the call's whole time is over. Here each
-//! request gets its answer at once, and a forgotten session is reported as one, so that it is begun again.
+//! After a restart, servers that have lost the session answer a request with an error without an id
+//! or with a foreign one, or with an empty response. The library would wait for the answer until
+//! the call times out. This client answers each request immediately and reports a lost session as
+//! such, so that it is started again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -115,10 +116,10 @@ impl StreamableHttpClient for McpHttpClient {
     }
 }
 
-/// A request that an answer is due for.
+/// A request that expects an answer.
 struct Awaited {
     id: RequestId,
-    /// True if the request belongs to a session that the server may have forgotten.
+    /// True if the request belongs to a session that the server may have lost.
     in_session: bool,
 }
 
@@ -135,7 +136,7 @@ impl Awaited {
     }
 }
 
-/// Makes an answer one to its request.
+/// Assigns an answer to its request.
 fn correlate(
     request: Option<Awaited>,
     response: StreamableHttpPostResponse,
@@ -169,7 +170,7 @@ fn correlate(
     }
 }
 
-/// True if an error says that the server does not know the session.
+/// True if the error means that the server does not know the session.
 fn is_about_session(message: &str) -> bool {
     message.to_lowercase().contains("session")
 }

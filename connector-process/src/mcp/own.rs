@@ -1,5 +1,5 @@
-//! Tools that a server has by goondan, if it has resources or prompts: they list them and read them. A tool
-//! of the server's own that bears such a name comes before ours.
+//! Tools that goondan adds for a server's resources and prompts: they list and read them. A tool of
+//! the server with the same name takes precedence.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
@@ -29,7 +29,7 @@ pub(super) enum OwnTool {
     GetPrompt,
 }
 
-/// What a server can do beside tools.
+/// Capabilities of a server besides tools.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Capabilities {
     resources: bool,
@@ -37,7 +37,7 @@ pub(super) struct Capabilities {
 }
 
 impl Capabilities {
-    /// What the server has said at the beginning.
+    /// Reads the capabilities that the server announced.
     pub(super) fn of(peer: &Peer<RoleClient>) -> Self {
         let info = peer.peer_info();
         info.map_or_else(Self::default, |info| Self {
@@ -46,7 +46,7 @@ impl Capabilities {
         })
     }
 
-    /// Our tools for it, without those whose names it uses itself.
+    /// Our tools for the server, without names that it uses itself.
     pub(super) fn tools(self, its: &[McpTool]) -> Vec<McpTool> {
         let text = |about: &str| json!({"type": "string", "description": about});
         let of_resources = [
@@ -94,12 +94,12 @@ fn tool(name: &str, description: &str, properties: &Value, required: &[&str]) ->
     }
 }
 
-/// Why one of our tools failed.
+/// Reason why one of our tools failed.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// At the server, or on the way.
+    /// At the server or in transit.
     Service(Box<ServiceError>),
-    /// Before it was asked.
+    /// Before the request was sent.
     Call(CallError),
 }
 
@@ -130,7 +130,7 @@ impl OwnTool {
         }
     }
 
-    /// Does it.
+    /// Runs the tool.
     pub(super) async fn run(
         self,
         peer: &Peer<RoleClient>,
@@ -192,7 +192,7 @@ async fn list_resources(peer: &Peer<RoleClient>) -> Result<McpResult, Failed> {
     }
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {
-        // Not every server has templates, or knows of them.
+        // Templates are optional, so an error is ignored.
         let Ok(found) = peer.list_resource_templates(page(cursor)).await else {
             break;
         };
@@ -239,7 +239,7 @@ async fn list_prompts(peer: &Peer<RoleClient>) -> Result<McpResult, Failed> {
     Ok(listed(lines, "prompts"))
 }
 
-/// One of a list: what names it, and what is known of it.
+/// Formats an item of a list: its name and its properties.
 fn line_of(item: &Value, name: &str) -> String {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     let title = text("title")

@@ -1,9 +1,10 @@
-//! Questions of a server to a person (`elicitation/create`): under which call each comes, and what is
-//! passed on.
+//! Questions of a server to a person (`elicitation/create`): assigns each to a call and forwards
+//! it.
 //!
-//! The protocol does not say which call a server asks for. If one call is open that does not wait for an
-//! answer already, it is that one; a server that works on several at once names it by the `traceparent` it
-//! got with the call; otherwise the question waits a moment until the others are over.
+//! The protocol does not identify the call that a question belongs to. If exactly one open call
+//! does not already wait for an answer, it is that call. A server that works on several calls
+//! identifies one by the `traceparent` that it received with the call. Otherwise the question waits
+//! briefly until the other calls have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +25,17 @@ use crate::gateway::{Asked, Gateway};
 use crate::limits::MCP_QUESTION_PLACE_TIMEOUT_MS;
 use crate::service::masked;
 
-/// A call that the server works on.
+/// A call in progress at the server.
 #[derive(Debug)]
 struct OpenCall {
     call_id: CallId,
     trace: Option<TraceContext>,
     clock: CallClock,
-    /// How many of its questions wait for an answer.
+    /// Number of its questions that wait for an answer.
     asking: usize,
 }
 
-/// The calls that a server works on. Cloning shares them.
+/// Calls in progress at a server. Cloning shares them.
 #[derive(Debug, Clone)]
 pub(super) struct OpenCalls {
     open: Arc<watch::Sender<Vec<OpenCall>>>,
@@ -49,7 +50,7 @@ impl Default for OpenCalls {
     }
 }
 
-/// While this lives, the server works on the call.
+/// Guard of a call in progress at the server.
 #[derive(Debug)]
 pub(super) struct OpenCallGuard(OpenCalls, CallId);
 
@@ -62,7 +63,7 @@ impl Drop for OpenCallGuard {
     }
 }
 
-/// While this lives, the call waits for an answer and its clock stands still.
+/// Guard of a call that waits for an answer, with its clock paused.
 #[derive(Debug)]
 struct PausedCall {
     calls: OpenCalls,
@@ -82,18 +83,18 @@ impl Drop for PausedCall {
     }
 }
 
-/// Which call a question comes under.
+/// The call that a question belongs to.
 #[derive(Debug, PartialEq, Eq)]
 enum CallMatch {
-    /// None is open.
+    /// No call is open.
     NoCall,
-    /// This one.
+    /// This call.
     Call(CallId),
-    /// It may be any of so many.
+    /// Any of several calls; their number.
     Ambiguous(usize),
 }
 
-/// Decides under which of the open calls a question comes that names this trace context.
+/// Selects the open call of a question with this trace context.
 fn match_of(calls: &[OpenCall], named: Option<TraceContext>) -> CallMatch {
     let only = |mut found: Vec<&OpenCall>| match (found.pop(), found.is_empty()) {
         (Some(call), true) => Some(CallMatch::Call(call.call_id)),
@@ -104,7 +105,7 @@ fn match_of(calls: &[OpenCall], named: Option<TraceContext>) -> CallMatch {
             let trace = call.trace.as_ref();
             trace.is_some_and(|own| (own.trace_id, own.span_id) == (named.trace_id, named.span_id))
         });
-        // A server that traces its own work names a span of its own in the same trace.
+        // A server with its own tracing names its own span in the same trace.
         let of_trace = calls.iter().filter(|call| {
             let trace = call.trace.as_ref();
             trace.is_some_and(|own| own.trace_id == named.trace_id)
@@ -122,7 +123,7 @@ fn match_of(calls: &[OpenCall], named: Option<TraceContext>) -> CallMatch {
 }
 
 impl OpenCalls {
-    /// The server works on a call from now on.
+    /// Registers a call in progress at the server.
     pub(super) fn enter(&self, pieces: &Pieces) -> OpenCallGuard {
         let call = OpenCall {
             call_id: pieces.call_id(),
@@ -135,7 +136,7 @@ impl OpenCalls {
         OpenCallGuard(self.clone(), call_id)
     }
 
-    /// Has the call wait that a question comes under.
+    /// Pauses the call that a question belongs to.
     async fn wait_under(&self, named: Option<TraceContext>) -> Result<PausedCall, ErrorData> {
         let mut changes = self.open.subscribe();
         let settled = async {
@@ -148,7 +149,7 @@ impl OpenCalls {
             }
         };
         let time_limit = Duration::from_millis(MCP_QUESTION_PLACE_TIMEOUT_MS);
-        // Not within the match: what is borrowed would be held on to.
+        // Not inside the match, which would hold the borrow.
         let settled = timeout(time_limit, settled).await;
         let found = settled.unwrap_or_else(|_elapsed| match_of(&self.open.borrow(), named));
         match found {
@@ -188,23 +189,23 @@ fn refused(message: String) -> ErrorData {
     ErrorData::invalid_request(message, None)
 }
 
-/// What a server asks.
+/// A server's question.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) message: String,
     pub(super) schema: Value,
-    /// Where in a trace it says it belongs.
+    /// The trace context that the server sent with it.
     pub(super) traceparent: Option<String>,
 }
 
-/// The way from a server to a person. Cloning shares it.
+/// Handle for a server's questions to people. Cloning shares it.
 #[derive(Debug, Clone)]
 pub(super) struct Asking {
     pub(super) gateway: Gateway,
     pub(super) calls: OpenCalls,
-    /// How long a question waits.
+    /// Time limit of a question.
     answer_timeout: Duration,
-    /// What nobody may be shown.
+    /// Values that must not be shown.
     secrets: Arc<[String]>,
     permits: Arc<Semaphore>,
 }
@@ -225,7 +226,7 @@ impl Asking {
         }
     }
 
-    /// Asks a person and waits for what comes of it, unless the server gives it up.
+    /// Asks a person and waits for the answer, unless the server cancels.
     pub(super) async fn ask(
         &self,
         question: Question,
@@ -241,7 +242,7 @@ impl Asking {
         self.ask_under(waiting, question, given_up).await
     }
 
-    /// The same for a call that the server has said itself.
+    /// Asks a person for a call that the server has identified.
     pub(super) async fn ask_for(
         &self,
         call_id: CallId,
@@ -249,7 +250,7 @@ impl Asking {
     ) -> Result<QuestionAnswered, ErrorData> {
         let _permit = self.take_permit()?;
         let waiting = self.calls.hold(call_id).ok_or_else(no_call)?;
-        // Whoever gives the call up withdraws the question with it.
+        // Canceling the call also withdraws the question.
         self.ask_under(waiting, question, CancellationToken::new())
             .await
     }
@@ -285,7 +286,7 @@ impl Asking {
         masked(text, &self.secrets)
     }
 
-    /// The same of every text within a value.
+    /// Masks every string within a value.
     fn masked_all(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.masked(text)),
@@ -331,9 +332,9 @@ mod tests {
         let under = |id| CallMatch::Call(CallId(id));
         assert_eq!(match_of(&[], Some(trace(1, 1))), CallMatch::NoCall);
         assert_eq!(match_of(&[call(1, (1, 1), 0)], None), under(1));
-        // A second question of a call, or a name of another trace, changes nothing if there is but one.
+        // With a single call, a second question or a foreign trace changes nothing.
         assert_eq!(match_of(&[call(1, (1, 1), 2)], Some(trace(9, 9))), under(1));
-        // Who waits for an answer asks nothing else meanwhile.
+        // A call that waits for an answer asks nothing else in the meantime.
         let two = [call(1, (1, 1), 1), call(2, (2, 2), 0)];
         assert_eq!(match_of(&two, None), under(2));
         let both_free = [call(1, (1, 1), 0), call(2, (1, 2), 0), call(3, (3, 3), 0)];

@@ -1,7 +1,8 @@
-//! Requests whose results are read part by part, so that one malformed part does not discard the rest.
+//! Requests whose results are parsed part by part, so that one malformed part does not discard the
+//! rest.
 //!
-//! The library parses a result as a whole: a list with one malformed tool, or a result with one unknown kind of content,
-//! becomes a custom result. Here it is read as the JSON it is.
+//! The library parses a result as a whole: a list with one malformed tool, or a result with one
+//! unknown content type, becomes a custom result. This module parses its JSON.
 
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -20,7 +21,7 @@ pub(super) struct ToolPage {
     pub(super) next_cursor: Option<String>,
 }
 
-/// A tool that cannot be offered, and why.
+/// A tool that cannot be offered, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) name: String,
@@ -76,13 +77,13 @@ fn read_tools(found: &Value) -> Option<ToolPage> {
     Some(page)
 }
 
-/// How a server answers a call.
+/// A server's answer to a call.
 pub(super) enum CallAnswer {
     /// The result.
     Result(Value),
-    /// The server wants to know something first.
+    /// The server asks questions first.
     InputRequired(Box<InputRequiredResult>),
-    /// The server made a task of the call.
+    /// The server created a task for the call.
     Task,
 }
 
@@ -104,7 +105,7 @@ pub(super) async fn call_tool(
             Ok(CallAnswer::InputRequired(Box::new(needed)))
         }
         ServerResult::CreateTaskResult(_) => Ok(CallAnswer::Task),
-        // The call was made, so its result counts however little of it can be read.
+        // The call was made, so its result counts even if little of it is readable.
         ServerResult::CustomResult(CustomResult(result)) if result.is_object() => {
             Ok(CallAnswer::Result(result))
         }
@@ -131,7 +132,7 @@ async fn send(
     result
 }
 
-/// Tells the server that nobody waits for a request any more.
+/// Notifies the server on drop that the caller has canceled a request.
 struct CancelOnDrop {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,

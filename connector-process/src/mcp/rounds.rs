@@ -1,5 +1,5 @@
-//! Calls that take several rounds: from protocol version 2026-07-28 on, a server that wants to know
-//! something first answers a call with what it wants (`input_required`), and is called again with it.
+//! Calls with several rounds: since protocol version 2026-07-28, a server can answer a call with
+//! questions (`input_required`), and the call is repeated with the answers.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::client::Client;
 use super::requests::{self, CallAnswer};
 use crate::limits::{MCP_ROUND_PAUSE_MS, MCP_ROUNDS_MAX};
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// At the server, or on the way.
+    /// At the server or in transit.
     Service(ServiceError),
     /// Between two rounds.
     Call(CallError),
 }
 
-/// Calls a tool, giving the server what it wants to know on the way.
+/// Calls a tool and answers the server's questions.
 pub(super) async fn call_tool(
     peer: &Peer<RoleClient>,
     client: &Client,
@@ -44,7 +44,7 @@ pub(super) async fn call_tool(
         params.request_state = needed.request_state;
         let requests = needed.input_requests.unwrap_or_default();
         if requests.is_empty() {
-            // It wants to be asked again, no more.
+            // The server requests a repetition without questions.
             params.input_responses = None;
             sleep(Duration::from_millis(MCP_ROUND_PAUSE_MS)).await;
             continue;

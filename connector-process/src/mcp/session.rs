@@ -1,4 +1,4 @@
-//! A session with a server, from its start to its end.
+//! A session with a server, from start to end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,14 +31,14 @@ use crate::limits::{
 };
 use crate::lines::{Lines, Source};
 
-/// Bytes of messages that wait for the client.
+/// Buffer for messages to the client, in bytes.
 const MESSAGE_BYTES_WAITING: usize = 64 * 1024;
 
-/// Why a server is not there.
+/// Reason why a server is not available.
 pub(super) struct NotStarted {
-    /// In words.
+    /// A description.
     pub(super) reason: String,
-    /// What it says of the token that it was asked with, if that is why.
+    /// Verdict on the request's token, if it caused the failure.
     pub(super) token: Option<TokenVerdict>,
     /// True if the next start would meet the reason as well.
     pub(super) is_lasting: bool,
@@ -54,20 +54,20 @@ impl NotStarted {
     }
 }
 
-/// A server that is there.
+/// A running server.
 pub(super) struct Session {
     running: RunningService<RoleClient, Client>,
     program: Option<(Child, Group)>,
-    /// What the program says beside the protocol is logged here.
+    /// Tasks that log the program's other output.
     log: JoinSet<()>,
 }
 
 impl Session {
-    /// Agrees with a server that is somewhere else on the protocol.
+    /// Connects to a remote server and negotiates the protocol.
     ///
     /// # Errors
     ///
-    /// [`NotStarted`] if it cannot be spoken to.
+    /// [`NotStarted`] if communication fails.
     pub(super) async fn over_http(
         client: &Client,
         config: &StreamableHttpClientTransportConfig,
@@ -92,7 +92,7 @@ impl Session {
         })
     }
 
-    /// Starts a server that is a program, and agrees with it on the protocol.
+    /// Starts a server that is a program and negotiates the protocol.
     ///
     /// # Errors
     ///
@@ -158,12 +158,12 @@ impl Session {
         }
     }
 
-    /// The way to ask the server something.
+    /// Handle for requests to the server.
     pub(super) fn peer(&self) -> Peer<RoleClient> {
         self.running.peer().clone()
     }
 
-    /// Who the server says it is.
+    /// Name and version that the server reports.
     pub(super) fn introduction(&self) -> String {
         let info = self.running.peer().peer_info();
         let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
@@ -173,7 +173,8 @@ impl Session {
         told.chars().take(NOTE_BYTES_MAX).collect()
     }
 
-    /// Waits for its end, or ends it at `stop`, when calls under way are answered; says how it ended.
+    /// Waits for the session to end, or ends it at `stop` after in-flight calls are answered.
+    /// Returns a description of the end.
     pub(super) async fn wait_for_end(
         mut self,
         stop: &CancellationToken,
@@ -182,7 +183,7 @@ impl Session {
         let log = std::mem::take(&mut self.log);
         let mut program = self.program.take();
         let how = self.end(&mut program, stop, calls_over).await;
-        // What it had started is killed, and what they wrote last is logged.
+        // Kills the program's remaining processes and logs their last output.
         drop(program);
         finish(log).await;
         how
@@ -212,7 +213,7 @@ impl Session {
                 Err(error) => format!("the connection has a fault: {error}"),
             },
         };
-        // A program that closes its pipes is about to end, and its exit code says more.
+        // A program that closes its pipes is about to exit, and its exit code is more informative.
         let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
         match program {
             Some((child, _)) => timeout(time_limit, child.wait())
@@ -223,8 +224,8 @@ impl Session {
     }
 }
 
-/// Waits until it is to stop. Calls that the server works on are not broken off then, as long as that is not for long:
-/// nobody would know what became of them.
+/// Waits until the session must stop. Calls in progress get a short time to finish, because the
+/// outcome of an aborted call would be unknown.
 async fn stopped(stop: &CancellationToken, calls_over: &CancellationToken) {
     stop.cancelled().await;
     let time_limit = Duration::from_millis(MCP_CALLS_END_TIMEOUT_MS);
@@ -234,7 +235,7 @@ async fn stopped(stop: &CancellationToken, calls_over: &CancellationToken) {
     }
 }
 
-/// How the server's program ended.
+/// Describes the exit of the server's program.
 fn exit_words(status: std::io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => format!("the server {}", guarded::ended(status)),
@@ -252,8 +253,8 @@ async fn log_lines(mut lines: Lines<ChildStderr>, not_started: Arc<OnceLock<Stri
     }
 }
 
-/// Passes on what the program writes to its stdout and is JSON; the rest is logged (`LOG-3`). What is too long to tell
-/// is passed on as it is.
+/// Forwards lines of stdout that are JSON; other lines are logged (`LOG-3`). A line too long to
+/// check is forwarded unchanged.
 async fn pass_messages_on(mut lines: Lines<ChildStdout>, mut messages: DuplexStream) {
     while let Ok(Some(line)) = lines.next().await {
         let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(&line.bytes).is_err();
@@ -268,14 +269,14 @@ async fn pass_messages_on(mut lines: Lines<ChildStdout>, mut messages: DuplexStr
             messages.write_all(&line.bytes).await?;
             messages.write_all(end).await
         };
-        // A client that reads no more has ended the session.
+        // A client that no longer reads has ended the session.
         if passed.await.is_err() {
             return;
         }
     }
 }
 
-/// Waits until all that the program wrote is logged, if nothing holds its pipes.
+/// Waits until all output of the program is logged, unless its pipes are held open.
 async fn finish(log: JoinSet<()>) {
     let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
     if timeout(time_limit, log.join_all()).await.is_err() {

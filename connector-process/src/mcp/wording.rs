@@ -1,4 +1,5 @@
-//! What went wrong on the way to a server, for people: the library's own words name its types.
+//! Describes communication errors for people, because the library's messages contain its type
+//! names.
 
 use std::error::Error as StdError;
 
@@ -10,7 +11,7 @@ use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientSco
 
 use crate::bearer::verdict_of_header;
 
-/// Why there is no session with a server.
+/// Describes why a session could not be started.
 pub(super) fn of_start(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => of_transport(error),
@@ -18,7 +19,7 @@ pub(super) fn of_start(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Why a request has no answer.
+/// Describes why a request has no answer.
 pub(super) fn of_request(error: &ServiceError) -> String {
     match error {
         ServiceError::TransportSend(error) => of_transport(error),
@@ -26,7 +27,7 @@ pub(super) fn of_request(error: &ServiceError) -> String {
     }
 }
 
-/// Whether a request certainly never left: nobody was there to take it.
+/// True if a request was certainly not sent, because the connection failed.
 pub(super) fn is_unsent(error: &ServiceError) -> bool {
     match error {
         ServiceError::TransportSend(error) => {
@@ -36,7 +37,7 @@ pub(super) fn is_unsent(error: &ServiceError) -> bool {
     }
 }
 
-/// What a server says of the token that a request came with; none if that is not why there is no answer.
+/// The server's verdict on the request's token, if the token caused the error.
 pub(super) fn verdict_of(error: &ServiceError) -> Option<TokenVerdict> {
     let ServiceError::TransportSend(error) = error else {
         return None;
@@ -54,8 +55,8 @@ pub(super) fn verdict_of(error: &ServiceError) -> Option<TokenVerdict> {
     None
 }
 
-/// What the challenge of a server that does not begin says of the token: it comes with 403 if that allows too little,
-/// and else with 401.
+/// Verdict in the challenge of a server that fails to start: it comes with 403 if the token has too
+/// little scope, otherwise with 401.
 pub(super) fn verdict_of_challenge(header: &str) -> Option<TokenVerdict> {
     verdict_of_header(403, header).or_else(|| verdict_of_header(401, header))
 }
@@ -67,7 +68,7 @@ fn of_transport(error: &DynamicTransportError) -> String {
     }
 }
 
-/// The error of the HTTP client, if one led to this.
+/// The underlying error of the HTTP client, if any.
 fn of_http(error: &DynamicTransportError) -> Option<&reqwest::Error> {
     let mut next: Option<&(dyn StdError + 'static)> = Some(&*error.error);
     while let Some(error) = next {

@@ -1,4 +1,5 @@
-//! What is sent ahead of a reply: gathered, so that a fast model does not make a frame of each word.
+//! Buffers a reply's parts before they are sent, so that a fast model does not cause a frame per
+//! word.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(super) struct Ahead {
     pieces: Pieces,
     kind: Kind,
     text: String,
-    /// When what is gathered is sent at the latest.
+    /// Latest time to send the buffered text.
     due: Instant,
 }
 
@@ -29,7 +30,7 @@ impl Ahead {
         }
     }
 
-    /// When [`Ahead::flush`] is due; none if nothing waits.
+    /// Deadline of [`Ahead::flush`]; `None` if the buffer is empty.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.text.is_empty()).then_some(self.due)
     }
@@ -40,7 +41,7 @@ impl Ahead {
             self.kind = kind;
         }
         if self.text.is_empty() {
-            // The first words go at once; what comes right behind them is gathered.
+            // The first words are sent immediately, the following ones are buffered.
             let since = Instant::now() - self.due;
             let interval = Duration::from_millis(PIECE_INTERVAL_MS);
             self.due = Instant::now() + interval.saturating_sub(since);

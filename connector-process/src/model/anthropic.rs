@@ -1,8 +1,8 @@
 //! Anthropic's Messages API.
 //!
-//! The beginning of a question that stays the same from step to step is marked for the provider's
-//! cache: tools and system prompt, and the conversation up to its last two messages of the user's side.
-//! Messages only ever come behind these marks, so that each question reads what the one before it wrote.
+//! Stable prefixes of a request are marked for the provider's cache: tools and system prompt, and
+//! the conversation up to its last two user-side messages. New messages only follow these marks, so
+//! each request reads the cache that the previous one wrote.
 
 use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
 use goondan_protocol::definition::HostedModel;
@@ -16,21 +16,21 @@ use super::events::Event;
 use super::message::{Part, Picture, Said};
 use super::question::{Question, arguments, told};
 
-/// What the field `anthropic-version` says.
+/// Value of the header `anthropic-version`.
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// Beside thoughts, the least that `top_p` may be.
+/// Minimum `top_p` with thinking enabled.
 const THINKING_TOP_P_MIN: f64 = 0.95;
 
-/// What closes a conversation that the model itself spoke last in: it is asked to go on, since not every
-/// model lets words be put into its mouth.
+/// Appended to a conversation whose last message is the model's, because not every model accepts a
+/// prefilled answer.
 const GO_ON: &str = "Go on.";
 
 /// The body of a request.
 ///
 /// # Errors
 ///
-/// If thoughts would leave no room for a reply.
+/// If the thinking budget leaves no tokens for a reply.
 pub(super) fn request(model: &HostedModel, question: &Question) -> Result<Value, String> {
     let thinking = question.thinking(model);
     let params = &question.params;
@@ -99,14 +99,14 @@ fn say_thinking(fields: &mut Map<String, Value>, thinking: Thinking) {
     }
 }
 
-/// Marks the end of what the provider is to put into its cache.
+/// Marks the end of a prefix for the provider's cache.
 fn mark(block: &mut Value, is_wanted: bool) {
     if let Some(block) = block.as_object_mut().filter(|_| is_wanted) {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
     }
 }
 
-/// The messages, no two of one side behind each other: the results of parallel calls are one message.
+/// Merges consecutive messages of one side: the results of parallel calls are one message.
 fn messages(said: &[Said], marked: bool) -> Vec<Value> {
     let mut sides: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for said in said {
@@ -124,7 +124,7 @@ fn messages(said: &[Said], marked: bool) -> Vec<Value> {
         sides.push(("user", vec![json!({"type": "text", "text": GO_ON})]));
     }
     for (_, blocks) in &mut sides {
-        // Results come first, or the request is refused.
+        // Results must come first, or the request is rejected.
         blocks.sort_by_key(|block| !is_text(block, "/type", "tool_result"));
     }
     let users = sides.iter_mut().rev().filter(|(side, _)| *side == "user");
@@ -197,7 +197,7 @@ fn image(picture: &Picture) -> Value {
 /// The reader of one reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// The block at hand, if it is one of thoughts or a call.
+    /// The current block, if it is a thinking block or a call.
     block: Option<Block>,
     usage: Map<String, Value>,
     calls_begun: u64,
@@ -255,7 +255,7 @@ impl Dialect for Reader {
 }
 
 impl Reader {
-    /// Counts come in several events, each field with its latest value.
+    /// Token counts arrive in several events; each field has its latest value.
     fn count(&mut self, usage: Option<&Value>, draft: &mut Draft) {
         let Some(Value::Object(usage)) = usage else {
             return;
@@ -329,7 +329,7 @@ impl Reader {
                     text.push_str(more);
                 }
                 if let Some(more) = text_at(delta, "/signature") {
-                    // It is kept with the block; until then it counts too.
+                    // The signature is stored with the block, but its size counts immediately.
                     if signature.len() + more.len() > crate::limits::REPLY_BYTES_MAX {
                         return Err(super::draft::Excess::Bytes.into());
                     }
@@ -341,7 +341,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Thoughts go back to the model only if it signed them.
+    /// Thinking blocks are sent back to the model only if it signed them.
     fn end(&mut self, draft: &mut Draft) -> Result<(), Fault> {
         if let Some(Block::Thoughts { text, signature }) = self.block.take()
             && !signature.is_empty()

@@ -1,37 +1,37 @@
-//! What the readers of all providers' replies have in common.
+//! The interface shared by the readers of all providers.
 
 use serde_json::Value;
 
 use super::draft::{Draft, Excess};
 use super::events::{Event, NoEvent};
 
-/// What follows an event of a stream.
+/// State after an event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// There is more to come.
+    /// More events follow.
     More,
-    /// It is none that the provider's protocol has; there is more to come.
+    /// The provider's protocol does not define the event; more events follow.
     Unknown,
-    /// The reply is whole.
+    /// The reply is complete.
     Done,
 }
 
-/// Why what came is no reply.
+/// Reason why the response is not a reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// It is more than a reply may be.
+    /// It exceeds the limits of a reply.
     #[error(transparent)]
     Excess(#[from] Excess),
-    /// It is no stream.
+    /// It is not an event stream.
     #[error(transparent)]
     NoEvent(#[from] NoEvent),
-    /// An event is no JSON.
+    /// An event is not JSON.
     #[error("an event of its stream is no JSON")]
     NoJson(#[source] serde_json::Error),
-    /// The provider says that it failed.
+    /// The provider reports an error.
     #[error("the provider says that it failed")]
     Said(Value),
-    /// It is no reply in the provider's protocol.
+    /// It does not follow the provider's protocol.
     #[error("it is no reply in this protocol")]
     Strange,
 }
@@ -41,15 +41,16 @@ pub(super) trait Dialect: Send {
     /// Takes one event of a stream.
     fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault>;
 
-    /// Takes a reply that came as a whole.
+    /// Takes a non-streamed reply.
     fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault>;
 
-    /// Whether a stream that just ends was whole all the same, since its reply says why it ended.
+    /// True if a stream without an end marker is complete, because its reply contains a finish
+    /// reason.
     fn may_just_end(&self) -> bool {
         false
     }
 
-    /// Whether the reply is a refusal by the reason of its end.
+    /// True if the finish reason marks the reply as a refusal.
     fn is_declined(&self, draft: &Draft) -> bool;
 
     /// True if the reply ended because a tool call was unreadable and is missing from it.
@@ -58,8 +59,8 @@ pub(super) trait Dialect: Send {
     }
 }
 
-/// True if the data of an event only keeps the connection open: servers and gateways send nothing, a word, or a word
-/// in brackets between the events of the protocol.
+/// True if the data of an event is only a keep-alive: servers and gateways send nothing, a word, or
+/// a word in brackets between the events of the protocol.
 pub(super) fn is_keep_alive(event: &Event) -> bool {
     const WORDS_BYTES_MAX: usize = 64;
     let data = event.data.trim();
@@ -79,17 +80,17 @@ pub(super) fn json(event: &Event) -> Result<Value, Fault> {
     serde_json::from_str(&event.data).map_err(Fault::NoJson)
 }
 
-/// A text somewhere in JSON.
+/// A string at a pointer in JSON.
 pub(super) fn text_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
     value.pointer(pointer)?.as_str()
 }
 
-/// Whether a text is there.
+/// True if the string at a pointer equals `expected`.
 pub(super) fn is_text(value: &Value, pointer: &str, expected: &str) -> bool {
     text_at(value, pointer) == Some(expected)
 }
 
-/// A number of tokens somewhere in JSON. Some servers write it as a fraction.
+/// A token count at a pointer in JSON. Some servers write it as a fraction.
 pub(super) fn tokens_at(value: &Value, pointer: &str) -> Option<u64> {
     let number = value.pointer(pointer)?;
     number.as_u64().or_else(|| {

@@ -1,5 +1,4 @@
-//! A reply while it comes (pure): what it says so far, within bounds that hold before anything is
-//! kept.
+//! A reply in progress (pure): its contents so far, with limits checked before anything is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +17,10 @@ use super::normalize::ToolNames;
 use super::thoughts::Thoughts;
 use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX};
 
-/// What is more than a reply may be.
+/// A limit that the reply exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Excess {
-    /// It says too much.
+    /// The reply is too long.
     #[error("the reply has more than {REPLY_BYTES_MAX} bytes")]
     Bytes,
     /// It calls too many tools.
@@ -29,25 +28,25 @@ pub(super) enum Excess {
     Calls,
 }
 
-/// What a piece of a reply is.
+/// Kind of a piece of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
     Reasoning,
 }
 
-/// The arguments of a call, as they came.
+/// Arguments of a call, as received.
 #[derive(Debug, Clone)]
 enum Arguments {
-    /// In fragments of JSON.
+    /// Fragments of JSON.
     Text(String),
     Json(Value),
 }
 
-/// A tool call while it comes.
+/// A tool call in progress.
 #[derive(Debug, Clone)]
 struct CallDraft {
-    /// The provider's number of it, a name and no place.
+    /// The provider's number of the call: a key, not a position.
     index: u64,
     id: String,
     name: String,
@@ -55,7 +54,7 @@ struct CallDraft {
     signature: Option<String>,
 }
 
-/// A reply while it comes.
+/// A reply in progress.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     text: String,
@@ -68,7 +67,7 @@ pub(super) struct Draft {
     stop_reason: Option<String>,
     response_id: Option<String>,
     response_model: Option<String>,
-    /// What was said since it was last asked for.
+    /// Pieces since they were last taken.
     fresh: Vec<(Kind, String)>,
 }
 
@@ -81,7 +80,7 @@ impl Draft {
         Ok(())
     }
 
-    /// More of what it says.
+    /// Adds text.
     pub(super) fn say(&mut self, text: &str) -> Result<(), Excess> {
         if !text.is_empty() {
             self.grow(text.len())?;
@@ -91,7 +90,7 @@ impl Draft {
         Ok(())
     }
 
-    /// More of what it thinks.
+    /// Adds thinking text.
     pub(super) fn think(&mut self, text: &str) -> Result<(), Excess> {
         if !text.is_empty() {
             self.grow(text.len())?;
@@ -101,21 +100,21 @@ impl Draft {
         Ok(())
     }
 
-    /// More of why it declines.
+    /// Adds text of a refusal.
     pub(super) fn refuse(&mut self, text: &str) -> Result<(), Excess> {
         self.grow(text.len())?;
         self.refusal.push_str(text);
         Ok(())
     }
 
-    /// A block of thoughts as the provider wants to see it again.
+    /// Stores a thinking block in the form that the provider expects in later requests.
     pub(super) fn keep_block(&mut self, block: Value) -> Result<(), Excess> {
         self.grow(block.to_string().len())?;
         self.blocks.push(block);
         Ok(())
     }
 
-    /// A new call under the provider's number.
+    /// Starts a call under the provider's number.
     pub(super) fn begin_call(&mut self, index: u64, id: &str, name: &str) -> Result<(), Excess> {
         if self.calls.len() == REPLY_CALLS_MAX {
             return Err(Excess::Calls);
@@ -131,27 +130,27 @@ impl Draft {
         Ok(())
     }
 
-    /// The id of the latest call under this number; none if there is none.
+    /// Id of the latest call under this number, if any.
     pub(super) fn call_id(&self, index: u64) -> Option<&str> {
         let mut latest = self.calls.iter().rev();
         let call = latest.find(|call| call.index == index)?;
         Some(&call.id)
     }
 
-    /// The name of the latest call under this number.
+    /// Name of the latest call under this number.
     pub(super) fn call_name(&self, index: u64) -> Option<&str> {
         let mut latest = self.calls.iter().rev();
         let call = latest.find(|call| call.index == index)?;
         Some(&call.name)
     }
 
-    /// The number of the latest call with this id.
+    /// Number of the latest call with this id.
     pub(super) fn call_with_id(&self, id: &str) -> Option<u64> {
         let mut latest = self.calls.iter().rev();
         latest.find(|call| call.id == id).map(|call| call.index)
     }
 
-    /// True if the arguments of the call are whole, so that more text would spoil them.
+    /// True if the arguments of the call are complete, so that more text would corrupt them.
     pub(super) fn has_complete_arguments(&self, index: u64) -> bool {
         let mut latest = self.calls.iter().rev();
         let call = latest.find(|call| call.index == index);
@@ -164,7 +163,7 @@ impl Draft {
         }
     }
 
-    /// The number of the latest call.
+    /// Number of the latest call.
     pub(super) fn latest_index(&self) -> Option<u64> {
         self.calls.last().map(|call| call.index)
     }
@@ -179,7 +178,7 @@ impl Draft {
         latest.find(|call| call.index == index)
     }
 
-    /// More of the name of a call that came without one.
+    /// Sets the name of a call that started without one.
     pub(super) fn name_call(&mut self, index: u64, name: &str) -> Result<(), Excess> {
         self.grow(name.len())?;
         if let Some(call) = self.call_mut(index)
@@ -190,7 +189,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The id of a call that began without one.
+    /// Sets the id of a call that started without one.
     pub(super) fn identify_call(&mut self, index: u64, id: &str) -> Result<(), Excess> {
         self.grow(id.len())?;
         if let Some(call) = self.call_mut(index)
@@ -201,7 +200,7 @@ impl Draft {
         Ok(())
     }
 
-    /// More of a call's arguments.
+    /// Adds a fragment of a call's arguments.
     pub(super) fn add_arguments(&mut self, index: u64, text: &str) -> Result<(), Excess> {
         self.grow(text.len())?;
         if let Some(CallDraft { arguments, .. }) = self.call_mut(index) {
@@ -214,7 +213,7 @@ impl Draft {
         Ok(())
     }
 
-    /// A call's arguments as a whole.
+    /// Sets a call's complete arguments.
     pub(super) fn set_arguments(&mut self, index: u64, input: Value) -> Result<(), Excess> {
         self.grow(input.to_string().len())?;
         if let Some(call) = self.call_mut(index) {
@@ -223,7 +222,7 @@ impl Draft {
         Ok(())
     }
 
-    /// What the provider signed a call with.
+    /// Sets the provider's signature of a call.
     pub(super) fn sign_call(&mut self, index: u64, signature: &str) -> Result<(), Excess> {
         self.grow(signature.len())?;
         if let Some(call) = self.call_mut(index) {
@@ -232,27 +231,27 @@ impl Draft {
         Ok(())
     }
 
-    /// Why it ended.
+    /// Sets the finish reason.
     pub(super) fn stop(&mut self, reason: &str) {
         self.stop_reason = Some(shortened(reason));
     }
 
-    /// Why it ended, if it is known.
+    /// The finish reason, if known.
     pub(super) fn stop_reason(&self) -> Option<&str> {
         self.stop_reason.as_deref()
     }
 
-    /// What it took.
+    /// Sets the usage.
     pub(super) fn take(&mut self, usage: Usage) {
         self.usage = Some(usage);
     }
 
-    /// What it took, as far as that is known.
+    /// The usage, if known.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.usage
     }
 
-    /// The provider's id of the reply and its name of the model that made it.
+    /// Sets the provider's id of the reply and its name of the model.
     pub(super) fn identify(&mut self, id: Option<&Value>, model: Option<&Value>) {
         let read = |value: Option<&Value>| {
             let text = value
@@ -268,12 +267,12 @@ impl Draft {
         }
     }
 
-    /// What was said since this was last asked.
+    /// Takes the pieces since the previous call.
     pub(super) fn take_fresh(&mut self) -> Vec<(Kind, String)> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Why the model declined in its own words: what it said of that, else what it had said at all.
+    /// Text of the model's refusal, or its other text if there is no refusal text.
     pub(super) fn declined_with(&self) -> &str {
         if self.refusal.is_empty() {
             &self.text
@@ -282,16 +281,16 @@ impl Draft {
         }
     }
 
-    /// Whether the model says that it declines.
+    /// True if the reply contains refusal text.
     pub(super) fn is_refusal(&self) -> bool {
         !self.refusal.is_empty()
     }
 
-    /// The reply as it is kept.
+    /// The reply to store.
     ///
     /// # Errors
     ///
-    /// If a call cannot be named, or the reply not be written.
+    /// If a call's id is invalid, or the reply cannot be serialized.
     pub(super) fn finish(
         self,
         model: &HostedModel,
@@ -325,13 +324,13 @@ impl Draft {
     }
 }
 
-/// Why a reply cannot be kept.
+/// Reason why a reply cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unkept {
-    /// A call has a name that no message can hold.
+    /// The name or id of a call is invalid in a message.
     #[error("a tool call cannot be named")]
     Name(#[from] InvalidId),
-    /// It is no JSON.
+    /// Serialization failed.
     #[error("it cannot be written")]
     Write(#[from] serde_json::Error),
 }
@@ -341,8 +340,7 @@ fn shortened(text: &str) -> String {
     shown.take(NOTE_BYTES_MAX).collect()
 }
 
-/// The calls, each under an id of its own: not every provider gives one, and not every server keeps
-/// them apart.
+/// Gives each call a unique id, because some providers send none and some servers send duplicates.
 fn named_apart(
     calls: Vec<CallDraft>,
     signatures: &mut BTreeMap<String, Vec<String>>,
@@ -372,12 +370,12 @@ fn named_apart(
     Ok(named)
 }
 
-/// Arguments that are no JSON stay the text they are; the tool says what is wrong with them.
+/// Invalid JSON is kept as text; the tool reports the error.
 fn input_of(arguments: Arguments) -> Value {
     match arguments {
         Arguments::Json(Value::Null) => json!({}),
         Arguments::Json(input) => input,
-        // A call without arguments may come as no text at all.
+        // The arguments of a call without arguments may be an empty text.
         Arguments::Text(text) if text.trim().is_empty() => json!({}),
         Arguments::Text(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
     }

@@ -1,7 +1,7 @@
-//! Server-sent events out of a body that comes in parts of any size (pure).
+//! Parses server-sent events from a body that arrives in parts of any size (pure).
 //!
-//! What is held is bounded by [`REPLY_EVENT_BYTES_MAX`], whatever a server sends: one event is held at a
-//! time, and the part of the body that is being read.
+//! Memory is bounded by [`REPLY_EVENT_BYTES_MAX`], whatever a server sends: one event and the
+//! current part of the body.
 
 use crate::limits::REPLY_EVENT_BYTES_MAX;
 
@@ -10,37 +10,38 @@ use crate::limits::REPLY_EVENT_BYTES_MAX;
 pub(super) struct Event {
     /// Its name; empty if it has none.
     pub(super) name: String,
-    /// What it says: its `data` lines.
+    /// The contents of its `data` lines.
     pub(super) data: String,
 }
 
-/// Why a body is no stream of events.
+/// Reason why a body is not an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoEvent {
-    /// One event is longer than any that makes sense.
+    /// One event exceeds the limit.
     #[error("one event of its stream has more than {REPLY_EVENT_BYTES_MAX} bytes")]
     TooLong,
-    /// It is no text.
+    /// It is not UTF-8.
     #[error("its stream is no UTF-8")]
     NotText,
 }
 
-/// The reader of one body.
+/// Parser of one body.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
     name: String,
     data: Option<String>,
-    /// A line feed right behind a carriage return ends no second line.
+    /// True after a carriage return: a following line feed belongs to the same line end.
     after_return: bool,
 }
 
 impl Events {
-    /// Takes the next part of the body; `take` gets each event that ends in it and says whether to go on.
+    /// Adds the next part of the body. `take` receives each completed event and returns false to
+    /// stop.
     ///
     /// # Errors
     ///
-    /// [`NoEvent`], or what `take` says.
+    /// [`NoEvent`], or an error of `take`.
     pub(super) fn feed<E: From<NoEvent>>(
         &mut self,
         mut part: &[u8],
@@ -73,8 +74,8 @@ impl Events {
         Ok(true)
     }
 
-    /// The body is over: an event that was not ended by an empty line, if there is one. It may be there
-    /// in part only.
+    /// Handles the end of the body: returns the last event if no empty line ended it. It may be
+    /// incomplete.
     pub(super) fn finish(mut self) -> Option<Event> {
         if !self.line.is_empty() {
             self.end_line().ok()?;

@@ -1,4 +1,4 @@
-//! Why a provider did not answer, and whether trying again helps.
+//! Classifies failures of a provider, and determines if retrying helps.
 
 use std::error::Error as StdError;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::bearer::verdict_of;
 
-/// Characters of a provider's own words that an error quotes.
+/// Characters of a provider's message that an error quotes.
 const QUOTED_CHARS: usize = 500;
 
-/// Anthropic's "overloaded".
+/// Anthropic's status code for "overloaded".
 const OVERLOADED: u16 = 529;
 
-/// Words by which providers and servers say that a conversation is too long, in lower case.
+/// Phrases by which providers and servers report that a conversation is too long, in lower case.
 const OVERFLOWS: &[&str] = &[
     "prompt is too long",
     "prompt too long",
@@ -51,7 +51,7 @@ const OVERFLOWS: &[&str] = &[
     "context window",
 ];
 
-/// Words by which an allowance is used up, in lower case.
+/// Phrases that mean an exhausted quota, in lower case.
 const USED_UP: &[&str] = &[
     "insufficient_quota",
     "insufficient quota",
@@ -62,7 +62,8 @@ const USED_UP: &[&str] = &[
     "perday",
 ];
 
-/// Words by which a refusal is a limit of requests or tokens per time, though it also names a size. In lower case.
+/// Phrases that mean a limit of requests or tokens per time although the message names a size, in
+/// lower case.
 const RATE_LIMITS: &[&str] = &[
     "rate_limit",
     "rate limit",
@@ -73,7 +74,7 @@ const RATE_LIMITS: &[&str] = &[
     "(tpd)",
 ];
 
-/// The stream ended without saying that it is the end.
+/// The stream ended without an end marker.
 pub(super) fn broken_off(model: &HostedModel) -> CallError {
     let message = format!("the reply of `{}` broke off in the middle", model.model);
     CallError::new(CallErrorCode::Interrupted, message)
@@ -81,7 +82,7 @@ pub(super) fn broken_off(model: &HostedModel) -> CallError {
         .later(None)
 }
 
-/// The same, without the key that it may quote.
+/// Removes the key, which the message may quote.
 pub(super) fn without_key(error: CallError, key: Option<&str>) -> CallError {
     match key.filter(|key| !key.is_empty()) {
         Some(key) if error.message.contains(key) => CallError {
@@ -115,7 +116,7 @@ pub(super) fn of_status(
     let error = |code| CallError::new(code, message.as_str());
     let after_ms = headers.and_then(retry_after_ms);
     let after_ms = after_ms.or_else(|| delay_in(body));
-    // Groq answers 413 to a request over its tokens per minute.
+    // Groq answers 413 to a request that exceeds its tokens per minute.
     let is_rate = status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::PAYLOAD_TOO_LARGE && is_rate_limit(body);
     if !is_rate && (is_overflow(body) || status == StatusCode::PAYLOAD_TOO_LARGE) {
@@ -155,7 +156,7 @@ pub(super) fn of_status(
     }
 }
 
-/// An error in the place of a reply, or within a stream that had begun well.
+/// An error in place of a reply, or within a stream that had started successfully.
 pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> CallError {
     let text = said.to_string();
     let status = ["/error/code", "/error/status", "/error/status_code"].iter();
@@ -203,7 +204,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     }
 }
 
-/// What came is no reply in the protocol that is spoken.
+/// The response does not follow the expected protocol.
 pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> CallError {
     let kind = match content_type {
         "" => "without a `content-type`".to_owned(),
@@ -229,7 +230,7 @@ pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> C
     ))
 }
 
-/// The model declines: what it said is no answer.
+/// The model refuses, so its text is not an answer.
 pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallError {
     let words = match quoted(words.trim()).as_str() {
         "" => String::new(),
@@ -240,7 +241,8 @@ pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallEr
         .suggest("say it in other words, or begin a new conversation without what is refused")
 }
 
-/// The reply reached its longest before its first word: all of it were thoughts. Another try would end alike.
+/// The reply reached its maximum length before its first word, because all of its tokens were
+/// thoughts. A retry would end the same way.
 pub(super) fn cut_short(model: &HostedModel, reason: &str) -> CallError {
     let message = format!(
         "`{}` reached the maximum length of a reply before its first word (finish reason `{}`)",
@@ -265,7 +267,7 @@ pub(super) fn lost_call(model: &HostedModel, reason: &str) -> CallError {
         .later(None)
 }
 
-/// The reply is whole and empty.
+/// The reply is complete but empty.
 pub(super) fn nothing_said(model: &HostedModel, reason: Option<&str>) -> CallError {
     let reason = reason.map_or_else(
         || "without a finish reason".to_owned(),
@@ -280,7 +282,7 @@ pub(super) fn nothing_said(model: &HostedModel, reason: Option<&str>) -> CallErr
         .later(None)
 }
 
-/// What comes is more than a reply may be.
+/// The reply exceeds a limit.
 pub(super) fn excess(model: &HostedModel, what: &str) -> CallError {
     let message = format!("{} sent too much: {what}", place_of(model));
     CallError::new(CallErrorCode::Internal, message).suggest(format!(
@@ -289,7 +291,7 @@ pub(super) fn excess(model: &HostedModel, what: &str) -> CallError {
     ))
 }
 
-/// A reply that is whole cannot be kept.
+/// A complete reply cannot be stored.
 pub(super) fn unkept(model: &HostedModel, error: &(dyn StdError + 'static)) -> CallError {
     let reason = goondan_log::error_chain(error);
     let message = format!("the reply of `{}` cannot be kept: {reason}", model.model);
@@ -304,28 +306,28 @@ fn timed_out(model: &HostedModel, what: &str, name: &str) -> CallError {
     ))
 }
 
-/// Nothing came at all.
+/// No data arrived before the timeout.
 pub(super) fn not_begun(model: &HostedModel) -> CallError {
     let ms = model.timeouts.first_byte_ms;
     let what = format!("did not begin to answer within {ms} ms");
     timed_out(model, &what, "firstByteMs").later(None)
 }
 
-/// Nothing more came.
+/// No more data arrived before the timeout.
 pub(super) fn silent(model: &HostedModel) -> CallError {
     let ms = model.timeouts.stall_ms;
     let what = format!("went silent in the middle of its reply for {ms} ms");
     timed_out(model, &what, "stallMs").later(None)
 }
 
-/// It goes on and on. Another try would do no better.
+/// The reply exceeded the total time limit. A retry would not help.
 pub(super) fn too_long(model: &HostedModel) -> CallError {
     let ms = model.timeouts.total_ms;
     let what = format!("was not done with its reply after {ms} ms");
     timed_out(model, &what, "totalMs")
 }
 
-/// A request did not get there, or its answer not back.
+/// A request could not be sent, or its response was not received.
 pub(super) fn of_transport(model: &HostedModel, error: &reqwest::Error) -> CallError {
     let place = place_of(model);
     let text = goondan_log::error_chain(error);
@@ -361,13 +363,14 @@ fn is_rate_limit(body: &str) -> bool {
     RATE_LIMITS.iter().any(|words| body.contains(words))
 }
 
-/// True if an allowance is used up for so long that waiting does not help: money, or a quota of the day.
+/// True if an allowance is exhausted for too long to wait: money, or a daily quota.
 fn is_used_up(body: &str) -> bool {
     let lower = body.to_lowercase();
     USED_UP.iter().any(|words| lower.contains(words))
 }
 
-/// The pause that a body asks for, in milliseconds: Google's `retryDelay`, or "try again in 7m12.5s".
+/// The requested pause in a body, in milliseconds: Google's `retryDelay`, or "try again in
+/// 7m12.5s".
 fn delay_in(body: &str) -> Option<u64> {
     let after = |mark: &str| {
         let at = body.find(mark)? + mark.len();
@@ -381,7 +384,7 @@ fn delay_in(body: &str) -> Option<u64> {
     duration_ms(text)
 }
 
-/// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, or `1h2m3s` at the beginning of a text.
+/// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, or `1h2m3s` at the start of a text.
 fn duration_ms(text: &str) -> Option<u64> {
     let (mut rest, mut total, mut is_found) = (text, 0.0_f64, false);
     loop {
@@ -408,7 +411,7 @@ fn duration_ms(text: &str) -> Option<u64> {
     is_found.then(|| ms.parse().ok()).flatten()
 }
 
-/// The provider's own words in a body: its message, if it has the usual form.
+/// The provider's error message in a body, if it has a common form.
 fn said_in(body: &str) -> String {
     let json: Option<Value> = serde_json::from_str(body).ok();
     let message = json.as_ref().and_then(|json| {
@@ -432,7 +435,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// How long the provider asks to wait, in milliseconds.
+/// Pause that the provider requests, in milliseconds.
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     let field = |name: &str| headers.get(name)?.to_str().ok();
     if let Some(ms) = field("retry-after-ms").and_then(|ms| ms.trim().parse().ok()) {

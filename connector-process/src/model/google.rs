@@ -11,13 +11,13 @@ use super::events::Event;
 use super::message::{Part, Picture, Said};
 use super::question::{Question, arguments, told};
 
-/// What the first call of a step bears that nobody signed: one that was made by another model.
+/// Signature of a step's first call if another model made it.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// Ids of calls that Google gave none begin so; it is not told them.
+/// Prefix of ids generated for calls that Google sent without one; it is not sent back to Google.
 const OWN_ID: &str = "call_";
 
-/// Ends by which the provider declines.
+/// Finish reasons that mean a refusal.
 const DECLINED: &[&str] = &[
     "SAFETY",
     "RECITATION",
@@ -28,7 +28,7 @@ const DECLINED: &[&str] = &[
     "LANGUAGE",
 ];
 
-/// Ends at which the model wrote a call that the provider could not read and left out.
+/// Finish reasons that mean the provider dropped an unreadable call.
 const LOST_CALL: &[&str] = &[
     "MALFORMED_FUNCTION_CALL",
     "UNEXPECTED_TOOL_CALL",
@@ -70,7 +70,7 @@ fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
     let params = &question.params;
     let mut config = Map::new();
     let mut thinking = Map::from_iter([("includeThoughts".to_owned(), json!(true))]);
-    // A model without thoughts refuses the whole request for this field.
+    // A model without thinking rejects the whole request because of this field.
     let is_asked = params.reasoning_effort.is_some() || thinks(&model.model);
     if let Some(effort) = params.reasoning_effort.as_deref() {
         let is_new = ["gemini-3", "gemma-4"]
@@ -112,8 +112,8 @@ fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
     config
 }
 
-/// True if a model is known to have thoughts: Gemini from 2.5 on, and the names that stand for its newest version.
-/// Variants that draw or speak have none.
+/// True if a model is known to support thinking: Gemini from 2.5 on, and the aliases of its newest
+/// version. Image and audio variants do not.
 fn thinks(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     let Some(version) = name.strip_prefix("gemini-") else {
@@ -134,7 +134,7 @@ fn thinks(name: &str) -> bool {
     }
 }
 
-/// The messages. The results of parallel calls are one message, as Google wants them.
+/// The messages. The results of parallel calls are one message, as Google requires.
 fn contents(model: &HostedModel, messages: &[Said]) -> Vec<Value> {
     let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
     for said in messages {
@@ -195,7 +195,7 @@ fn parts_of(model: &HostedModel, said: &Said) -> Vec<Value> {
     parts
 }
 
-/// A call or its result. The id is Google's own, or is left out.
+/// A call or its result. The id is included only if it is Google's own.
 fn named(call: &ToolCall, field: &str, value: Value) -> Value {
     let mut named = json!({"name": call.tool_name});
     if let Some(fields) = named.as_object_mut() {
@@ -216,7 +216,7 @@ fn image(picture: &Picture) -> Value {
     }
 }
 
-/// The reader of one reply. Its protocol has no mark of the end but the reason for it.
+/// The reader of one reply. The finish reason is the protocol's only end marker.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     calls_begun: u64,
@@ -312,7 +312,7 @@ impl Reader {
     }
 }
 
-/// Google counts thoughts apart from words, and what it had in its cache among what it read.
+/// Google counts thoughts separately from words, and includes cached tokens in the prompt count.
 fn count(usage: Option<&Value>, draft: &mut Draft) {
     let Some(usage) = usage.filter(|usage| usage.is_object()) else {
         return;

@@ -1,4 +1,4 @@
-//! One message of a conversation, before it has any provider's form.
+//! One message of a conversation in a provider-neutral form.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CompletionMessage;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::thoughts::Thoughts;
 
-/// What an image in Base64 is taken for that does not say it.
+/// Default media type of a Base64 image.
 const USUAL_MEDIA_TYPE: &str = "image/png";
 
 /// One message.
@@ -30,7 +30,7 @@ pub(super) enum Part {
     Image(Picture),
 }
 
-/// An image, as providers tell them apart.
+/// An image, in the two forms that providers distinguish.
 #[derive(Debug)]
 pub(super) enum Picture {
     At(String),
@@ -38,7 +38,7 @@ pub(super) enum Picture {
 }
 
 impl Said {
-    /// All its text.
+    /// Its entire text.
     pub(super) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -47,13 +47,13 @@ impl Said {
         texts.collect()
     }
 
-    /// True if it is text and nothing else.
+    /// True if it contains only text.
     pub(super) fn is_text(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
     }
 }
 
-/// One message; none if it says nothing: providers refuse empty ones.
+/// Converts a message; `None` if it is empty, because providers reject empty messages.
 pub(super) fn said_of(model: &HostedModel, message: &CompletionMessage) -> Option<Said> {
     let content = &message.content;
     let mut parts: Vec<Part> = Vec::new();
@@ -80,7 +80,7 @@ fn text_of(text: String) -> Option<Part> {
     (!text.trim().is_empty()).then_some(Part::Text(text))
 }
 
-/// A part that is text or an image. Calls and results are read apart.
+/// Converts a part that is text or an image. Calls and results are converted separately.
 fn part_of(part: &JsonObject) -> Option<Part> {
     let field = |name: &str| part.get(name).and_then(Value::as_str);
     match field("type")? {
@@ -90,7 +90,7 @@ fn part_of(part: &JsonObject) -> Option<Part> {
     }
 }
 
-/// An image: the address of one, a `data:` URL, or Base64 with its media type.
+/// Parses an image: a URL, a `data:` URL, or Base64 with its media type.
 fn picture_of(image: &str, media_type: Option<&str>) -> Option<Picture> {
     if let Some(data) = image.strip_prefix("data:") {
         let (head, data) = data.split_once(',')?;
@@ -114,12 +114,12 @@ fn is_address(image: &str) -> bool {
 }
 
 impl Picture {
-    /// An image of a tool's result.
+    /// Converts an image of a tool's result.
     pub(super) fn of(image: &Image) -> Option<Self> {
         picture_of(&image.image, image.media_type.as_deref())
     }
 
-    /// As one URL, which holds the image itself if it has none.
+    /// The image's URL, or a `data:` URL with its contents.
     pub(super) fn url(&self) -> String {
         match self {
             Self::At(url) => url.clone(),

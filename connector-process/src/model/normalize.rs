@@ -1,12 +1,15 @@
 //! Rewrites names, ids and tool results into forms that a provider accepts (pure).
 //!
-//! A conversation outlives the model that wrote it: another provider continues it, and what one server accepts,
-//! another refuses with a 400 for each later request. What is stored stays as it was; only the request changes.
+//! A conversation outlives the model that wrote it: another provider may continue it, and input
+//! that one server accepts makes another reject each later request with a 400. The stored
+//! conversation stays unchanged; only the request is rewritten.
 //!
-//! * Tool names become `[A-Za-z0-9_-]{1,64}` and begin with a letter or `_`; replies are mapped back.
-//! * Ids of tool calls become unique within the conversation and fit the provider's pattern. The same conversation
-//!   gets the same ids in each request, so that the provider's cache stays valid.
-//! * Each call has exactly one result right behind it. A result without a call becomes a message of the user.
+//! * Tool names become `[A-Za-z0-9_-]{1,64}` and begin with a letter or `_`; replies are mapped
+//!   back.
+//! * Ids of tool calls become unique within the conversation and match the provider's pattern. The
+//!   same conversation gets the same ids in each request, so that the provider's cache stays valid.
+//! * Each call is immediately followed by exactly one result. A result without a call becomes a
+//!   user message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,32 +21,33 @@ use sha2::{Digest as _, Sha256};
 use super::message::{Part, Said};
 use super::thoughts::Thoughts;
 
-/// Bytes of a tool's name that all providers accept.
+/// Longest tool name that all providers accept, in bytes.
 const TOOL_NAME_BYTES_MAX: usize = 64;
 
-/// Bytes of a call's id that all providers accept.
+/// Longest call id that all providers accept, in bytes.
 const CALL_ID_BYTES_MAX: usize = 40;
 
 /// Mistral accepts ids of exactly this many letters and digits.
 const MISTRAL_ID_BYTES: usize = 9;
 
-/// Hexadecimal digits of a digest that tell two rewritten names apart.
+/// Hexadecimal digits of a digest that distinguish two rewritten names.
 const DIGEST_DIGITS: usize = 8;
 
-/// The result of a call that has none, because a message was removed or lost.
+/// Result of a call whose own result was removed or lost.
 const NO_RESULT: &str = "no result of this call is recorded";
 
-/// Names of tools in a request, and back.
+/// Tool names of a request, with their mapping back.
 #[derive(Debug, Default)]
 pub(super) struct ToolNames {
-    /// The original of each name that was rewritten.
+    /// The original of each rewritten name.
     originals: BTreeMap<String, String>,
-    /// Names that must not be taken by rewritten ones.
+    /// Names that rewritten ones must not use.
     unchanged: BTreeSet<String>,
 }
 
 impl ToolNames {
-    /// Reserves the acceptable names of a request's tools, so that a rewritten name never stands for one of them.
+    /// Reserves the acceptable names of a request's tools, so that a rewritten name never collides
+    /// with one.
     pub(super) fn reserving(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let names = names.into_iter();
         let unchanged = names.filter(|name| is_tool_name(name.as_ref()));
@@ -53,7 +57,7 @@ impl ToolNames {
         }
     }
 
-    /// The name as it goes out. The same name always gives the same result.
+    /// The name in the request. The same name always gives the same result.
     pub(super) fn rewrite(&mut self, name: &str) -> String {
         if is_tool_name(name) {
             return name.to_owned();
@@ -78,7 +82,7 @@ impl ToolNames {
         rewritten
     }
 
-    /// The name that a model means.
+    /// The original of a name that a model used.
     pub(super) fn original<'n>(&'n self, name: &'n str) -> &'n str {
         self.originals.get(name).map_or(name, String::as_str)
     }
@@ -131,7 +135,7 @@ impl IdForm {
         }
     }
 
-    /// An acceptable id for the `nth` call that was made under this one.
+    /// An acceptable id for the `nth` call made under this id.
     fn derive(self, id: &str, nth: usize) -> String {
         let seed = format!("{id}\n{nth}");
         match self {
@@ -157,11 +161,11 @@ pub(super) fn conversation(
     pair_results(messages)
 }
 
-/// Gives each call an id that is acceptable and unique, and its result the same one.
+/// Gives each call an acceptable, unique id, and its result the same id.
 fn rename_calls(form: IdForm, messages: &mut [Said], names: &mut ToolNames) {
     let mut uses: BTreeMap<String, usize> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
-    // The id under which the latest call with a stored id goes out.
+    // Request id of the latest call, by stored id.
     let mut current: BTreeMap<String, ToolCallId> = BTreeMap::new();
     for message in messages {
         let mut renamed = Vec::with_capacity(message.calls.len());
@@ -209,8 +213,8 @@ fn rename_signatures(thoughts: &mut Thoughts, renamed: &[(ToolCallId, ToolCallId
     }
 }
 
-/// Puts the result of each call right behind it, in the order of the calls: providers refuse a call without a
-/// result, and some tell results apart by position only.
+/// Moves the result of each call directly behind it, in the order of the calls. Providers reject a
+/// call without a result, and some match results by position only.
 fn pair_results(messages: Vec<Said>) -> Vec<Said> {
     let calls = messages.iter().flat_map(|message| &message.calls);
     let called: BTreeSet<ToolCallId> = calls.map(|call| call.id.clone()).collect();

@@ -1,4 +1,4 @@
-//! The Chat Completions API of `OpenAI`, and of the many servers that speak it nearly so.
+//! The Chat Completions API of `OpenAI`, and of the many servers with a nearly compatible API.
 
 use goondan_protocol::definition::HostedModel;
 use goondan_protocol::message::Role;
@@ -12,10 +12,10 @@ use super::message::{Part, Picture, Said};
 use super::question::{Question, arguments, sends_reasoning, told};
 use super::tool_calls::{CallJoiner, Fragment};
 
-/// What ends a stream.
+/// End marker of a stream.
 const DONE: &str = "[DONE]";
 
-/// Models that refuse `max_tokens`, by the beginnings of their names.
+/// Models that reject `max_tokens`, by name prefix.
 const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 /// The body of a request.
@@ -74,7 +74,7 @@ fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
     }
     let sends_thoughts = sends_reasoning(model);
     let steps = question.place_of_steps();
-    // Images that tools returned: a result itself is text only, and nothing may stand between results.
+    // Images that tools returned: a result can only be text, and no message may separate results.
     let mut images: Vec<Value> = Vec::new();
     for (place, said) in question.messages.iter().enumerate() {
         if said.role != Role::Tool {
@@ -84,7 +84,7 @@ fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
             Role::System => messages.push(json!({"role": "system", "content": said.text()})),
             Role::User => messages.push(json!({"role": "user", "content": content(said)})),
             Role::Assistant => {
-                // Thoughts of earlier turns are over; some services refuse them.
+                // Thoughts of earlier turns are obsolete, and some services reject them.
                 let with_thoughts = sends_thoughts && place >= steps;
                 messages.push(assistant(said, with_thoughts));
             }
@@ -170,7 +170,7 @@ impl Dialect for Reader {
             return Err(Fault::Said(json!({"error": said})));
         }
         let choices = said.get("choices").and_then(Value::as_array);
-        // Some servers send the usage in a chunk of its own whose `choices` is null or absent.
+        // Some servers send the usage in a separate chunk whose `choices` is null or absent.
         let has_counted = count(&said, draft);
         if choices.is_none() && !has_counted {
             return Ok(Next::Unknown);
@@ -201,7 +201,8 @@ impl Dialect for Reader {
     }
 }
 
-/// Records the usage, wherever the server reports it. Returns false if the chunk has none.
+/// Records the usage from any of the places where servers report it. Returns false if the chunk has
+/// none.
 fn count(said: &Value, draft: &mut Draft) -> bool {
     let places = ["/usage", "/x_groq/usage", "/choices/0/usage"];
     let mut usages = places.iter().filter_map(|place| said.pointer(place));
@@ -228,7 +229,7 @@ fn count(said: &Value, draft: &mut Draft) -> bool {
         "/prompt_tokens_details/cache_creation_tokens",
     ]);
     let (cache_read, cache_write) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
-    // Cached tokens are counted among those that went in.
+    // Cached tokens are included in the input tokens.
     let input = read
         .unwrap_or(0)
         .saturating_sub(cache_read)
@@ -244,7 +245,7 @@ fn count(said: &Value, draft: &mut Draft) -> bool {
 }
 
 impl Reader {
-    /// One choice: a part of it in a stream, or the whole.
+    /// Reads one choice: a delta in a stream, or a complete one.
     fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), Fault> {
         let none = json!({});
         let said = choice.get(under).unwrap_or(&none);
@@ -277,7 +278,7 @@ impl Reader {
     }
 }
 
-/// A part of what is said, where that is a list.
+/// Reads a content part of a list.
 fn take_part(part: &Value, draft: &mut Draft) -> Result<(), Fault> {
     if let Some(text) = text_at(part, "/text") {
         draft.say(text)?;

@@ -1,4 +1,4 @@
-//! From a conversation to what a provider is asked, before it has any provider's form.
+//! Converts a conversation to a provider-neutral request.
 
 use goondan_connectors::thinking::Thinking;
 use goondan_protocol::call::Completion;
@@ -10,15 +10,15 @@ use super::message::{Said, said_of};
 use super::normalize::{self, ToolNames};
 use super::tool_schema;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug)]
 pub(super) struct Question {
-    /// The system prompt, with what else stands before the first message.
+    /// The system prompt and the system messages before the first other message.
     pub(super) system: Option<String>,
     pub(super) messages: Vec<Said>,
     pub(super) tools: Vec<OfferedTool>,
     pub(super) params: ModelParams,
-    /// Names of tools as they go out, and back.
+    /// Mapping of tool names in the request.
     pub(super) names: ToolNames,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct OfferedTool {
 }
 
 impl Question {
-    /// Reads one.
+    /// Converts a completion.
     pub(super) fn of(model: &HostedModel, completion: Completion) -> Self {
         let params = completion.params.or(&model.params);
         let mut system: Vec<String> = completion.system.into_iter().collect();
         let mut messages = Vec::new();
         let said = completion.messages.iter().filter_map(|m| said_of(model, m));
         for said in said {
-            // What is added later stays in its place: a system prompt that changes is read anew, with
-            // all that follows it.
+            // Later system messages keep their place, because a changed system prompt invalidates
+            // the cache of everything after it.
             if said.role == Role::System && messages.is_empty() {
                 system.push(said.text());
             } else {
@@ -63,18 +63,19 @@ impl Question {
         }
     }
 
-    /// True if the last messages are results of tools, so that a model that has no more to add may end silently.
+    /// True if the last messages are tool results, so that a model with nothing to add may end
+    /// silently.
     pub(super) fn reports_results(&self) -> bool {
         let last = self.messages.last();
         last.is_some_and(|said| said.role == Role::Tool)
     }
 
-    /// What a model of Anthropic's is told about thinking.
+    /// Thinking parameters for an Anthropic model.
     pub(super) fn thinking(&self, model: &HostedModel) -> Thinking {
         Thinking::of_anthropic(&model.model, self.params.reasoning_effort.as_deref())
     }
 
-    /// The place of the first message of the running turn's steps: behind what a person said last.
+    /// Index of the first message of the running turn's steps: after the last user message.
     pub(super) fn place_of_steps(&self) -> usize {
         let last = self
             .messages
@@ -84,8 +85,8 @@ impl Question {
     }
 }
 
-/// What a tool returned, for a model. No provider tells errors in the same way; the text says it to
-/// all of them.
+/// Text of a tool result for a model. Providers mark errors differently, so the text itself marks
+/// them.
 pub(super) fn told(result: &ToolResult) -> String {
     if result.is_error {
         format!("Error: {}", result.text)
@@ -94,8 +95,8 @@ pub(super) fn told(result: &ToolResult) -> String {
     }
 }
 
-/// The arguments of a call as an object, which is all that providers take. A model that wrote no JSON
-/// is shown what it wrote.
+/// The arguments of a call as an object, which providers require. A model that wrote invalid JSON
+/// is shown its text.
 pub(super) fn arguments(call: &ToolCall) -> Value {
     match &call.input {
         input @ Value::Object(_) => input.clone(),
@@ -104,8 +105,8 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Whether thoughts go back as `reasoning_content`. Some services ask for them while tools are called,
-/// some refuse the field, and most have no use for it.
+/// True if thoughts are sent back as `reasoning_content`. Some services require them during tool
+/// calls, some reject the field, and most ignore it.
 pub(super) fn sends_reasoning(model: &HostedModel) -> bool {
     const ASKING: &[&str] = &["deepseek.com", "moonshot.ai", "moonshot.cn"];
     let host = || {

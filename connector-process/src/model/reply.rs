@@ -1,7 +1,7 @@
-//! From what a server answers to one reply, and the pieces ahead of it.
+//! Reads a server's response into one reply, with pieces ahead of it.
 //!
-//! Nothing here trusts the server: what it sends is bounded in bytes, in calls and in time, and what is
-//! no reply is told as what it is.
+//! The server is not trusted: its output is bounded in bytes, calls and time, and an invalid
+//! response is reported with its contents.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::normalize::ToolNames;
 use crate::calls::Pieces;
 use crate::limits::{REPLY_ERROR_BYTES_MAX, REPLY_EVENT_BYTES_MAX, REPLY_STREAM_BYTES_MAX};
 
-/// Reasons by which providers say that a reply reached its longest.
+/// Finish reasons that mean the reply reached its maximum length.
 const CUT: &[&str] = &[
     "length",
     "max_tokens",
@@ -31,22 +31,22 @@ const CUT: &[&str] = &[
     "model_context_window_exceeded",
 ];
 
-/// Reasons by which providers say that the model had no more to add.
+/// Finish reasons that mean the model had no more to add.
 const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP"];
 
-/// What a body turns out to be.
+/// Format of a body.
 enum Form {
-    /// Not known yet: white space so far.
+    /// Unknown: only white space so far.
     Unknown,
     /// Server-sent events.
     Stream(Events),
     /// One JSON text.
     Json(Vec<u8>),
-    /// Neither.
+    /// Any other format.
     Other(Vec<u8>),
 }
 
-/// What the events of a stream were so far.
+/// Kinds of events in a stream so far.
 #[derive(Debug, Default)]
 struct StreamState {
     has_protocol_events: bool,
@@ -64,14 +64,14 @@ impl StreamState {
         }
     }
 
-    /// The first event of a stream that has none of the protocol.
+    /// The first event of a stream without any event of the protocol.
     fn foreign(&self) -> Option<&str> {
         let unknown = self.first_unknown.as_deref();
         unknown.filter(|_| !self.has_protocol_events)
     }
 }
 
-/// A reply that is being read.
+/// A reply in progress.
 pub(super) struct Reading<'m> {
     model: &'m HostedModel,
     dialect: Box<dyn Dialect>,
@@ -85,17 +85,17 @@ pub(super) struct Reading<'m> {
     may_be_silent: bool,
 }
 
-/// What a reply is read with.
+/// Parameters for reading a reply.
 pub(super) struct Expectation {
     /// Reader of the provider's protocol.
     pub(super) dialect: Box<dyn Dialect>,
-    /// Names of tools as they went out.
+    /// Mapping of tool names in the request.
     pub(super) names: ToolNames,
-    /// True if a reply without a word or a call can be meant so.
+    /// True if a reply with neither words nor calls is valid.
     pub(super) may_be_silent: bool,
 }
 
-/// Reads an answer to its end, within `until`.
+/// Reads an answer to its end, before `until`.
 pub(super) async fn of(
     model: &HostedModel,
     response: Response,
@@ -129,7 +129,7 @@ pub(super) async fn of(
     answer.map_err(|error| error.having_taken(usage))
 }
 
-/// What a server says beside an error, as far as it is read.
+/// Reads the body of an error response, up to the limit.
 async fn error_body(model: &HostedModel, mut response: Response) -> String {
     let mut body = Vec::new();
     let stall = Duration::from_millis(model.timeouts.stall_ms);
@@ -234,21 +234,21 @@ impl Reading<'_> {
         }
     }
 
-    /// By its first character that is no white space: servers are not to be believed what they say of
-    /// the type.
+    /// Detects the format from the first non-space character, because the content type of servers
+    /// is unreliable.
     fn form_of(&self, first: u8) -> Form {
         let says_stream = self.content_type.contains("event-stream");
         match first {
             b'{' | b'[' => Form::Json(Vec::new()),
             b'<' => Form::Other(Vec::new()),
-            // The names of fields, and comments.
+            // Field names and comments.
             b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Form::Stream(Events::default()),
             _ if says_stream => Form::Stream(Events::default()),
             _ => Form::Other(Vec::new()),
         }
     }
 
-    /// The body is over, and no event said that it is.
+    /// Handles the end of a body without an end marker.
     fn finish(&mut self) -> Result<(), CallError> {
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Unknown => Err(failure::no_reply(self.model, &self.content_type, "")),
@@ -274,7 +274,7 @@ impl Reading<'_> {
                     );
                     match taken {
                         Ok(Next::Done) => return Ok(()),
-                        // It is there in part.
+                        // The last event is incomplete.
                         Ok(Next::More | Next::Unknown) | Err(Fault::NoJson(_)) => {}
                         Err(fault) => return Err(self.failed(fault, Some(&event.data))),
                     }
@@ -310,11 +310,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The whole reply.
+    /// The complete reply.
     ///
     /// # Errors
     ///
-    /// If the model declined, or if the reply has no word and no call though one was due.
+    /// If the model refused, or if the reply has neither words nor calls although it should.
     fn end(self) -> Result<ModelAnswer, CallError> {
         if self.draft.is_refusal() || self.dialect.is_declined(&self.draft) {
             let reason = self.draft.stop_reason().unwrap_or("refusal");
@@ -345,7 +345,8 @@ impl Reading<'_> {
     }
 }
 
-/// The error that stands in the place of a reply: an object with it, or a list of one, as Google's.
+/// The error in place of a reply: an object that contains it, or a list of one such object, as
+/// Google sends.
 fn error_in(body: &Value) -> Option<&Value> {
     let said = body.get(0).unwrap_or(body);
     let is_error = said.get("error").is_some_and(|error| !error.is_null())

@@ -1,4 +1,4 @@
-//! What a model thought: for people its text, for the same model what it wants to see again.
+//! A model's thoughts: text for people, and blocks to send back to the same model.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use goondan_protocol::definition::HostedModel;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What is kept of thoughts with a reply.
+/// Thoughts stored with a reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Thoughts {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) text: String,
-    /// Whose thoughts these are: another model cannot use their signatures.
+    /// The model they belong to, because another model cannot use their signatures.
     model: String,
-    /// The provider's own blocks, as they go back to it.
+    /// The provider's own blocks, in the form to send back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) blocks: Vec<Value>,
     /// Signatures of tool calls, by the call's id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) signatures: BTreeMap<String, Vec<String>>,
-    /// The form of the first version.
+    /// Format of the first version.
     #[serde(default, skip_serializing)]
     parts: Vec<Part>,
 }
 
-/// A part of thoughts in the form of the first version.
+/// A part of thoughts in the format of the first version.
 #[derive(Debug, Clone, Deserialize)]
 enum Part {
     ThoughtSignature(String),
@@ -38,7 +38,7 @@ enum Part {
 }
 
 impl Thoughts {
-    /// The thoughts of this model.
+    /// Creates the thoughts of a model.
     pub(super) fn new(model: &HostedModel, text: String, blocks: Vec<Value>) -> Self {
         Self {
             text,
@@ -53,7 +53,7 @@ impl Thoughts {
         self.text.is_empty() && self.blocks.is_empty() && self.signatures.is_empty()
     }
 
-    /// Reads what was kept with a message, if this very model can use it again.
+    /// Parses the stored thoughts of a message, if this exact model can reuse them.
     pub(super) fn read(kept: &Value, model: &HostedModel) -> Option<Self> {
         let mut thoughts: Self = serde_json::from_value(kept.clone()).ok()?;
         if thoughts.model != model.model {
@@ -66,7 +66,8 @@ impl Thoughts {
     }
 }
 
-/// The blocks of the first version's parts: signed thoughts, each by its signature and its text.
+/// Converts the parts of the first version to blocks: each signed thought with its signature and
+/// text.
 fn blocks_of(parts: Vec<Part>) -> Vec<Value> {
     let (mut signatures, mut texts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     for part in parts {

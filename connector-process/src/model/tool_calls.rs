@@ -1,18 +1,21 @@
 //! Joins the fragments of tool calls in a stream of the Chat Completions protocol (pure).
 //!
-//! In the protocol each call has an `index`; its first fragment carries id and name, and the others carry
-//! arguments. Servers deviate in every field: they number all calls 0 or none of them, number the head and the
-//! arguments of one call differently, repeat id and name in each fragment, or make up an id for each fragment.
+//! In the protocol each call has an `index`; its first fragment carries id and name, and the others
+//! carry arguments. Servers deviate in every field: they number all calls 0 or none of them, number
+//! the head and the arguments of one call differently, repeat id and name in each fragment, or
+//! generate an id for each fragment.
 //!
 //! The call that a fragment belongs to, first match wins:
 //!
 //! 1. A known id continues its call, unless the index belongs to another call.
 //! 2. An unknown id with a name begins a call, unless the call at that index still lacks its id.
-//! 3. An unknown id without a name continues the call at its index, else the latest one if its arguments are incomplete.
-//! 4. Without an id, a name begins a call, unless the call at that index (the latest, without an index) has the same name or none.
+//! 3. An unknown id without a name continues the call at its index, else the latest one if its
+//!    arguments are incomplete.
+//! 4. Without an id, a name begins a call, unless the call at that index (the latest, without an
+//!    index) has the same name or none.
 //! 5. Without id and name, arguments continue the call at that index, else the latest one.
 //!
-//! Nothing continues a call whose arguments are complete JSON with a fragment that begins another object.
+//! A fragment that starts another object never continues a call whose arguments are complete JSON.
 
 use serde_json::Value;
 
@@ -39,7 +42,7 @@ impl<'v> Fragment<'v> {
         }
     }
 
-    /// Reads `delta.function_call`, which came before `tool_calls`.
+    /// Reads `delta.function_call`, the predecessor of `tool_calls`.
     pub(super) fn read_function_call(call: &'v Value) -> Self {
         Self {
             index: None,
@@ -73,7 +76,7 @@ type CallNumber = u64;
 #[derive(Debug, Default)]
 pub(super) struct CallJoiner {
     begun: CallNumber,
-    /// The call that was last addressed by each index.
+    /// The latest call of each index.
     by_index: Vec<(u64, CallNumber)>,
 }
 
@@ -116,7 +119,7 @@ impl CallJoiner {
         found.next().map(|(_, call)| *call)
     }
 
-    /// The call that a fragment continues; none if it begins one.
+    /// The call that a fragment continues; `None` if it starts one.
     fn continued(&self, fragment: &Fragment<'_>, draft: &Draft) -> Option<CallNumber> {
         let latest = draft.latest_index();
         let at_index = fragment.index.and_then(|index| self.at(index));
@@ -140,7 +143,7 @@ impl CallJoiner {
             return Some(call);
         }
         if let Some(call) = draft.call_with_id(fragment.id) {
-            // A server that gives all calls one id tells them apart by their indexes.
+            // A server that gives all calls the same id distinguishes them by index.
             let is_other = fragment.index.is_some()
                 && !fragment.name.is_empty()
                 && draft.has_complete_arguments(call);
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
     use crate::model::normalize::ToolNames;
 
-    /// Calls that come out of these elements of `delta.tool_calls`, one a chunk.
+    /// Calls joined from these elements of `delta.tool_calls`, one per chunk.
     fn joined(fragments: &[Value]) -> Vec<ToolCall> {
         let (mut joiner, mut draft) = (CallJoiner::default(), Draft::default());
         for fragment in fragments {
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(calls[0].input, json!({"text": "pear"}));
     }
 
-    /// How a server fills in one field of the fragments.
+    /// A server's way of filling in one field of the fragments.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Habit {
         InHead,
@@ -265,7 +268,8 @@ mod tests {
         Own,
         Zero,
         Absent,
-        /// Arguments are numbered one higher than their head, whose number is that of the call before.
+        /// Arguments are numbered one higher than their head, whose number equals that of the
+        /// previous call.
         Shifted,
     }
 
@@ -314,13 +318,14 @@ mod tests {
                     Server {
                         indexes,
                         id,
-                        // Shifted numbers and repeated names together contradict each other.
+                        // Shifted numbers combined with repeated names are ambiguous.
                         name: if indexes == Indexes::Shifted {
                             Habit::InHead
                         } else {
                             name
                         },
-                        // An id of its own in each fragment tells nothing, so that the name has to.
+                        // A new id in each fragment carries no information, so the name must
+                        // distinguish calls.
                         fresh_ids: fresh_ids
                             && id == Habit::InAll
                             && name == Habit::InHead
@@ -387,7 +392,8 @@ mod tests {
             server in server(),
             inputs in prop::collection::vec("[a-z {}:,]{0,12}", 1..4),
         ) {
-            // Each call has a tool of its own: without ids and indexes nothing else tells two heads apart.
+            // Each call uses a different tool, because without ids and indexes only the name
+            // distinguishes two heads.
             let calls: Vec<(String, Value)> = inputs
                 .iter()
                 .enumerate()

@@ -1,21 +1,21 @@
 //! Rewrites a tool's JSON Schema into one that providers accept as `parameters` (pure).
 //!
-//! Providers refuse a whole request for one schema whose root is no plain object: without `type`, or with
-//! `anyOf`, `oneOf` or `allOf` at its root. The rewritten schema accepts at least what the original accepts. The
-//! agent checks a call against the original.
+//! Providers reject a whole request if the root of one schema is not a plain object: without
+//! `type`, or with `anyOf`, `oneOf` or `allOf` at its root. The rewritten schema accepts at least
+//! everything that the original accepts. The agent checks a call against the original.
 
 use serde_json::{Map, Value, json};
 
-/// Fields that providers refuse at the root.
+/// Fields that providers reject at the root.
 const COMBINERS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
-/// Further fields that providers refuse at the root; they only narrow what is accepted.
+/// More fields that providers reject at the root; they only narrow the accepted values.
 const REFUSED: [&str; 5] = ["not", "enum", "const", "if", "$ref"];
 
-/// References that are followed from the root before the rest is given up.
+/// Maximum number of references followed from the root.
 const REFERENCES_MAX: usize = 16;
 
-/// The schema as providers accept it.
+/// The schema in a form that providers accept.
 pub(super) fn accepted(schema: &Value) -> Value {
     let Value::Object(schema) = schema else {
         return empty();
@@ -56,7 +56,7 @@ fn may_be_object(schema: &Map<String, Value>) -> bool {
     }
 }
 
-/// The schema with a `$ref` at its root replaced by what it refers to within the document.
+/// Replaces a `$ref` at the root with its target within the document.
 fn resolved(
     document: &Map<String, Value>,
     schema: &Map<String, Value>,
@@ -83,8 +83,8 @@ fn resolved(
     }
 }
 
-/// Merges alternatives into the root. All properties are offered; required are those that each alternative
-/// requires, or, for `allOf`, that any of them requires.
+/// Merges alternatives into the root. All properties are offered. Required are those that every
+/// alternative requires, or, for `allOf`, those that any of them requires.
 fn merge(
     root: &mut Map<String, Value>,
     document: &Map<String, Value>,
@@ -119,7 +119,8 @@ fn merge(
             Some(held) => held.into_iter().filter(|name| its.contains(name)).collect(),
         });
     }
-    // A closed root would refuse the alternatives' properties in the original, too; here it must not.
+    // A closed root would reject the alternatives' properties, in the original as well; the merged
+    // schema must not.
     root.remove("additionalProperties");
     let required = required.unwrap_or_default();
     if required.is_empty() {

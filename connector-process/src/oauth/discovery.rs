@@ -1,4 +1,4 @@
-//! Finds out where an authorization server takes requests, and which server that is.
+//! Finds the authorization server of a resource, and its endpoints.
 
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use crate::bearer::{self, Challenge};
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
 use crate::service::{Answered, Broken, Failed, exchange_within};
 
-/// What a server is asked with that wants a token: the first request of the Model Context Protocol.
+/// Protocol version in the unauthenticated request to a server: the first request of the Model
+/// Context Protocol.
 const PROTOCOL_VERSION: &str = "2025-11-25";
-/// The server whose tokens are wanted, for people.
+/// Display name of the server that requires the tokens.
 const SERVER: &str = "the server";
 
-/// Why it is not known.
+/// Reason for failed discovery.
 enum Unknown {
-    /// What was said is not to be believed, or nothing was said.
+    /// The metadata is missing or not trustworthy.
     Refused(&'static str, String),
-    /// Nobody answered.
+    /// The server did not answer.
     Failed(CallError),
 }
 
@@ -34,7 +35,8 @@ fn refused<T>(why: impl Into<String>) -> Found<T> {
     Err(Unknown::Refused("invalid_metadata", why.into()))
 }
 
-/// Asks an authorization server what it says of itself, or first a server whose tokens are wanted which that is.
+/// Reads the metadata of an authorization server, after asking the resource server for its
+/// authorization server if necessary.
 pub(super) async fn ask(
     clients: &Clients,
     request: &MetadataRequest,
@@ -63,7 +65,7 @@ pub(super) async fn ask(
 
 struct Asking<'a> {
     clients: &'a Clients,
-    /// For all requests together.
+    /// Shared time limit of all requests.
     timeout: Duration,
     deadline: Instant,
 }
@@ -73,7 +75,7 @@ impl Asking<'_> {
         self.deadline - Instant::now()
     }
 
-    /// An authorization server that a person has named.
+    /// Metadata of an authorization server that a person has named.
     async fn written(&self, issuer: &str, resource: Option<&str>) -> Found<Metadata> {
         let url = parsed(issuer)?;
         let said = self.metadata_at(&self.clients.any, issuer).await?;
@@ -87,7 +89,7 @@ impl Asking<'_> {
         Ok(metadata)
     }
 
-    /// The one that a server has named before, when a person logged in.
+    /// Metadata of an authorization server that a server named at an earlier login.
     async fn known(&self, issuer: &str, resource: &str) -> Found<Metadata> {
         let (metadata, _) = self.named_by(&parsed(resource)?, issuer).await?;
         Ok(Metadata {
@@ -96,7 +98,7 @@ impl Asking<'_> {
         })
     }
 
-    /// The one that a server names.
+    /// Metadata of the authorization server that a server names.
     async fn found_by(&self, written: &str) -> Found<Metadata> {
         let url = parsed(written)?;
         let challenge = self.challenge_of(&url).await?;
@@ -107,7 +109,7 @@ impl Asking<'_> {
         } else {
             challenge.scopes
         };
-        // Without it many servers give no refresh token.
+        // Without this scope, many servers issue no refresh token.
         let offline = "offline_access".to_owned();
         let gives_offline = resource::texts(&document, "scopes_supported").contains(&offline);
         if gives_offline && !scopes.is_empty() && !scopes.contains(&offline) {
@@ -120,7 +122,7 @@ impl Asking<'_> {
         })
     }
 
-    /// What an authorization server says of itself that this server names, as it is read and as it stands there.
+    /// Metadata of the authorization server named by this server, parsed and raw.
     async fn named_by(&self, url: &Url, issuer: &str) -> Found<(Metadata, Value)> {
         check(issuer, url)?;
         let client = self.clients.for_found(url);
@@ -132,7 +134,7 @@ impl Asking<'_> {
         Ok((metadata, document))
     }
 
-    /// Comes to the server without a token.
+    /// Sends a request to the server without a token.
     async fn challenge_of(&self, url: &Url) -> Found<Challenge> {
         let body = json!({
             "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -145,7 +147,7 @@ impl Asking<'_> {
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_string());
-        // What it says else may have no end.
+        // The body is not read, because it may be endless.
         let sent = goondan_clock::timeout(self.left(), request.send()).await;
         let answered = match sent {
             Ok(Ok(answered)) => answered,
@@ -166,7 +168,8 @@ impl Asking<'_> {
         challenge_in(&answered)
     }
 
-    /// What the server says of its tokens, where it says so.
+    /// Reads the server's metadata about its tokens, from the place that it names or a standard
+    /// place.
     async fn said_by(&self, url: &Url, challenge: &Challenge) -> Found<Said> {
         let places = match &challenge.metadata {
             Some(named) => vec![check(named, url)?.to_string()],
@@ -195,7 +198,7 @@ impl Asking<'_> {
         )
     }
 
-    /// What an authorization server says of itself, from the first place where it does.
+    /// Reads the metadata of an authorization server, from the first place that has it.
     async fn metadata_at(&self, client: &reqwest::Client, issuer: &str) -> Found<Value> {
         let mut last = 0;
         for url in metadata::places(issuer) {
@@ -243,7 +246,7 @@ fn failed(service: &str, broken: &Broken) -> Unknown {
     Unknown::Failed(failing(service).without_answer(broken))
 }
 
-/// A server that is busy or broken says nothing of itself: it is asked later.
+/// A busy or failing server gives no answer; the request is repeated later.
 fn must_be_up(service: &str, answered: &Answered) -> Found<()> {
     if answered.status != 429 && answered.status < 500 {
         return Ok(());
@@ -253,7 +256,8 @@ fn must_be_up(service: &str, answered: &Answered) -> Found<()> {
     Err(Unknown::Failed(error))
 }
 
-/// What a server says to who comes without a token. Only one that declines for want of it says what it wants.
+/// The challenge in a server's response to a request without a token. Only a 401 or 403 contains
+/// one.
 fn challenge_in(answered: &Answered) -> Found<Challenge> {
     must_be_up(SERVER, answered)?;
     match answered.status {
@@ -279,7 +283,7 @@ fn check(named: &str, resource: &Url) -> Found<Url> {
     resource::check(named, resource).or_else(refused)
 }
 
-/// Checks every address that secrets or people are sent to, as named by this one.
+/// Checks every address in the metadata to which secrets or people are sent.
 fn check_named(metadata: &Metadata, by: &Url) -> Found<()> {
     let endpoints = &metadata.endpoints;
     let named = [
@@ -295,7 +299,8 @@ fn check_named(metadata: &Metadata, by: &Url) -> Found<()> {
     Ok(())
 }
 
-/// Where an application is registered by itself, nobody has looked whether the server takes it.
+/// Requires support for `S256`, because no person has verified it for an automatically registered
+/// application.
 fn must_say_s256(said: &Value) -> Found<()> {
     let methods = resource::texts(said, "code_challenge_methods_supported");
     if methods.iter().any(|method| method == "S256") {

@@ -1,11 +1,11 @@
-//! What an authorization server says of itself (RFC 8414).
+//! Metadata of an authorization server (RFC 8414).
 
 use goondan_protocol::oauth::{Endpoints, Metadata};
 use serde_json::Value;
 
 use super::{registration, resource};
 
-/// Where that may stand, in the order in which it is looked for.
+/// Possible places of the metadata, in search order.
 pub(super) fn places(issuer: &str) -> Vec<String> {
     let trimmed = issuer.trim_end_matches('/');
     let (scheme, rest) = trimmed.split_once("://").unwrap_or(("https", trimmed));
@@ -23,11 +23,12 @@ pub(super) fn places(issuer: &str) -> Vec<String> {
     places
 }
 
-/// Reads it. It must be of the issuer that was asked for, and name endpoints to which secrets may go.
+/// Parses the metadata. It must belong to the requested issuer and name endpoints to which secrets
+/// may be sent.
 ///
 /// # Errors
 ///
-/// Why it is not to be believed, in words.
+/// The reason why it is not trustworthy.
 pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
     let text = |name: &str| said.get(name).and_then(Value::as_str);
     let same = |text: &str| text.trim_end_matches('/') == issuer.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! Has goondan registered as an application (RFC 7591).
+//! Registers goondan as an application (RFC 7591).
 
 use goondan_protocol::oauth::{Client, ClientAuth, Refused, RegisterRequest, Reply};
 use goondan_protocol::secret::SecretValue;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{reply, resource};
 use crate::service::Answered;
 
-/// What the server is told of the application.
+/// The body of a registration request.
 pub(super) fn body(request: &RegisterRequest) -> Value {
     let kinds = match &request.redirect_uri {
         Some(_) => vec!["authorization_code", "refresh_token"],
@@ -42,11 +42,11 @@ fn method_of(auth: ClientAuth) -> &'static str {
     }
 }
 
-/// How a registered application is to say who it is, by what the server says it takes. One that does not say takes
-/// the header (RFC 8414, 2).
+/// Authentication method of a registered application, from the methods that the server announces.
+/// Without an announcement, the header is the default (RFC 8414, 2).
 pub(super) fn auth_of(methods: &[String]) -> ClientAuth {
     let takes = |auth| methods.iter().any(|method| method == method_of(auth));
-    // Without a secret there is none to keep.
+    // Without a secret, none needs to be stored.
     if takes(ClientAuth::None) {
         ClientAuth::None
     } else if methods.is_empty() || takes(ClientAuth::Basic) {
@@ -56,8 +56,8 @@ pub(super) fn auth_of(methods: &[String]) -> ClientAuth {
     }
 }
 
-/// The answer of a registration endpoint to this request; `None` if it cannot be read, or if the server cannot answer
-/// now.
+/// Parses the answer of a registration endpoint; `None` if it is unreadable, or if the server
+/// cannot answer now.
 pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Reply<Client>> {
     let fields = reply::fields_of(&answered.body);
     if !reply::is_good(answered) {
@@ -85,7 +85,7 @@ pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Rep
     }
     let method = text("token_endpoint_auth_method");
     let auth = match method.as_deref() {
-        // What it does not say is as it was asked for.
+        // An omitted method is the requested one.
         None => request.client_auth,
         Some("none") => ClientAuth::None,
         Some("client_secret_basic") => ClientAuth::Basic,
@@ -99,7 +99,7 @@ pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Rep
             )));
         }
     };
-    // A server that keeps no secret of the application cannot ask for one.
+    // A server that issued no secret to the application cannot require one.
     let auth = match &secret {
         Some(_) if method.is_none() && auth == ClientAuth::None => ClientAuth::Basic,
         Some(_) => auth,
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(client(with("none")), Some((ClientAuth::None, false)));
         assert_eq!(client(with("private_key_jwt")), None);
         assert_eq!(client(json!({"client_secret": "s"})), None);
-        // What is not said is as it was asked for.
+        // An omitted method is the requested one.
         let silent = json!({"client_id": "x", "client_secret": "s"});
         for (auth, expected) in [
             (ClientAuth::Post, ClientAuth::Post),

@@ -1,4 +1,4 @@
-//! What token endpoints and their like answer, with the habits that servers have.
+//! Parses answers of token endpoints and similar ones, including nonstandard forms.
 
 use goondan_protocol::oauth::{DeviceCode, Refused, Reply, Token, url_decoded};
 use goondan_protocol::secret::SecretValue;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::service::Answered;
 
-/// What some servers call the end of a grant instead of `invalid_grant`.
+/// Errors that some servers send for an ended grant instead of `invalid_grant`.
 const ENDED: [&str; 5] = [
     "bad_refresh_token",
     "invalid_refresh_token",
@@ -18,13 +18,13 @@ const ENDED: [&str; 5] = [
 /// Longest text of a server that is repeated, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// How long a device code is good if the server does not say so, in seconds.
+/// Default lifetime of a device code, in seconds.
 const DEVICE_LIFE_S: u64 = 900;
 
-/// The pause between two questions if the server does not say so, in seconds (RFC 8628).
+/// Default polling interval, in seconds (RFC 8628).
 const DEVICE_INTERVAL_S: u64 = 5;
 
-/// The answer of a token endpoint; `None` if it cannot be read.
+/// Parses the answer of a token endpoint; `None` if it is unreadable.
 pub(super) fn token(answered: &Answered) -> Option<Reply<Token>> {
     let fields = fields_of(&answered.body)?;
     if let Some(refused) = refusal(&fields) {
@@ -33,7 +33,7 @@ pub(super) fn token(answered: &Answered) -> Option<Reply<Token>> {
     if !is_good(answered) {
         return None;
     }
-    // Some wrap it, or give a token of a person beside one of none.
+    // Some servers wrap the token, or return a user's token next to an empty one.
     let inner = ["data", "authed_user"].iter();
     let inner = inner.filter_map(|name| fields.get(*name)?.as_object());
     let mut all = [&fields].into_iter().chain(inner);
@@ -46,7 +46,7 @@ pub(super) fn token(answered: &Answered) -> Option<Reply<Token>> {
     }))
 }
 
-/// The answer of a revocation endpoint: any good one will do (RFC 7009).
+/// Parses the answer of a revocation endpoint; any success status is enough (RFC 7009).
 pub(super) fn revoked(answered: &Answered) -> Option<Reply<()>> {
     let fields = fields_of(&answered.body);
     match fields.as_ref().and_then(refusal) {
@@ -55,7 +55,7 @@ pub(super) fn revoked(answered: &Answered) -> Option<Reply<()>> {
     }
 }
 
-/// The answer of a device authorization endpoint.
+/// Parses the answer of a device authorization endpoint.
 pub(super) fn device(answered: &Answered) -> Option<Reply<DeviceCode>> {
     let fields = fields_of(&answered.body)?;
     if let Some(refused) = refusal(&fields) {
@@ -68,7 +68,7 @@ pub(super) fn device(answered: &Answered) -> Option<Reply<DeviceCode>> {
     Some(Reply::Granted(DeviceCode {
         device_code: SecretValue::new(text(&fields, "device_code")?),
         user_code: text(&fields, "user_code")?,
-        // Google called it so before there was a standard.
+        // Google's name from before the standard.
         verification_uri: either("verification_uri", "verification_url")?,
         verification_uri_complete: either("verification_uri_complete", "verification_url_complete"),
         expires_in_s: number(&fields, "expires_in").unwrap_or(DEVICE_LIFE_S),
@@ -80,7 +80,7 @@ pub(super) fn is_good(answered: &Answered) -> bool {
     (200..300).contains(&answered.status)
 }
 
-/// The fields of a body: JSON, or a form.
+/// Parses the fields of a body: JSON, or a form.
 pub(super) fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
     let text = std::str::from_utf8(body).ok()?;
     let text = text.trim_start_matches('\u{feff}').trim();
@@ -97,13 +97,13 @@ pub(super) fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
     fields.collect()
 }
 
-/// Why a server declines; some say so with a status of success.
+/// A server's refusal; some servers send one with a success status.
 pub(super) fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
     let (error, description) = match fields.get("error")? {
         Value::String(error) if !error.is_empty() => {
             (error.clone(), text(fields, "error_description"))
         }
-        // Some tell of it at length.
+        // Some servers send an object.
         Value::Object(inner) => {
             let code = ["type", "status", "code"].iter();
             let code = code.filter_map(|name| text(inner, name)).next();
@@ -123,7 +123,7 @@ pub(super) fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
     })
 }
 
-/// A text that is not empty, or a number as one.
+/// A non-empty string, or a number as a string.
 pub(super) fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
     match fields.get(name)? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -132,7 +132,7 @@ pub(super) fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
     }
 }
 
-/// A number above zero, also as text or with a fraction.
+/// A positive number, also as a string or with a fraction.
 fn number(fields: &Map<String, Value>, name: &str) -> Option<u64> {
     let number = match fields.get(name)? {
         Value::Number(number) => number.to_string(),
@@ -143,7 +143,7 @@ fn number(fields: &Map<String, Value>, name: &str) -> Option<u64> {
     Some(whole).filter(|whole| *whole > 0)
 }
 
-/// What a token allows: a text, or a list.
+/// Scope of a token: a string or a list.
 fn scope(fields: &Map<String, Value>) -> Option<String> {
     let scopes = fields.get("scope").or_else(|| fields.get("scopes"))?;
     let scope = match scopes {
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(plain.refresh_token.unwrap().expose(), "r");
         assert_eq!(plain.expires_in_s, Some(3_600));
         assert_eq!(plain.scope.as_deref(), Some("x y"));
-        // A number as text, and one with a fraction.
+        // A number as a string, and one with a fraction.
         let life = |body: &str| granted(body).expires_in_s;
         assert_eq!(
             life(r#"{"access_token":"a","expires_in":"3599"}"#),
@@ -208,21 +208,21 @@ mod tests {
             life(r#"{"access_token":"a","expires":5183999}"#),
             Some(5_183_999)
         );
-        // Tokens that never end.
+        // Tokens that never expire.
         assert_eq!(life(r#"{"access_token":"a"}"#), None);
         assert_eq!(life(r#"{"access_token":"a","expires_in":0}"#), None);
         assert_eq!(life(r#"{"access_token":"a","expires_in":null}"#), None);
-        // An empty refresh token is none.
+        // An empty refresh token counts as missing.
         let none = granted(r#"{"access_token":"a","refresh_token":""}"#);
         assert_eq!(none.refresh_token, None);
         // A form instead of JSON.
         let form = granted("access_token=a%2Bb&scope=repo%2Cgist&token_type=bearer");
         assert_eq!(form.access_token.expose(), "a+b");
         assert_eq!(form.scope.as_deref(), Some("repo,gist"));
-        // Scopes as a list; a mark of byte order before it all.
+        // Scopes as a list, after a byte order mark.
         let list = granted("\u{feff}{\"access_token\":\"a\",\"scope\":[\"x\",\"y\"]}");
         assert_eq!(list.scope.as_deref(), Some("x y"));
-        // Wrapped, or only the token of a person.
+        // Wrapped, or only a user's token.
         assert_eq!(
             granted(r#"{"data":{"access_token":"d"}}"#)
                 .access_token
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn sys_4_the_habits_of_servers_that_say_more_than_they_should() {
-        // The type of a token in any case, or none, or another: it is sent as a bearer token all the same.
+        // Any token type, in any case, is sent as a bearer token.
         for kind in [
             r#""token_type":"bEARER","#,
             r#""token_type":"mac","#,
@@ -246,15 +246,15 @@ mod tests {
             let body = format!(r#"{{{kind}"access_token":"a","expires_in":60}}"#);
             assert_eq!(granted(&body).expires_in_s, Some(60), "{body}");
         }
-        // A token of identity, and fields of the server's own.
+        // An identity token, and custom fields.
         let more = r#"{"access_token":"a","id_token":"e30.e30.","user":{"access_token":"no"},"not_before":-1,
             "expires_at":1,"scope":null,"refresh_token":null,"refresh_token_expires_in":5}"#;
         let more = granted(more);
         assert_eq!(more.access_token.expose(), "a");
         assert_eq!((more.refresh_token, more.scope), (None, None));
-        // A clock that goes wrong there says nothing here: only how long a token lives counts.
+        // Absolute times are ignored because of clock skew: only the lifetime counts.
         assert_eq!(more.expires_in_s, None);
-        // An error within a page.
+        // An error inside a page.
         for status in [400, 403, 502] {
             let page = "<html><a href=\"?error=invalid_grant\">Bad Gateway</a></html>";
             assert_eq!(token(&answer(status, page)), None, "{status}");
@@ -265,16 +265,16 @@ mod tests {
     fn sys_4_the_habits_of_servers_that_decline() {
         let body = r#"{"error":"invalid_grant","error_description":"revoked"}"#;
         assert_eq!(refused(400, body), "`invalid_grant`: revoked");
-        // With a status of success, and under names of their own.
+        // With a success status and custom names.
         let github = r#"{"error":"bad_refresh_token","error_description":"expired"}"#;
         assert_eq!(refused(200, github), "`invalid_grant`: expired");
         let slack = r#"{"ok":false,"error":"invalid_refresh_token"}"#;
         assert_eq!(refused(200, slack), "`invalid_grant`");
-        // At length.
+        // As an object.
         let long = r#"{"error":{"message":"Error validating","type":"OAuthException","code":190}}"#;
         assert_eq!(refused(400, long), "`OAuthException`: Error validating");
         assert_eq!(refused(400, "error=access_denied"), "`access_denied`");
-        // What is no answer is none.
+        // Other bodies are not answers.
         for (status, body) in [
             (200, ""),
             (200, "<html>a=b</html>"),

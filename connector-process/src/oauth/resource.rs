@@ -1,4 +1,4 @@
-//! What a server whose tokens are wanted says of them (RFC 9728), and which addresses it may name.
+//! Metadata of a resource server about its tokens (RFC 9728), and the addresses it may name.
 
 use std::net::IpAddr;
 
@@ -9,28 +9,28 @@ use serde_json::Value;
 use crate::http::{Forbidden, may_reach};
 use crate::limits::{OAUTH_SAID_CHARS_MAX, OAUTH_SCOPES_MAX};
 
-/// Where it says of itself whose tokens it takes, before its path.
+/// Path prefix of the metadata.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// What it says of its tokens.
+/// Metadata of a resource server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Said {
-    /// How it calls itself.
+    /// Its own identifier.
     pub(super) resource: String,
-    /// The authorization servers whose tokens it takes, the first of which is asked.
+    /// The authorization server to use: the first of those it accepts.
     pub(super) issuer: String,
-    /// What may be asked for.
+    /// Scopes that can be requested.
     pub(super) scopes: Vec<String>,
 }
 
-/// The texts of a list.
+/// The strings of a list.
 pub(super) fn texts(said: &Value, name: &str) -> Vec<String> {
     let list = said.get(name).and_then(Value::as_array);
     let texts = list.into_iter().flatten().filter_map(Value::as_str);
     texts.take(OAUTH_SCOPES_MAX).map(str::to_owned).collect()
 }
 
-/// Where it may say whose tokens it takes if it does not name the place.
+/// Standard places of the metadata, if the server names none.
 pub(super) fn places(resource: &Url) -> Vec<String> {
     let origin = resource.origin().ascii_serialization();
     let path = resource.path().trim_end_matches('/');
@@ -41,11 +41,11 @@ pub(super) fn places(resource: &Url) -> Vec<String> {
     places
 }
 
-/// Reads what it says of its tokens. It must say that of itself.
+/// Parses the metadata. It must describe the resource itself.
 ///
 /// # Errors
 ///
-/// Why it is not to be believed, in words.
+/// The reason why it is not trustworthy.
 pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
     let Some(named) = said.get("resource").and_then(Value::as_str) else {
         return Err("what it says of its tokens names no `resource`".to_owned());
@@ -67,13 +67,14 @@ pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
     })
 }
 
-/// A text of a server, as much of it as an error repeats.
+/// Truncates a server's text for an error.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(OAUTH_SAID_CHARS_MAX).collect()
 }
 
-/// Whether it calls itself by its address (RFC 9728, 3.3), a slash at the end aside. Many servers at a path call
-/// themselves by their origin alone, and are believed as well: a token for it is for everything there.
+/// True if the identifier is the server's address (RFC 9728, 3.3), ignoring a trailing slash. Many
+/// servers at a path use their origin alone, which is accepted as well, because a token for it
+/// covers the entire origin.
 fn is_of(named: &str, resource: &Url) -> bool {
     let Ok(named) = Url::parse(named) else {
         return false;
@@ -84,7 +85,7 @@ fn is_of(named: &str, resource: &Url) -> bool {
     named.origin() == resource.origin() && named.fragment().is_none() && (is_same || is_root)
 }
 
-/// Whether an address is of this machine or its network, as far as it says so itself.
+/// True if an address literally belongs to this machine or its network.
 fn is_private(url: &Url) -> bool {
     match address_of(url) {
         Some(address) => reach_of(address) == Reach::Private,
@@ -100,16 +101,16 @@ fn address_of(url: &Url) -> Option<IpAddr> {
         .ok()
 }
 
-/// Whether what a server names may lead to private addresses: only if its own is one.
+/// True if addresses named by a server may be private: only if its own address is private.
 pub(super) fn allows_private(resource: &Url) -> bool {
     is_private(resource)
 }
 
-/// Checks an address that a server has named: secrets may go there.
+/// Checks an address named by a server, because secrets may be sent there.
 ///
 /// # Errors
 ///
-/// Why none is sent there, in words.
+/// The reason why no secret may be sent there.
 pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
     let refused = |why: &str| Err(format!("it names the address `{}`, {why}", shown(named)));
     let Ok(url) = Url::parse(named) else {
@@ -204,7 +205,7 @@ mod tests {
         ] {
             assert!(check(bad, &public).is_err(), "{bad}");
         }
-        // A server of this machine may name others of it, and no service of a cloud.
+        // A server on this machine may name others on it, but no cloud service.
         let here = url("http://127.0.0.1:9000/mcp");
         assert!(check("http://127.0.0.1:9001/x", &here).is_ok());
         assert!(check("https://as.example", &here).is_ok());

@@ -1,4 +1,4 @@
-//! A snapshot of metrics in the JSON encoding of OTLP: 64-bit numbers as text, sums since a start.
+//! A snapshot of metrics in the JSON encoding of OTLP: 64-bit numbers as strings, cumulative sums.
 
 use goondan_protocol::metrics::{
     Histogram, Label, Labels, Metric, MetricFamily, MetricKind, MetricValue, MetricsSnapshot,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::wire::{Attribute, attributes};
 
-/// What OTLP calls sums since a start: not since the export before.
+/// OTLP's cumulative temporality: sums since the start, not since the previous export.
 const CUMULATIVE: u8 = 2;
 
 /// The body of a request with a snapshot.
@@ -33,7 +33,7 @@ pub(super) fn request(service: &str, snapshot: &MetricsSnapshot) -> String {
     body.to_string()
 }
 
-/// The name, and the unit as OTLP has it.
+/// The name and the unit in OTLP.
 fn name_of(metric: Metric) -> (String, &'static str) {
     match metric {
         Metric::GenAiTokenUsage => ("gen_ai.client.token.usage".to_owned(), "{token}"),
@@ -63,7 +63,7 @@ fn metric(family: &MetricFamily, snapshot: &MetricsSnapshot) -> Value {
                 let labels = labels(family.metric, &series.labels);
                 fields.insert("attributes".to_owned(), labels);
                 fields.insert("timeUnixNano".to_owned(), nanoseconds(snapshot.at));
-                // What is kept on disk did not begin with the daemon.
+                // Persistent totals did not start with the daemon.
                 if info.kind != MetricKind::Gauge && !family.metric.is_kept() {
                     let start = nanoseconds(snapshot.started_at);
                     fields.insert("startTimeUnixNano".to_owned(), start);
@@ -104,7 +104,7 @@ fn spread(bounds: &[Micros], histogram: &Histogram) -> Value {
     })
 }
 
-/// The labels as attributes: those of the semantic conventions by the names that these have.
+/// The labels as attributes; those of the semantic conventions under their standard names.
 fn labels(metric: Metric, labels: &Labels) -> Value {
     let is_gen_ai = matches!(
         metric,
@@ -126,7 +126,7 @@ fn labels(metric: Metric, labels: &Labels) -> Value {
     attributes(&pairs)
 }
 
-/// The nearest number that JSON has.
+/// The nearest number in JSON.
 fn double(number: Micros) -> f64 {
     number.to_string().parse().unwrap_or(f64::MAX)
 }

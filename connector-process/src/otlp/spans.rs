@@ -1,7 +1,8 @@
-//! From what happened in turns to spans, by the semantic conventions for generative AI (pure).
+//! Converts runtime events to spans, by the semantic conventions for generative AI (pure).
 //!
-//! A turn is an `invoke_agent` span, the question to the model within a step a `chat` span, a tool call an
-//! `execute_tool` span. A `chat` span ends when the model has answered: with the first call of its step.
+//! A turn is an `invoke_agent` span, the model request of a step a `chat` span, a tool call an
+//! `execute_tool` span. A `chat` span ends when the model has answered: with the first call of its
+//! step.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,24 +18,24 @@ use goondan_protocol::usage::Usage;
 use super::wire::{Attribute, Kind, Span};
 use crate::limits::EXPORT_OPEN_SPANS_MAX;
 
-/// What is remembered of a span that has not ended.
+/// State of an open span.
 #[derive(Debug)]
 struct Open {
     record: SpanRecord,
-    /// When the first call of a step was made.
+    /// Time of the first call of a step.
     answered_at: Option<Timestamp>,
 }
 
-/// The spans that have not ended.
+/// Open spans.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     open: HashMap<SpanId, Open>,
-    /// By their beginnings, some that have ended among them.
+    /// In the order of their starts, including some that have ended.
     order: VecDeque<SpanId>,
 }
 
 impl Spans {
-    /// Takes note of something; the span that ended with it, if one did.
+    /// Handles an event and returns the span that it ended, if any.
     pub(super) fn take(&mut self, id: &WorkspaceId, exported: &ExportedEvent) -> Option<Span> {
         match exported.event.kind.phase() {
             SpanPhase::Begins => {
@@ -61,7 +62,7 @@ impl Spans {
         };
         self.open.insert(event.span_id, open);
         self.order.push_back(event.span_id);
-        // What began in a process that is gone may never end.
+        // A span started by a process that is gone may never end.
         while self.order.len() > EXPORT_OPEN_SPANS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -103,7 +104,7 @@ fn millis(at: Timestamp) -> u64 {
     u64::try_from(at.as_unix_millis()).unwrap_or(0)
 }
 
-/// The provider by its name in the conventions.
+/// The provider's name in the conventions.
 fn provider(model: &ExportedModel) -> &str {
     match model.provider.as_str() {
         "google" => "gcp.gemini",
@@ -111,7 +112,7 @@ fn provider(model: &ExportedModel) -> &str {
     }
 }
 
-/// What is said of a model; of a call of it, where its server is, too.
+/// Attributes of a model; for a call, also its server's address.
 fn of_model(model: &ExportedModel, is_call: bool) -> Vec<(&'static str, Attribute)> {
     let mut attributes = vec![
         ("gen_ai.provider.name", provider(model).into()),
@@ -126,7 +127,7 @@ fn of_model(model: &ExportedModel, is_call: bool) -> Vec<(&'static str, Attribut
     attributes
 }
 
-/// What a call of a model took. What a cache had nothing to do with is left out.
+/// Attributes of a call's usage. Cache fields are omitted if the cache was not used.
 fn of_usage(usage: &Usage) -> Vec<(&'static str, Attribute)> {
     let mut attributes: Vec<(&'static str, Attribute)> = vec![
         ("gen_ai.usage.input_tokens", usage.read().into()),
@@ -147,7 +148,7 @@ fn of_usage(usage: &Usage) -> Vec<(&'static str, Attribute)> {
     attributes
 }
 
-/// What a span is called, what it is, and what is said of it.
+/// A span's name, kind and attributes.
 fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attribute)>) {
     let event = &exported.event;
     let agent = event.agent_name.as_str();

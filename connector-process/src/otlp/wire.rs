@@ -1,16 +1,16 @@
-//! Spans in the JSON encoding of OTLP: names in camel case, ids as hexadecimal digits, 64-bit numbers as
-//! text.
+//! Spans in the JSON encoding of OTLP: names in camel case, ids as hexadecimal digits, 64-bit
+//! numbers as strings.
 
 use goondan_protocol::version::GOONDAN_VERSION;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What a span is to the one around it.
+/// Kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Work within.
+    /// Internal work.
     Internal,
-    /// A request to another.
+    /// A request to another service.
     Client,
 }
 
@@ -28,22 +28,22 @@ impl Kind {
 pub(super) enum Attribute {
     #[serde(rename = "stringValue")]
     Text(String),
-    /// A whole number, as text.
+    /// A whole number, as a string.
     #[serde(rename = "intValue")]
     Number(String),
-    /// Several of them.
+    /// A list of values.
     #[serde(rename = "arrayValue")]
     All(Values),
 }
 
-/// Several values.
+/// A list of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Values {
     values: Vec<Attribute>,
 }
 
 impl Attribute {
-    /// A list of texts.
+    /// A list of strings.
     pub(super) fn texts(texts: &[&str]) -> Self {
         let values = texts.iter().map(|text| Self::from(*text)).collect();
         Self::All(Values { values })
@@ -58,7 +58,7 @@ impl From<&str> for Attribute {
 
 impl From<u64> for Attribute {
     fn from(number: u64) -> Self {
-        // The wire's numbers have a sign.
+        // OTLP integers are signed.
         Self::Number(number.min(i64::MAX as u64).to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! Which program runs a connector's file.
+//! Selects the program that runs a connector's file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,18 +16,18 @@ use tokio::process::Command;
 
 use crate::limits::VERSION_TIMEOUT_MS;
 
-/// What runs a module that exports its connector, but for the line that says which module.
+/// Host of modules that export a connector, without the line that names the module.
 const MODULE_HOST: &str = include_str!("host.mjs");
 
-/// The most bytes of a file that are looked at for what it exports.
+/// Maximum number of bytes of a file that are searched for its exports.
 const LOOKED_AT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The command that runs `file`, and its arguments: the file itself, or the host of modules if it is one
-/// (`COMPAT-3`).
+/// The command that runs `file`, with its arguments: the file itself, or the host of modules for a
+/// module (`COMPAT-3`).
 ///
 /// # Errors
 ///
-/// Why there is none, in words that follow the file's name.
+/// A description of why no program can run it; the text follows the file's name.
 pub(super) async fn of(file: &Path, path: &OsStr) -> Result<Vec<OsString>, String> {
     let kind = ModuleKind::of(file);
     if kind == ModuleKind::Executable {
@@ -81,13 +81,13 @@ pub(super) async fn of(file: &Path, path: &OsStr) -> Result<Vec<OsString>, Strin
     Err(wanting(kind, unfit))
 }
 
-/// The host of modules, if the file is one: a program of the other contract exports nothing.
+/// The host of modules, if the file is a module; a program of the other contract exports nothing.
 fn module_host(kind: ModuleKind, file: &Path) -> Option<String> {
     if !matches!(kind, ModuleKind::JavaScript | ModuleKind::TypeScript) {
         return None;
     }
     let mut text = String::new();
-    // What cannot be read is told by whatever runs it.
+    // The program that runs the file reports if it is unreadable.
     let opened = File::open(file).ok()?;
     opened
         .take(LOOKED_AT_BYTES_MAX)

@@ -1,4 +1,4 @@
-//! What is started of a program, and what it is told first.
+//! The program to start, and its first input.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ pub(super) struct Launch {
     pub(super) project_root: PathBuf,
     /// Its path within the project.
     pub(super) entry: PathBuf,
-    /// What it may touch.
+    /// Its sandbox policy.
     pub(super) sandbox: SandboxPolicy,
-    /// Where its way to the hosts it may reach begins, if only some may be reached.
+    /// Socket of the egress, if the program may only reach listed hosts.
     pub(super) egress: Option<PathBuf>,
-    /// Its first line. Holds secrets.
+    /// Its first input line. Contains secrets.
     pub(super) start: Secret,
 }
 
-/// A text that is never shown.
+/// A text that is never displayed.
 pub(super) struct Secret(pub(super) String);
 
 impl fmt::Debug for Secret {
@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Launch {
-    /// The program of an assignment, if it has one.
+    /// The program of an assignment, if any.
     pub(super) fn of(assignment: &ConnectorAssignment) -> Option<Self> {
         let program = assignment.program.as_ref()?;
         let start = json!({

@@ -1,4 +1,4 @@
-//! What a connector program and goondan say to each other, one JSON object a line. Pure.
+//! Messages between a connector program and goondan, one JSON object per line. Pure.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
@@ -8,21 +8,21 @@ use goondan_protocol::trace::TraceContext;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The version of this protocol, in the first line.
+/// The protocol version, sent in the first line.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// What a program said.
+/// A message of a program.
 #[derive(Debug, PartialEq)]
 pub(super) enum ProgramMessage {
-    /// Something happened.
+    /// An event.
     Event(Box<ConnectorEvent>, EventId, Option<TraceContext>),
-    /// An event that cannot be one: this is the answer.
+    /// An invalid event; this is the answer.
     NoEvent(String),
-    /// What it does.
+    /// A status report.
     Status { ready: bool, detail: String },
 }
 
-/// An event as a program writes it.
+/// An event as encoded by a program.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Event {
@@ -48,7 +48,7 @@ fn usual_name() -> String {
     "message".to_owned()
 }
 
-/// A status as a program writes it.
+/// A status as encoded by a program.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Status {
@@ -59,11 +59,11 @@ struct Status {
     detail: String,
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
 ///
-/// Why it means nothing, in words that repeat nothing of it.
+/// The reason why it is invalid, without its contents.
 pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
     let value: Value = serde_json::from_slice(line)
         .map_err(|error| format!("wrote a line to stdout that is no JSON ({error})"))?;
@@ -86,7 +86,7 @@ fn event(value: Value) -> Result<ProgramMessage, String> {
     let id = value.get("id").and_then(Value::as_str).map(str::to_owned);
     let refused = |id: Option<String>, reason: String| match id {
         Some(id) => Ok(ProgramMessage::NoEvent(invalid(&id, &reason))),
-        // Nothing could be answered.
+        // Without an id, no answer is possible.
         None => Err(format!("wrote an `event` without a usable `id` ({reason})")),
     };
     let event: Event = match serde_json::from_value(value) {
@@ -114,7 +114,7 @@ fn event(value: Value) -> Result<ProgramMessage, String> {
     Ok(ProgramMessage::Event(Box::new(made), event.id, trace))
 }
 
-/// The answer to an event that is durable.
+/// The answer to a durable event.
 pub(super) fn accepted(id: &EventId, accepted: &EventAccepted) -> String {
     let duplicate = accepted.duplicate;
     format!(
@@ -123,7 +123,7 @@ pub(super) fn accepted(id: &EventId, accepted: &EventAccepted) -> String {
     )
 }
 
-/// The answer to an event that the orchestrator does not take.
+/// The answer to an event that the orchestrator refuses.
 pub(super) fn refused(id: &EventId, refused: &EventRefused) -> String {
     let EventRefused { code, message } = refused;
     let retry = match code {
@@ -141,7 +141,7 @@ fn invalid(id: &str, message: &str) -> String {
     format!("{answer}\n")
 }
 
-/// The last line a program gets.
+/// The last line sent to a program.
 pub(super) fn shutdown() -> String {
     format!("{}\n", json!({"type": "shutdown"}))
 }

@@ -1,4 +1,4 @@
-//! One process of a connector program, from its start to its end.
+//! One process of a connector program, from start to end.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -26,16 +26,16 @@ use crate::limits::{
 };
 use crate::lines::{Line, Lines, Source};
 
-/// How a process came to its end.
+/// End of a process.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It was asked to.
+    /// It was stopped as requested.
     Stopped,
-    /// By itself, or because of what it did.
+    /// It exited, or was killed because of a violation.
     Failed {
-        /// Why, in words that follow the file's name.
+        /// The reason; the text follows the file's name.
         reason: String,
-        /// Whether one of its events was accepted.
+        /// True if one of its events was accepted.
         has_worked: bool,
     },
     /// It was not started, for a reason that the next start would meet as well.
@@ -45,15 +45,15 @@ pub(super) enum End {
     },
 }
 
-/// A process that runs.
+/// A running process.
 pub(super) struct Running {
     child: Child,
-    /// Whoever drops it in the middle of its work ends it.
+    /// Kills the process group if the process is dropped while it runs.
     group: Group,
     stdin: Option<ChildStdin>,
     stdout: Lines<ChildStdout>,
     stderr: Lines<ChildStderr>,
-    /// What it has not read yet.
+    /// Input that it has not read yet.
     unread: VecDeque<u8>,
     has_worked: bool,
     /// Why it was not started, if its stderr says so.
@@ -103,7 +103,7 @@ impl Running {
         })
     }
 
-    /// Passes on what it says until it ends, or must.
+    /// Exchanges messages with the program until it ends or is stopped.
     pub(super) async fn run(
         mut self,
         launch: &Launch,
@@ -115,7 +115,7 @@ impl Running {
         let result = self.exchange_lines(gateway, stop).await;
         self.group.kill();
         self.log_the_rest().await;
-        // Killed, or ended already.
+        // Killed, or already exited.
         let status = self.child.wait().await;
         if stop.is_cancelled() {
             return End::Stopped;
@@ -137,7 +137,7 @@ impl Running {
         }
     }
 
-    /// Ends well when the program does, or with what it did wrong.
+    /// Completes successfully when the program ends, or with its violation.
     async fn exchange_lines(
         &mut self,
         gateway: &Gateway,
@@ -170,12 +170,13 @@ impl Running {
                 () = telling.told() => {}
                 written = write(self.stdin.as_mut(), &self.unread) => match written {
                     Ok(len) => drop(self.unread.drain(..len)),
-                    // It reads no more; that alone is no fault.
+                    // A closed stdin alone is not an error.
                     Err(_closed) => self.stdin = None,
                 },
                 _ = self.child.wait(), if !has_exited => {
                     has_exited = true;
-                    // What it wrote last is read; what it started and left behind may hold the pipes.
+                    // Reads its remaining output, with a time limit because leftover processes may
+                    // hold the pipes.
                     let time_limit = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
                     given_up.set(OptionFuture::from(Some(sleep(time_limit))));
                 }
@@ -196,7 +197,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes one line of its stdout; an event gives what waits for the verdict.
+    /// Handles one line of stdout; for an event, returns the future of its verdict.
     fn handle_line<'g>(
         &mut self,
         line: &Line,
@@ -212,7 +213,7 @@ impl Running {
         if line.is_blank() {
             return Ok(None);
         }
-        // A line that is not understood ends the program, and often says why it went wrong.
+        // An invalid line ends the program and often explains the failure.
         match messages::read(&line.bytes).inspect_err(|_| line.log(Source::Stdout))? {
             ProgramMessage::Event(event, id, caller) => {
                 let trace = span_within(caller, uuid::Uuid::now_v7());
@@ -239,8 +240,8 @@ impl Running {
         }
     }
 
-    /// Logs what it had written when it was ended, or ended by itself. An event among it was not accepted: the program
-    /// hands it in again.
+    /// Logs the remaining output after the end. Events in it were not accepted; the program submits
+    /// them again.
     async fn log_the_rest(&mut self) {
         let rest = async {
             let (mut has_more, mut has_more_log) = (true, true);
@@ -292,7 +293,8 @@ impl Running {
     }
 }
 
-/// Writes some of what is unread, and says how much. Never ends while there is nothing. Cancel-safe.
+/// Writes some unread input and returns the number of bytes. Pending forever without input.
+/// Cancel-safe.
 async fn write(stdin: Option<&mut ChildStdin>, unread: &VecDeque<u8>) -> std::io::Result<usize> {
     let (next, _) = unread.as_slices();
     match stdin {

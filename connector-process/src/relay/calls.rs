@@ -1,7 +1,7 @@
-//! Calls that agents want made by the connector on the other machine.
+//! Outgoing calls of agents through the connector on the other machine.
 //!
-//! A call that finds no link is not made, and says that it may be tried again. One whose link breaks in the middle ends
-//! at once: nobody knows if it had its effect (`IPC-2`).
+//! Without a link, a call is not made and fails as retryable. If its link breaks, it ends
+//! immediately with an unknown outcome (`IPC-2`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,16 +21,16 @@ use super::wire::Queue;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::limits::RELAY_PIECES_WAITING_MAX;
 
-/// What came of a call.
+/// News of a call.
 #[derive(Debug)]
 pub(super) enum CallNews {
-    /// A part of it.
+    /// A piece of its result.
     Piece(Box<RawValue>),
-    /// All of it.
+    /// Its result.
     End(CallOutcome),
 }
 
-/// The calls that wait for the other side, and the way there.
+/// Calls that wait for the other side, and its queue.
 #[derive(Debug)]
 pub(super) struct RelayedCalls {
     me: Address,
@@ -39,7 +39,7 @@ pub(super) struct RelayedCalls {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The way to the other side, if there is one.
+    /// Queue to the other side, if it is connected.
     link: Option<Queue>,
     waiting: HashMap<CallId, mpsc::Sender<CallNews>>,
 }
@@ -49,7 +49,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl RelayedCalls {
-    /// None yet, and no way to make any. `me` is the connection's own address.
+    /// Creates an empty set without a link. `me` is the connection's own address.
     pub(super) fn new(me: Address) -> Self {
         Self {
             me,
@@ -57,24 +57,24 @@ impl RelayedCalls {
         }
     }
 
-    /// Calls go this way from now on.
+    /// Uses this link for further calls.
     pub(super) fn connect(&self, link: Queue) {
         locked(&self.state).link = Some(link);
     }
 
-    /// There is no way any more. The calls under way break off.
+    /// Drops the link and aborts in-flight calls.
     pub(super) fn disconnect(&self) {
         *locked(&self.state) = State::default();
     }
 
-    /// The other side tells what came of a call. Nobody may wait for it any more.
+    /// Delivers news from the other side to the waiter of a call, if it still exists.
     pub(super) fn tell(&self, call_id: CallId, news: CallNews) {
         let mut state = locked(&self.state);
         let waiting = match &news {
             CallNews::Piece(_) => state.waiting.get(&call_id).cloned(),
             CallNews::End(_) => state.waiting.remove(&call_id),
         };
-        // Of a piece that finds no place nothing depends; for the end there is one.
+        // A piece may be dropped; the last slot is reserved for the result.
         let may_fail = waiting.is_none_or(|waiting| match news {
             CallNews::Piece(_) if waiting.capacity() <= 1 => true,
             news => waiting.try_send(news).is_err(),
@@ -87,7 +87,7 @@ impl RelayedCalls {
         }
     }
 
-    /// Hands a call over, and says where to hear of it.
+    /// Sends a call and returns its receiver.
     fn begin(&self, order: CallOrder, trace: Option<TraceContext>) -> Result<Begun, CallError> {
         let call_id = order.call_id;
         let head = Head {
@@ -125,7 +125,7 @@ impl RelayedCalls {
     }
 }
 
-/// A call under way. Dropping it gives it up.
+/// An in-flight call. Dropping it cancels the call.
 struct Begun {
     news: mpsc::Receiver<CallNews>,
     call_id: CallId,
@@ -143,7 +143,7 @@ impl Drop for Begun {
         let head = Head::new(Address::Orchestrator, self.me.clone());
         let cancel = ToConnector::CallCancel(CallCancel { call_id }).to_frame(&head);
         if let (Some(link), Ok(cancel)) = (&state.link, cancel) {
-            // Without a place for it the link ends anyway.
+            // If the queue is full, the link ends anyway.
             drop(link.put(cancel));
         }
     }

@@ -1,14 +1,16 @@
-//! The other machine's side of a relay (`relay-to`): it starts one connector and brings its frames to the daemon.
+//! The other machine's side of a relay (`relay-to`): starts one connector and forwards its frames
+//! to the daemon.
 //!
-//! * `settings`: the file that says what is relayed, and where to.
+//! * `settings`: the configuration file of the relayed connector.
 //! * `dial`: links to the relay. `child`: the connector's process.
-//! * `exchange`: what is open between the two. Pure.
+//! * `exchange`: open requests between the two. Pure.
 //!
 //! # Invariants
 //!
-//! * The connector begins once the relay has said for which connection it works, and then outlives every link: while
-//!   there is none, its events wait or are refused as `unavailable`, so that whoever brings them does so again.
-//! * The connector ends with this process, however that ends (`SUP-7`).
+//! * The connector starts once the relay has named its connection, and then outlives every link.
+//!   Without a link its events wait or are refused as `unavailable`, so that their senders send
+//!   them again.
+//! * The connector ends with this process, however this process ends (`SUP-7`).
 
 mod child;
 mod dial;
@@ -39,25 +41,25 @@ use crate::limits::{
     PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, RELAY_PING_MS, RELAY_STOP_TIMEOUT_MS,
 };
 
-/// A relayed connector and what is known of it.
+/// A relayed connector and its state.
 struct Connector {
-    /// What the relay says that it is.
+    /// The assignment that the relay expects.
     expected: ConnectorAssignment,
     exchange: Exchange,
     process: Option<Child>,
-    /// When it is started again, if it is not there.
+    /// Time of the next start, if it is not running.
     start_at: Instant,
     started_at: Instant,
-    /// How often in a row it ended soon.
+    /// Number of consecutive early exits.
     crashes: u32,
 }
 
-/// The far side.
+/// State of the far side.
 struct Far<'s> {
     settings: &'s Settings,
     link: Option<Link>,
     connector: Option<Connector>,
-    /// How often in a row no link could be made.
+    /// Number of consecutive failed links.
     failures: u32,
 }
 
@@ -65,7 +67,7 @@ struct Far<'s> {
 ///
 /// # Errors
 ///
-/// Why it cannot begin.
+/// If it cannot start.
 pub(crate) async fn run(settings: &Settings) -> std::io::Result<()> {
     let mut stopping = stop_signal()?;
     let mut far = Far {
@@ -100,7 +102,7 @@ pub(crate) async fn run(settings: &Settings) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What comes once this process is asked to stop.
+/// A socket that becomes readable on SIGTERM or SIGINT.
 fn stop_signal() -> std::io::Result<UnixStream> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
@@ -125,13 +127,13 @@ async fn of_link(link: Option<&mut Link>) -> Result<Bytes, WireError> {
     }
 }
 
-/// What happens to a connector.
+/// An event of a connector.
 enum Said {
-    /// It says this.
+    /// It sent this frame.
     Frame(Bytes),
-    /// It is gone, or must be.
+    /// It is gone, or must be ended.
     Gone(WireError),
-    /// It is time to start it.
+    /// Its start is due.
     Due,
 }
 
@@ -176,7 +178,7 @@ impl Far<'_> {
         }
     }
 
-    /// Works by a new link from now on.
+    /// Switches to a new link.
     async fn take(&mut self, link: Link) {
         let is_another = |connector: &Connector| connector.expected != link.expected;
         if self.connector.as_ref().is_some_and(is_another) {
@@ -218,7 +220,7 @@ impl Far<'_> {
         let error = error_chain(error);
         tracing::warn!(error, "the link to the relay ended; making it anew");
         self.link = None;
-        // A link that ends at once is a failure to make one.
+        // A link that ends immediately counts as a failed link.
         self.failures = self.failures.saturating_add(1);
         let cancelled = self.connector.as_mut().map(|it| it.exchange.lose_link());
         match cancelled.unwrap_or_else(|| Ok(Vec::new())) {
@@ -246,13 +248,14 @@ impl Far<'_> {
         }
     }
 
-    /// Says frames to whom they are for. Without a link those to the relay are dropped: what matters of them is said
-    /// again on the next one.
+    /// Sends frames to their recipients. Without a link, frames to the relay are dropped, because
+    /// the next link sends the relevant ones again.
     fn pass_on(&mut self, frames: Frames) {
         if let Some(link) = &self.link {
             let said = frames.to_relay.into_iter().try_for_each(|it| link.put(it));
             if let Err(error) = said {
-                // It is told of the calls that end with the link by the same way.
+                // Must come first, because it also notifies the connector of the calls that end
+                // with the link.
                 self.lose_link(&error);
             }
         }
@@ -260,7 +263,7 @@ impl Far<'_> {
         if let Some(process) = process {
             for frame in frames.to_connector {
                 if process.put(frame).is_err() {
-                    // It is found to be silent, or gone, soon.
+                    // Its silence or exit is detected soon.
                     tracing::error!("the connector does not read what it is told");
                     return;
                 }
@@ -297,8 +300,8 @@ impl Far<'_> {
         self.start_later(&how);
     }
 
-    /// Starts the connector again after a pause that grows with every end (`SUP-4`). `how` it ended, in words that
-    /// follow "the connector".
+    /// Restarts the connector after a pause that grows with every exit (`SUP-4`). `how` describes
+    /// the exit; the text follows "the connector".
     fn start_later(&mut self, how: &str) {
         let Some(connector) = &mut self.connector else {
             return;
@@ -330,7 +333,7 @@ impl Far<'_> {
     async fn end_connector(&mut self) {
         let connector = self.connector.take();
         if let Some(process) = connector.and_then(|connector| connector.process) {
-            // It was told nothing, and whoever waits for it asks again.
+            // The connector got no answers; its senders send again.
             drop(process.end().await);
         }
     }
@@ -340,7 +343,7 @@ impl Far<'_> {
             return;
         };
         if let Some(process) = &connector.process {
-            // One that does not read is found to be silent.
+            // A connector that does not read is detected as silent.
             process.ping().ok();
         }
         match connector.exchange.expire(Instant::now()) {
@@ -352,7 +355,7 @@ impl Far<'_> {
         }
     }
 
-    /// Has the connector finish, while the link lasts.
+    /// Stops the connector gracefully, while the link lasts.
     async fn stop(mut self) {
         let process = self.connector.as_ref().and_then(|it| it.process.as_ref());
         if process.is_none_or(|process| process.shut_down().is_err()) {

@@ -1,8 +1,8 @@
-//! How both sides of a relay greet: as a child and its orchestrator do (`IPC-1`).
+//! Greeting between the sides of a relay, modeled on a child and its orchestrator (`IPC-1`).
 //!
-//! The far side says `hello` with its version. The near side answers with `welcome`, which names the workspace, the
-//! connection and the connector that it expects there, and holds neither settings nor secrets; or with `shutdown`, which
-//! says why it does not.
+//! The far side sends `hello` with its version. The near side answers with `welcome`, which names
+//! the expected workspace, connection and connector without settings or secrets, or with `shutdown`
+//! and the reason for the rejection.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::ConnectorAssignment;
@@ -14,16 +14,16 @@ use goondan_protocol::version::{Version, VersionMismatch};
 
 use super::wire::{Wire, WireError, next_frame, write_frame};
 
-/// Why two sides do not come together.
+/// Reason for a failed greeting.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GreetingError {
-    /// The link broke, or nobody on it speaks as it should.
+    /// The link broke, or the peer violated the protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The two are of different builds.
+    /// The two sides are from different builds.
     #[error("both sides must be of one version")]
     OtherVersion(#[from] VersionMismatch),
-    /// The near side does not want this far side now.
+    /// The near side rejects this far side at the moment.
     #[error("the relay says: {0}")]
     Declined(String),
 }
@@ -36,7 +36,7 @@ pub(super) enum GreetingError {
 pub(super) async fn hear_hello(wire: &mut Wire) -> Result<(), GreetingError> {
     let frame = next_frame(&mut wire.incoming).await?;
     let envelope = Envelope::from_frame(&frame).map_err(WireError::NotAMessage)?;
-    // The version comes first: what another version says may not even be readable.
+    // The version is checked first, because messages of another version may be unreadable.
     check_version(&envelope)?;
     match ToOrchestrator::from_envelope(&envelope).map_err(WireError::NotAMessage)? {
         ToOrchestrator::Hello(hello) if hello.role == ChildRole::Connector => Ok(()),
@@ -44,11 +44,11 @@ pub(super) async fn hear_hello(wire: &mut Wire) -> Result<(), GreetingError> {
     }
 }
 
-/// Tells the far side what it is expected to be.
+/// Sends the expected assignment to the far side.
 ///
 /// # Errors
 ///
-/// [`WireError`] if it cannot be told.
+/// [`WireError`] if sending fails.
 pub(super) async fn say_welcome(
     wire: &mut Wire,
     expected: &ConnectorAssignment,
@@ -60,11 +60,11 @@ pub(super) async fn say_welcome(
     tell(wire, &welcome).await
 }
 
-/// Tells the far side that it is not wanted, and why.
+/// Rejects the far side with a reason.
 ///
 /// # Errors
 ///
-/// [`WireError`] if it cannot be told.
+/// [`WireError`] if sending fails.
 pub(super) async fn decline(wire: &mut Wire, reason: String) -> Result<(), WireError> {
     let grace_period_ms = 0;
     let shutdown = Shutdown {
@@ -79,11 +79,11 @@ async fn tell(wire: &mut Wire, message: &ToConnector) -> Result<(), WireError> {
     write_frame(&mut wire.outgoing, message.to_frame(&head)?).await
 }
 
-/// The far side's own part: says `hello`, and gives what the near side expects here.
+/// Greets as the far side: sends `hello` and returns the assignment that the near side expects.
 ///
 /// # Errors
 ///
-/// [`GreetingError`] unless it is welcome.
+/// [`GreetingError`] if the near side sends no welcome.
 pub(super) async fn shake_hands(wire: &mut Wire) -> Result<ConnectorAssignment, GreetingError> {
     let hello = ToOrchestrator::Hello(Hello {
         version: Version::current(),

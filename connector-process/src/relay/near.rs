@@ -1,8 +1,8 @@
-//! The daemon's end of a link: what the connector on the other machine says becomes what this process asks of the
-//! orchestrator, and the answers go back.
+//! The daemon's end of a link: forwards messages of the connector on the other machine to the
+//! orchestrator, and the answers back.
 //!
-//! The other side is trusted as far as any connector of this connection: it brings events in the connection's own
-//! names, and keeps its state. What no connector says ends the link.
+//! The other side has the trust of any connector of this connection: it submits events in the
+//! connection's name and stores its state. A message that no connector may send ends the link.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,46 +30,46 @@ use crate::limits::{
     REPLY_TIMEOUT_MS,
 };
 
-/// What of a relay every link works with.
+/// Relay state that every link uses.
 pub(super) struct Near<'n> {
     pub(super) me: &'n Address,
     pub(super) gateway: &'n Gateway,
     pub(super) calls: &'n RelayedCalls,
-    /// What people are told of whoever is connected, before what that says of itself.
+    /// Status prefix that names the connected client.
     pub(super) who: String,
 }
 
-/// A request of the other side, its answer on the way.
+/// A request of the other side with a pending answer.
 type Answering = BoxFuture<'static, Answered>;
 
-/// A request of the other side that has its answer.
+/// An answered request of the other side.
 struct Answered {
     request: u64,
-    /// The size of its frame.
+    /// Size of its frame.
     bytes: usize,
     answer: ToConnector,
 }
 
-/// One link.
+/// State of one link.
 struct Link<'n> {
     near: &'n Near<'n>,
     queue: Queue,
     answering: FuturesUnordered<Answering>,
-    /// The size of what those were asked by.
+    /// Total size of the frames of pending requests.
     answering_bytes: usize,
-    /// What the other side says of itself.
+    /// Status reports of the other side.
     telling: Telling,
-    /// The requests for replies that may be forgotten.
+    /// Reply requests that can be withdrawn.
     replies: HashMap<u64, CancellationToken>,
 }
 
 impl Near<'_> {
-    /// Serves a link whose other side has been welcomed, until it ends or `cut`. Nothing that was asked for is lost with
-    /// it: the other side asks again.
+    /// Serves a welcomed link until it ends or `cut` is canceled. No request is lost with it,
+    /// because the other side sends open requests again.
     ///
     /// # Errors
     ///
-    /// Why the link ended, unless it was cut.
+    /// The reason for the end, unless it was cut.
     pub(super) async fn serve(&self, wire: Wire, cut: &CancellationToken) -> Result<(), WireError> {
         let (queue, frames) = Queue::new();
         let Wire {
@@ -109,7 +109,7 @@ impl Near<'_> {
         result
     }
 
-    /// What people are told of what the other side says of itself.
+    /// The status shown to people, based on the other side's report.
     fn told_of(&self, said: Status) -> Status {
         let Status {
             ready,
@@ -120,7 +120,7 @@ impl Near<'_> {
         Status {
             ready,
             detail: format!("{}: {detail}", self.who),
-            // With a token that is declined nobody is ready.
+            // A client with a rejected token is not ready.
             token: token.filter(|_| !ready),
         }
     }
@@ -132,14 +132,14 @@ impl Link<'_> {
         self.queue.put(message.to_frame(&head)?)
     }
 
-    /// Says what came of a request.
+    /// Sends the answer to a request.
     fn answer(&mut self, answered: &Answered) -> Result<(), WireError> {
         self.answering_bytes -= answered.bytes;
         self.replies.remove(&answered.request);
         self.say(&answered.answer, Some(answered.request))
     }
 
-    /// Reads one frame. Nothing is waited for: the answers to what was read before would wait, too.
+    /// Handles one frame without waiting, because the answers to earlier frames would wait too.
     fn hear(&mut self, frame: &[u8]) -> Result<(), WireError> {
         let envelope = Envelope::from_frame(frame)?;
         match ToOrchestrator::from_envelope(&envelope)? {
@@ -168,7 +168,7 @@ impl Link<'_> {
         }
     }
 
-    /// Passes a request on, whose frame has so many bytes.
+    /// Forwards a request whose frame has `bytes` bytes.
     fn ask(
         &mut self,
         envelope: &Envelope,
@@ -190,7 +190,7 @@ impl Link<'_> {
         let trace = envelope.trace;
         let answer: BoxFuture<'static, ToConnector> = match message {
             ToOrchestrator::Event(_) if gateway.intake_over().is_cancelled() => {
-                // The other side keeps it and sends it again.
+                // The other side keeps the event and sends it again.
                 let refused = ToConnector::EventRefused(EventRefused {
                     code: RefusalCode::Unavailable,
                     message: "the relay is stopping".to_owned(),
@@ -248,7 +248,7 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Whether one more request with so many bytes may be open. The other side keeps to the same.
+    /// True if another request of this size may be open. The other side observes the same limit.
     fn has_room_for(&self, bytes: usize) -> bool {
         let fits = self.answering_bytes + bytes <= RELAY_UNANSWERED_BYTES_MAX;
         self.answering.len() < RELAY_UNANSWERED_MAX && (fits || self.answering.is_empty())
@@ -261,7 +261,7 @@ async fn submit(
     seen: Option<TraceContext>,
 ) -> ToConnector {
     if event.id.is_none() {
-        // Sent again, it would be another event.
+        // It would become a different event when sent again.
         return ToConnector::EventRefused(EventRefused {
             code: RefusalCode::Invalid,
             message: "an event without an id is not relayed".to_owned(),

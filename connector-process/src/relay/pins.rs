@@ -1,7 +1,8 @@
-//! Who is who on both sides of a relay: TLS 1.3, and certificates that are known by their SHA-256 alone.
+//! Identities of both sides of a relay: TLS 1.3, with certificates identified only by their
+//! SHA-256.
 //!
-//! No authority signs anything and no date counts: a certificate is good if, and as long as, it is listed. That
-//! whoever shows it has its key is what the handshake proves.
+//! Certificate authorities and expiry dates are ignored: a certificate is valid while it is listed.
+//! The handshake proves that its holder has the key.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 pub(super) struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of its hexadecimal digits, large or small; none if they are not 64 of them.
+    /// Parses 64 hexadecimal digits in either case; `None` for any other text.
     pub(super) fn of_hex(digits: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(digits, &mut bytes).ok()?;
@@ -43,16 +44,16 @@ impl std::fmt::Display for Fingerprint {
     }
 }
 
-/// Who may connect.
+/// A client that may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Client {
-    /// What people call it.
+    /// Its display name.
     pub(super) name: String,
     /// Its certificate.
     pub(super) fingerprint: Fingerprint,
 }
 
-/// The client that shows these certificates, if it is one.
+/// The client that presented these certificates, if it is listed.
 pub(super) fn client_of<'c>(
     clients: &'c [Client],
     shown: Option<&[CertificateDer<'_>]>,
@@ -63,11 +64,11 @@ pub(super) fn client_of<'c>(
         .find(|client| client.fingerprint == fingerprint)
 }
 
-/// How a relay speaks TLS: to these clients alone.
+/// TLS configuration of a relay, which accepts only these clients.
 ///
 /// # Errors
 ///
-/// Why the certificate and its key cannot be used, in words that repeat neither.
+/// A description of why the certificate and its key cannot be used, without their contents.
 pub(super) fn server_config(
     (certificate, key): (&str, &str),
     clients: Vec<Client>,
@@ -83,13 +84,13 @@ pub(super) fn server_config(
         .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(chain(certificate)?, private_key(key)?)
         .map_err(|error| format!("`certificate` and `key` cannot be used: {error}"))?;
-    // Whoever comes again shows its certificate again.
+    // A client must present its certificate on every connection.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// How the other side speaks TLS: to this relay alone.
+/// TLS configuration of the other side, which accepts only this relay.
 ///
 /// # Errors
 ///
@@ -133,7 +134,7 @@ fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {
         .map_err(|_no_key| "`key` holds no private key in PEM".to_owned())
 }
 
-/// Takes the clients that are listed.
+/// Verifier that accepts the listed clients.
 #[derive(Debug)]
 struct PinnedClients {
     clients: Vec<Client>,
@@ -180,7 +181,7 @@ impl ClientCertVerifier for PinnedClients {
     }
 }
 
-/// Takes the one relay.
+/// Verifier that accepts only this relay.
 #[derive(Debug)]
 struct PinnedServer {
     server: Fingerprint,
@@ -226,8 +227,8 @@ impl ServerCertVerifier for PinnedServer {
     }
 }
 
-/// The certificate that was shown is none of those that may be. Its fingerprint is no secret, and what whoever set
-/// this up has to compare.
+/// The presented certificate is not listed. Its fingerprint is not secret, and the administrator
+/// needs it for comparison.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate that was shown, with the fingerprint {shown}, is not listed")]
 struct NotListed {
@@ -239,7 +240,7 @@ fn not_listed(certificate: &CertificateDer<'_>) -> Error {
     Error::Other(rustls::OtherError(Arc::new(NotListed { shown })))
 }
 
-/// Nobody gets as far with another version than 1.3.
+/// Unreachable, because only TLS 1.3 is negotiated.
 fn no_tls12() -> Error {
     Error::PeerMisbehaved(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)
 }

@@ -1,4 +1,4 @@
-//! Frames over TLS, and whether the other side still says anything.
+//! Frames over TLS, and detection of a silent peer.
 
 use std::io;
 use std::pin::Pin;
@@ -19,41 +19,41 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use crate::limits::{RELAY_FRAMES_WAITING_MAX, RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS};
 
-/// Why one side of a relay cannot go on with the other. The link is made anew.
+/// Error that ends a link. The link is then reconnected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WireError {
-    /// The other side closed, or the network did.
+    /// The other side or the network closed the link.
     #[error("the other side closed the link")]
     Closed,
-    /// Nothing came for too long.
+    /// No data arrived for too long.
     #[error("nothing came from the other side for {RELAY_SILENCE_MS} ms")]
     Silent,
-    /// More waits to be written than may.
+    /// Too many frames wait to be written.
     #[error("the other side does not read: {RELAY_FRAMES_WAITING_MAX} frames wait for it")]
     NotRead,
-    /// What came is no frame, or TLS or the socket failed.
+    /// The received data is not a frame, or TLS or the socket failed.
     #[error("cannot read from the other side")]
     Read(#[source] FrameError),
-    /// TLS or the socket does not take what is written.
+    /// Writing to TLS or the socket failed.
     #[error("cannot write to the other side")]
     Write(#[source] FrameError),
-    /// A frame is no message, or none can be made of one.
+    /// A frame does not contain a message, or a message cannot be encoded.
     #[error("a frame is not a message that this side knows")]
     NotAMessage(#[from] MessageError),
-    /// A message has no place here.
+    /// A message is invalid at this point.
     #[error("the other side said `{kind}`, which has no place {when}")]
     OutOfTurn {
         /// The message's type.
         kind: String,
-        /// What this side was about.
+        /// The current activity of this side.
         when: &'static str,
     },
-    /// The other side asks for more than it may.
+    /// The other side exceeds the limit of open requests.
     #[error("the other side leaves more requests open than it may")]
     TooMuch,
 }
 
-/// When something last came from the other side.
+/// Time of the last data from the other side.
 #[derive(Debug, Clone)]
 pub(super) struct LastHeard(Arc<Mutex<Instant>>);
 
@@ -62,12 +62,12 @@ impl LastHeard {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    /// Something came.
+    /// Records that data arrived.
     fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Waits until nothing came for [`RELAY_SILENCE_MS`]. Cancel-safe.
+    /// Waits until no data has arrived for [`RELAY_SILENCE_MS`]. Cancel-safe.
     pub(super) async fn silence(&self) {
         loop {
             let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,14 +80,15 @@ impl LastHeard {
     }
 }
 
-/// Takes note of every byte: a large frame over a slow line is no silence.
+/// Reader that records the arrival of every byte, because a large frame on a slow line is not
+/// silence.
 pub(super) struct Listened<R> {
     reader: R,
     heard: LastHeard,
 }
 
 impl<R> Listened<R> {
-    /// Frames of this reader, and when something last came of it.
+    /// Creates a frame reader that records its last arrival.
     pub(super) fn frames(reader: R) -> (FramedRead<Self, FrameCodec>, LastHeard)
     where
         R: AsyncRead,
@@ -121,7 +122,7 @@ pub(super) type Incoming = FramedRead<Listened<ReadHalf<TlsStream<TcpStream>>>, 
 /// Frames to the other side.
 pub(super) type Outgoing = FramedWrite<WriteHalf<TlsStream<TcpStream>>, FrameCodec>;
 
-/// A link, before anything was said over it. Only a greeting can be read.
+/// A link before its greeting. Only small frames can be read.
 pub(super) struct Wire {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
@@ -129,7 +130,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Over a connection whose handshake is done.
+    /// Creates a link over a connection with a completed handshake.
     pub(super) fn over(stream: TlsStream<TcpStream>) -> Self {
         let (reader, writer) = split(stream);
         let (incoming, heard) = Listened::frames(reader);
@@ -141,18 +142,18 @@ impl Wire {
         }
     }
 
-    /// The same, once who speaks is known: frames of any length that the protocol allows.
+    /// Allows frames of any permitted length, once the peer is known.
     pub(super) fn greeted(self) -> Self {
         let incoming = self.incoming.map_decoder(|_greeting| FrameCodec::new());
         Self { incoming, ..self }
     }
 }
 
-/// Waits for the next frame. Cancel-safe.
+/// Reads the next frame. Cancel-safe.
 ///
 /// # Errors
 ///
-/// [`WireError::Closed`] at the stream's end, [`WireError::Read`] if it ends badly.
+/// [`WireError::Closed`] at the end of the stream, [`WireError::Read`] if reading fails.
 pub(super) async fn next_frame<R: AsyncRead + Unpin>(
     incoming: &mut FramedRead<R, FrameCodec>,
 ) -> Result<Bytes, WireError> {
@@ -180,17 +181,17 @@ pub(super) async fn write_frame<W: AsyncWrite + Unpin>(
 pub(super) struct Queue(mpsc::Sender<Bytes>);
 
 impl Queue {
-    /// A queue, and what comes out of it.
+    /// Creates a queue and its receiver.
     pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (sender, frames) = mpsc::channel(RELAY_FRAMES_WAITING_MAX);
         (Self(sender), frames)
     }
 
-    /// Puts one more frame in.
+    /// Queues a frame.
     ///
     /// # Errors
     ///
-    /// [`WireError::NotRead`] if there is no place for it, or nobody writes any more.
+    /// [`WireError::NotRead`] if the queue is full or its writer has ended.
     pub(super) fn put(&self, frame: impl Into<Bytes>) -> Result<(), WireError> {
         self.0
             .try_send(frame.into())
@@ -198,7 +199,7 @@ impl Queue {
     }
 }
 
-/// Writes what is queued until the queue ends.
+/// Writes queued frames until the queue ends.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What agents have a Slack app do, by Slack's Web API.
+//! Actions of agents through a Slack app, using Slack's Web API.
 
 use goondan_protocol::call::{CallError, CallErrorCode, TokenVerdict};
 use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Action, SlackFormat};
@@ -11,10 +11,10 @@ use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};
 use crate::service_api::ServiceApi;
 
-/// Messages of a thread that are asked for at once.
+/// Messages of a thread per request.
 const THREAD_PAGE_MESSAGES: usize = 200;
 
-/// Most pages of a thread that are read to get to its end.
+/// Maximum number of pages read to reach the end of a thread.
 const THREAD_PAGES_MAX: usize = 10;
 
 /// Slack's Web API for the app with one token.
@@ -22,7 +22,7 @@ pub(super) struct Api {
     client: reqwest::Client,
     endpoint: String,
     token: String,
-    /// The only channels that may be written to; none: all.
+    /// The only channels that can be written to; `None` for all.
     channels: Option<Vec<String>>,
 }
 
@@ -65,7 +65,8 @@ impl ServiceApi for Api {
 }
 
 impl Api {
-    /// The API at `endpoint`; `channels` are the only ones that may be written to, if there are any.
+    /// Creates a client for the API at `endpoint`. If `channels` is given, only these channels can
+    /// be written to.
     pub(super) fn new(
         client: reqwest::Client,
         endpoint: &str,
@@ -80,7 +81,7 @@ impl Api {
         }
     }
 
-    /// The address of a file: the token goes to Slack and to where its API is, and nowhere else.
+    /// Validates the URL of a file: the token is sent only to Slack and to the API's own origin.
     fn file_url(&self, written: &str) -> Result<Url, CallError> {
         let refused = |why: &str| {
             let message = format!("the file is not fetched: {why}");
@@ -145,7 +146,7 @@ impl Api {
         Err(CallError::new(CallErrorCode::TooLarge, message))
     }
 
-    /// Calls a method that changes nothing; Slack takes no JSON for these.
+    /// Calls a read-only method; Slack accepts no JSON for these.
     async fn look_up(
         &self,
         method: &str,
@@ -241,7 +242,7 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             let params = json!({"channel": channel, "limit": limit});
             ("conversations.history", params)
         }
-        // Fetched from where it is.
+        // Fetched from its own URL.
         Action::Download { .. } => ("", json!({})),
     }
 }
@@ -258,8 +259,8 @@ fn written(text: &str, format: SlackFormat) -> Map<String, Value> {
         .collect()
 }
 
-/// What Slack would take for a command of its own is text: nobody can have an agent call a whole
-/// channel. People, channels and links stay what they are.
+/// Escapes Slack's special mentions, so that nobody can make an agent notify a whole channel.
+/// Mentions of people and channels, and links, stay intact.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -283,7 +284,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// The mention or the link that a text begins with.
+/// The mention or link at the start of a text.
 fn token_at(text: &str) -> Option<&str> {
     let end = text.find('>')?;
     let inner = text.get(1..end)?;
@@ -294,10 +295,10 @@ fn token_at(text: &str) -> Option<&str> {
     is_token.then(|| text.get(..=end)).flatten()
 }
 
-/// What a person does about a token that Slack does not like.
+/// Fix for a token that Slack rejects.
 const MEND: &str = "mend the app's scopes or the secret `botToken` of the Connection";
 
-/// What Slack answers: a success is a 200 with `ok`.
+/// Interprets Slack's answer: success is a 200 with `ok`.
 fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
     let body = answered.json();
     let retry_after_ms = answered.retry_after_ms();
@@ -314,7 +315,7 @@ fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallErro
     };
     let error = |code| CallError::new(code, message.clone());
     Err(match said {
-        // What is so already need not be done.
+        // The requested state already exists.
         "already_reacted" | "no_reaction" => return Ok(json!({})),
         "invalid_auth" | "token_expired" | "token_revoked" => error(CallErrorCode::Unauthorized)
             .suggest(MEND)

@@ -1,4 +1,4 @@
-//! Tool calls that wait for a person, in a channel of Slack.
+//! Tool calls that wait for a person, in a Slack channel.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::approvals::{Board, Buttons, Message, Trouble, with};
 use crate::listener::Pressed;
 use crate::payload::text;
 
-/// The actions of our buttons, by what they decide, and how they look.
+/// Action id and style of a button, by its decision.
 const fn action_of(decision: ApprovalDecision) -> (&'static str, &'static str) {
     match decision {
         ApprovalDecision::Approved => ("goondan:approve", "primary"),
@@ -20,10 +20,10 @@ const fn action_of(decision: ApprovalDecision) -> (&'static str, &'static str) {
     }
 }
 
-/// Longest text of one block, in characters, of which Slack takes 3000.
+/// Longest text of one block, in characters. Slack's limit is 3000.
 const BLOCK_CHARS_MAX: usize = 2_900;
 
-/// The button that somebody pressed, if it is one of ours.
+/// The press of one of our buttons, if the payload is one.
 pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
     if text(payload, "/type") != Some("block_actions") {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
     })
 }
 
-/// One channel in which is asked.
+/// The channel for approvals.
 pub(super) struct Channel {
     pub(super) api: Arc<Api>,
     pub(super) channel: String,
@@ -67,14 +67,14 @@ fn trouble(error: CallError) -> Trouble {
     }
 }
 
-/// Text in which nothing is a mention, a command or a link.
+/// Escapes a text, so that no part is a mention, a command or a link.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
 
-/// Blocks of text that is shown as it is.
+/// Blocks of verbatim text.
 fn sections(text: &str) -> Vec<Value> {
     let mut blocks = vec![String::new()];
     let mut chars = 0;
@@ -93,13 +93,13 @@ fn sections(text: &str) -> Vec<Value> {
     blocks.into_iter().map(plain).collect()
 }
 
-/// What Slack is told of a message.
+/// A message in Slack's format.
 fn written(message: &Message) -> Value {
     let mut blocks = sections(&message.head);
     blocks.extend(sections(&message.body));
     blocks.extend(message.buttons.as_ref().map(row));
     json!({
-        // What a notification shows, and no more than that.
+        // Text of the notification.
         "text": escaped(&message.head),
         "blocks": blocks,
         "unfurl_links": false,
@@ -171,7 +171,8 @@ mod tests {
         );
         assert_eq!(params["text"], "Tool call a-1 waits for a person.");
         assert_eq!(params["unfurl_links"], false);
-        // However long it gets by that, each block is one that Slack takes, and nothing is lost.
+        // Even if escaping lengthens the text, each block stays within Slack's limit, and no text
+        // is lost.
         let long = written(&message(&"&".repeat(3_000), true));
         let blocks = long["blocks"].as_array().unwrap();
         let texts: Vec<&str> = blocks

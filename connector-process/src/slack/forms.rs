@@ -1,6 +1,6 @@
-//! What Slack sends as a form: slash commands, and what people do with buttons, shortcuts and dialogs.
+//! Forms sent by Slack: slash commands, and interactions with buttons, shortcuts and dialogs.
 //!
-//! Slack shows whoever did it what it is answered, so that an event that is taken has an empty answer.
+//! Slack shows the answer to the user, so an accepted event gets an empty answer.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
@@ -10,8 +10,8 @@ use super::buttons;
 use crate::listener::{Answer, Malformed, Meaning};
 use crate::payload::{event_id, form, instance_key, is_allowed, properties, required, text};
 
-/// What a form means. `channels` are the only ones that are listened to, if there are any; `asks` is whether people are
-/// asked to approve tool calls.
+/// Parses a form. If `channels` is given, only these channels are listened to; `asks` is true if
+/// people are asked to approve tool calls.
 pub(super) fn meaning(
     body: &[u8],
     channels: Option<&[String]>,
@@ -46,7 +46,7 @@ fn nothing() -> Meaning {
     Meaning::Answer(Answer::ok(Value::Null))
 }
 
-/// A slash command: what follows it is the input.
+/// A slash command: the text after it is the input.
 fn command(form: &Value) -> Result<ConnectorEvent, Malformed> {
     let team = required(form, "/team_id")?;
     let channel = required(form, "/channel_id")?;
@@ -69,12 +69,12 @@ fn command(form: &Value) -> Result<ConnectorEvent, Malformed> {
     })
 }
 
-/// What somebody did with a form.
+/// An interaction.
 struct Acted<'p> {
     name: &'static str,
     action: &'p str,
     input: String,
-    /// What tells it from all others.
+    /// Unique id of the interaction.
     mark: Option<&'p str>,
 }
 
@@ -116,7 +116,7 @@ fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malfor
     }))
 }
 
-/// Something that somebody did in the app's messages and dialogs; none if it is of no interest.
+/// An interaction with the app's messages and dialogs; `None` if it is irrelevant.
 fn action(payload: &Value) -> Result<Option<ConnectorEvent>, Malformed> {
     let kind = required(payload, "/type")?;
     let team = text(payload, "/team/id").or_else(|| text(payload, "/user/team_id"));
@@ -176,7 +176,7 @@ fn action(payload: &Value) -> Result<Option<ConnectorEvent>, Malformed> {
     }))
 }
 
-/// What somebody chose or wrote, in words.
+/// The chosen or entered value as text.
 fn chosen(action: &Value) -> Option<String> {
     let places = [
         "/value",
@@ -306,7 +306,7 @@ mod tests {
         let channels = ["C2".to_owned()];
         let asked = meaning(body.as_bytes(), Some(&channels), true).unwrap();
         assert!(matches!(asked, Meaning::Pressed(_)), "{asked:?}");
-        // Where nobody is asked, it is like any other.
+        // Without approvals, it is an ordinary button.
         assert_eq!(event(read(&body)).input, "a-1");
     }
 

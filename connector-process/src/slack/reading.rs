@@ -1,4 +1,4 @@
-//! What people and apps wrote in a channel or a thread, as agents are shown it. Pure.
+//! Formats messages of a channel or a thread for agents. Pure.
 
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::payload::text;
 use crate::service::masked;
 
-/// Messages of pages that came so far, oldest first: no more than the last few of them.
+/// The last messages of the pages read so far, oldest first.
 #[derive(Debug)]
 pub(super) struct LastMessages {
     messages: Vec<Value>,
@@ -15,7 +15,7 @@ pub(super) struct LastMessages {
 }
 
 impl LastMessages {
-    /// Of whatever comes, the last `limit` messages.
+    /// Keeps the last `limit` messages.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             messages: Vec::new(),
@@ -24,8 +24,8 @@ impl LastMessages {
         }
     }
 
-    /// Takes the page of a thread, which goes from the oldest message on. Gives the cursor of the next
-    /// page, if there is one.
+    /// Adds a page of a thread, which starts with the oldest message. Returns the cursor of the
+    /// next page, if any.
     pub(super) fn take_thread<'p>(&mut self, page: &'p Value, token: &str) -> Option<&'p str> {
         self.messages.extend(written(page, token));
         self.keep_last();
@@ -33,7 +33,7 @@ impl LastMessages {
         (!cursor.is_empty()).then_some(cursor)
     }
 
-    /// Takes the page of a channel, which goes from the newest message back.
+    /// Adds a page of a channel, which starts with the newest message.
     pub(super) fn take_channel(&mut self, page: &Value, token: &str) {
         self.messages.extend(written(page, token));
         self.messages.reverse();
@@ -47,13 +47,13 @@ impl LastMessages {
         self.has_more |= surplus > 0;
     }
 
-    /// What the agent is told.
+    /// The answer for the agent.
     pub(super) fn into_answer(self) -> Value {
         json!({"messages": self.messages, "hasMore": self.has_more})
     }
 }
 
-/// The messages of a page that have a text, in the page's order.
+/// The messages of a page that have text, in the page's order.
 fn written(page: &Value, token: &str) -> Vec<Value> {
     let messages = page.get("messages").and_then(Value::as_array);
     let shown = messages.into_iter().flatten().filter_map(|message| {
@@ -70,14 +70,14 @@ fn written(page: &Value, token: &str) -> Vec<Value> {
     shown.collect()
 }
 
-/// When a message was written: its `ts` is seconds, and a number that tells it from others.
+/// Time of a message: its `ts` is seconds and a disambiguating number.
 fn time_of(ts: &str) -> Option<Timestamp> {
     let (seconds, _) = ts.split_once('.')?;
     let millis = seconds.parse::<i64>().ok()?.checked_mul(1_000)?;
     Some(Timestamp::from_unix_millis(millis))
 }
 
-/// A text of Slack as it was written.
+/// Unescapes a text of Slack.
 pub(super) fn unescaped(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")

@@ -1,4 +1,4 @@
-//! What agents have a bot do.
+//! Actions of agents through a bot.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::service::{Failed, check_place};
 use crate::service_api::ServiceApi;
 
-/// Does what agents ask for.
+/// Performs the actions of agents.
 pub(super) struct Actions {
     pub(super) api: Api,
     pub(super) token: String,
-    /// The only chats that may be written to; none: all.
+    /// The only chats that can be written to; `None` for all.
     pub(super) chats: Option<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ impl ServiceApi for Actions {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         match self.api.call(method, &params, request_timeout).await {
             Ok(result) => Ok(to_result(&action, &result)),
-            // What is so already need not be done.
+            // The requested state already exists.
             Err(ApiError::Refused { description, .. })
                 if description.contains("message is not modified") =>
             {
@@ -52,7 +52,7 @@ impl ServiceApi for Actions {
 }
 
 impl Actions {
-    /// Asks where the file is, and fetches it from there.
+    /// Requests the file's path and fetches the file.
     async fn download(&self, file: &str, bytes_max: u64) -> Result<Value, CallError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let params = json!({"file_id": file});
@@ -79,7 +79,7 @@ impl Actions {
     }
 }
 
-/// Whether a path of a file leads to one of this bot, and nowhere else.
+/// True if a file path stays within this bot's files.
 fn is_file_path(path: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let mut parts = path.split('/');
@@ -99,7 +99,7 @@ fn chat_of(action: &Action) -> Option<&str> {
 
 /// The method of the Bot API, and its parameters.
 fn to_method(action: &Action) -> (&'static str, Value) {
-    // Ids are numbers there, names of public chats are texts.
+    // The API expects ids as numbers and names of public chats as strings.
     let chat = chat_of(action).map(|chat| {
         let id = chat.parse::<i64>();
         id.map_or_else(|_name| json!(chat), |id| json!(id))
@@ -166,7 +166,7 @@ fn to_method(action: &Action) -> (&'static str, Value) {
     (method, Value::Object(params))
 }
 
-/// What the agent is told: of a message that was sent, its id.
+/// The result for the agent: the id of a sent message.
 fn to_result(action: &Action, result: &Value) -> Value {
     match action {
         Action::Send { .. } => result.get("message_id").cloned().unwrap_or(Value::Null),

@@ -1,4 +1,4 @@
-//! What the Bot API answered. Pure.
+//! Parses answers of the Bot API. Pure.
 
 use std::time::Duration;
 
@@ -7,54 +7,54 @@ use serde_json::Value;
 use crate::back_off::back_off;
 use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 
-/// Why there is no news.
+/// Reason for a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ApiError {
-    /// The token is not, or no more, that of a bot.
+    /// The token is invalid or was revoked.
     #[error("Telegram does not take the bot's token ({status}); get a new one from @BotFather")]
     BadToken {
         /// The status code.
         status: u16,
     },
-    /// Somebody else gets the bot's updates.
+    /// Another client receives the bot's updates.
     #[error("somebody else listens to this bot, or it has a webhook: {0}")]
     Conflict(String),
     /// Too many requests.
     #[error("Telegram asks for {retry_after_s} s of patience")]
     TooMany {
-        /// How long to wait, in seconds.
+        /// Time to wait, in seconds.
         retry_after_s: u64,
     },
-    /// Any other answer that is no success.
+    /// Any other unsuccessful answer.
     #[error("Telegram answered {status}: {description}")]
     Refused {
         /// The status code.
         status: u16,
-        /// What Telegram says.
+        /// Telegram's description.
         description: String,
     },
-    /// It could not be reached.
+    /// Telegram is unreachable.
     #[error("Telegram cannot be reached: {0}")]
     Unreachable(String),
-    /// The connection broke, or time ran out, after it may have got the request.
+    /// The connection broke or timed out after Telegram may have received the request.
     #[error("Telegram cannot be reached: {0}")]
     Lost(String),
-    /// It answered something that is not to be understood.
+    /// The answer cannot be parsed.
     #[error("Telegram is not understood: {0}")]
     Strange(String),
-    /// The daemon did not take an event just now.
+    /// The daemon did not accept an event at the moment.
     #[error("the daemon takes no events at the moment: {0}")]
     NotTaken(String),
 }
 
 impl ApiError {
-    /// How long to wait after it happened, for the n-th time in a row.
+    /// Pause after this error, for the n-th consecutive failure.
     pub(super) fn pause(&self, failures: u32) -> Duration {
         let back_off =
             |failures| back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
         match self {
             Self::TooMany { retry_after_s } => Duration::from_secs(*retry_after_s).max(back_off(1)),
-            // Only a person can mend it.
+            // Only a person can fix the token.
             Self::BadToken { .. } => Duration::from_millis(SERVICE_BACK_OFF_MAX_MS),
             Self::Conflict(_)
             | Self::Refused { .. }
@@ -66,14 +66,14 @@ impl ApiError {
     }
 }
 
-/// Longest description of Telegram that is repeated, in characters.
+/// Longest description from Telegram that is repeated, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 200;
 
 /// The result in an answer.
 ///
 /// # Errors
 ///
-/// [`ApiError`] if it is none.
+/// [`ApiError`] if the answer is not successful.
 pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
     let answer: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if status == 200 && answer.get("ok") == Some(&Value::Bool(true)) {
@@ -89,7 +89,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
         .take(DESCRIPTION_CHARS_MAX)
         .collect();
     Err(match status {
-        // What is no token at all makes a path that does not exist.
+        // A malformed token yields a path that does not exist.
         401 | 404 => ApiError::BadToken { status },
         409 => ApiError::Conflict(description),
         429 => ApiError::TooMany {

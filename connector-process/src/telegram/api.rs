@@ -11,14 +11,15 @@ use crate::service::{Broken, exchange};
 #[derive(Clone)]
 pub(super) struct Api {
     client: reqwest::Client,
-    /// The URL that methods are appended to. Holds the token, so it is never shown.
+    /// The URL that methods are appended to. Contains the token, so it is never displayed.
     base: String,
-    /// The URL that paths of files are appended to. Holds the token, too.
+    /// The URL that file paths are appended to. Also contains the token.
     files: String,
 }
 
 impl Api {
-    /// The Bot API at `endpoint` for the bot with this token, which holds only what tokens hold.
+    /// Creates a client for the Bot API at `endpoint`. The token must contain only valid token
+    /// characters.
     pub(super) fn new(client: reqwest::Client, endpoint: &str, token: &str) -> Self {
         let endpoint = endpoint.trim_end_matches('/');
         Self {

@@ -1,4 +1,4 @@
-//! Tool calls that wait for a person, in a chat of Telegram.
+//! Tool calls that wait for a person, in a Telegram chat.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::Pressed;
 use crate::payload::text;
 
-/// The kind of update that tells of a button.
+/// Type of the updates for button presses.
 pub(super) const UPDATE: &str = "callback_query";
 
-/// What the data of our buttons begin with, by what they decide. Telegram takes 64 bytes.
+/// Prefix of our buttons' data, by decision. Telegram accepts 64 bytes.
 const fn prefix_of(decision: ApprovalDecision) -> &'static str {
     match decision {
         ApprovalDecision::Approved => "goondan:approve:",
@@ -24,10 +24,10 @@ const fn prefix_of(decision: ApprovalDecision) -> &'static str {
     }
 }
 
-/// Longest answer to whoever pressed that Telegram shows, in characters.
+/// Longest answer to a button press that Telegram displays, in characters.
 const ANSWER_CHARS_MAX: usize = 200;
 
-/// The button that somebody pressed, if it is one of ours.
+/// The press of one of our buttons, if the update is one.
 pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
     let query = update.get(UPDATE)?;
     let data = text(query, "/data")?;
@@ -50,7 +50,7 @@ pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
     })
 }
 
-/// One chat in which is asked.
+/// The chat for approvals.
 pub(super) struct Chat {
     pub(super) api: Api,
     pub(super) chat: String,
@@ -61,7 +61,7 @@ impl Chat {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let result = self.api.call(method, &params, request_timeout).await;
         result.or_else(|error| match error {
-            // It is so already.
+            // The message already has this content.
             ApiError::Refused { description, .. }
                 if description.contains("message is not modified") =>
             {
@@ -83,8 +83,8 @@ fn trouble(error: &ApiError) -> Trouble {
     }
 }
 
-/// What Telegram is told of a message: what is not ours stands in a block in which nothing is a mention, a command or a
-/// link.
+/// A message in Telegram's format: foreign text is in a preformatted block, in which nothing is a
+/// mention, a command or a link.
 fn written(message: &Message) -> Value {
     let units = |text: &str| text.encode_utf16().count();
     let mut params = json!({
@@ -113,7 +113,7 @@ fn keyboard(buttons: &Buttons) -> Value {
     json!({ "inline_keyboard": [row] })
 }
 
-/// A chat as the Bot API names it: by a number, or by the name of a public one.
+/// A chat id for the Bot API: a number, or the name of a public chat.
 fn chat_id(chat: &str) -> Value {
     chat.parse::<i64>()
         .map_or_else(|_name| json!(chat), |id| json!(id))

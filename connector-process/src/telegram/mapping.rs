@@ -1,4 +1,4 @@
-//! From an update to an event. Pure.
+//! Maps an update to an event. Pure.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::payload::{event_id, instance_key, is_allowed, older_properties, properties, text};
 
-/// The kinds of updates that are asked for.
+/// Types of the requested updates.
 pub(super) const UPDATES: [&str; 4] = [
     "message",
     "edited_message",
@@ -14,16 +14,16 @@ pub(super) const UPDATES: [&str; 4] = [
     "edited_channel_post",
 ];
 
-/// What an update is to us.
+/// A mapped update.
 #[derive(Debug, PartialEq)]
 pub(super) enum Update {
     /// An event.
     Event(Box<ConnectorEvent>),
-    /// Nothing, for this reason.
+    /// Ignored, for this reason.
     Ignored(&'static str),
 }
 
-/// Makes an event of update `id`, unless it holds nothing for an agent.
+/// Maps update `id` to an event, unless it contains nothing for an agent.
 pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Update {
     let found = UPDATES
         .iter()
@@ -37,7 +37,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
     if !is_allowed(chats, &chat.to_string()) {
         return Update::Ignored("the chat is not one of `chats`");
     }
-    // Whatever a bot says is no event, or two of them would talk for ever.
+    // Messages of bots are ignored, because two bots could answer each other forever.
     if message.pointer("/from/is_bot") == Some(&Value::Bool(true)) {
         return Update::Ignored("it is from a bot");
     }
@@ -92,7 +92,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
     }))
 }
 
-/// What is known of a message by the names of 0.0.3.
+/// Properties of a message under their names of 0.0.3.
 fn older_facts(update: &Value, message: &Value) -> JsonObject {
     let fact = |pointer: &str| message.pointer(pointer);
     older_properties([

@@ -1,4 +1,4 @@
-//! `docs/connectors.md` against the code: what it says is what the code does.
+//! Checks `docs/connectors.md` against the code.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What `goondan.yaml` says about a webhook, as the webhook works by it.
+//! Settings of a webhook.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::listener::{HttpEndpoint, ReplyTarget, SignatureCheck};
 
-/// The secret that turns the signature check on.
+/// The secret that enables the signature check.
 const HMAC_SECRET: &str = "hmac";
 
-/// The secret that replies are signed with which are handed over.
+/// The secret that signs delivered replies.
 const CALLBACK_SECRET: &str = "callbackHmac";
 
 /// A field of a JSON body: a top-level field's name, or a JSON Pointer if it begins with `/`.
@@ -26,7 +26,7 @@ impl FieldPath {
         Self(text.into())
     }
 
-    /// The field's value in `body`, if it is there.
+    /// The field's value in `body`, if it exists.
     pub(crate) fn find<'a>(&self, body: &'a Value) -> Option<&'a Value> {
         if self.0.starts_with('/') {
             body.pointer(&self.0)
@@ -45,25 +45,25 @@ impl std::fmt::Display for FieldPath {
 /// The settings of one webhook.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Where it listens.
+    /// Its HTTP endpoint.
     pub(crate) http_endpoint: HttpEndpoint,
-    /// Where in a JSON body the input is. None: the rule of [`super::mapping`].
+    /// Location of the input in a JSON body. `None` selects the rule of [`super::mapping`].
     pub(crate) input_field: Option<FieldPath>,
-    /// Where in a JSON body the instance key is.
+    /// Location of the instance key in a JSON body.
     pub(crate) key_field: Option<FieldPath>,
-    /// Where in a JSON body the event id is.
+    /// Location of the event id in a JSON body.
     pub(crate) id_field: Option<FieldPath>,
-    /// How requests must be signed. None: they need not be.
+    /// The signature check; `None` if requests need no signature.
     pub(crate) signature: Option<SignatureCheck>,
-    /// The path on which people come back from authorization servers.
+    /// Path to which users return from authorization servers.
     pub(crate) callback_path: Option<String>,
-    /// How long whoever posted may wait for the reply. None: not at all.
+    /// Time for which a sender may wait for the reply; `None` disables waiting.
     pub(crate) reply_wait: Option<Duration>,
 }
 
 impl Settings {
-    /// The settings and secrets of a connection in which [`goondan_connectors::check()`] found nothing
-    /// wrong.
+    /// Creates settings from a configuration and secrets that passed
+    /// [`goondan_connectors::check()`].
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
         let values = Values::of("webhook", config);
         let field = |name| values.text(name).map(FieldPath::new);
@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// How long whoever posted may wait, if the settings let anybody.
+/// Time for which a sender may wait, if configured.
 fn reply_wait(config: &JsonObject) -> Option<Duration> {
     config.get("reply")?.get("wait")?;
     let values = Values::of("webhook", config);
@@ -89,11 +89,11 @@ fn reply_wait(config: &JsonObject) -> Option<Duration> {
     Some(Duration::from_millis(timeout_ms))
 }
 
-/// Where replies are handed over, if the settings say so.
+/// Target of reply callbacks, if configured.
 ///
 /// # Errors
 ///
-/// Why they cannot be handed over there, in words.
+/// A description of why the target is unusable.
 pub(crate) fn reply_target(
     config: &JsonObject,
     secrets: &BTreeMap<String, String>,
@@ -107,7 +107,7 @@ pub(crate) fn reply_target(
     ReplyTarget::new(&values.map("reply").map("callback"), secret).map(Some)
 }
 
-/// The secret decides whether signatures are checked; the settings only say how.
+/// The secret determines if signatures are checked; the settings only determine the scheme.
 fn signature_check(scheme: &Values<'_>, secret: &str) -> Option<SignatureCheck> {
     let header: HeaderName = scheme.text("header")?.parse().ok()?;
     SignatureCheck::new(header, scheme.text("prefix")?.to_owned(), secret)

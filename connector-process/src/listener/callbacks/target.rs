@@ -1,4 +1,4 @@
-//! The address that replies are handed over to, and how one is.
+//! The target address of replies, and delivery of one reply.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use crate::limits::{
 /// The header that names the event.
 const EVENT_ID: &str = "x-goondan-event-id";
 
-/// The header that holds the signature, as requests to a webhook usually have it.
+/// The signature header, in the form that webhooks commonly use.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Why a POST brought nothing.
+/// A failed POST.
 #[derive(Debug)]
 struct NotTaken {
     why: String,
-    /// Whether another try is of no use.
+    /// True if retrying is pointless.
     is_final: bool,
 }
 
-/// Where replies are handed over.
+/// Target address of replies.
 pub(crate) struct ReplyTarget {
     client: Client,
     url: Url,
@@ -47,11 +47,11 @@ pub(crate) struct ReplyTarget {
 }
 
 impl ReplyTarget {
-    /// By the settings of a callback, and the secret that what is sent is signed with.
+    /// Creates a target from the settings of a callback and the secret that signs deliveries.
     ///
     /// # Errors
     ///
-    /// Why nothing can be handed over there, in words that do not hold the address: it may be a secret.
+    /// A description of why the target is unusable, without the address, which may be secret.
     pub(crate) fn new(callback: &Values<'_>, secret: Option<&str>) -> Result<Self, String> {
         let url = callback.text("url").and_then(|url| Url::parse(url).ok());
         let url = url.ok_or("`reply.callback.url` is no address that replies can be posted to")?;
@@ -76,7 +76,7 @@ impl ReplyTarget {
         })
     }
 
-    /// Posts a reply until it is taken, or [`CALLBACK_ATTEMPTS_MAX`] times.
+    /// Posts a reply until it is accepted, at most [`CALLBACK_ATTEMPTS_MAX`] times.
     pub(super) async fn hand_over(&self, event_id: &EventId, trace: TraceContext, body: &Value) {
         let (body, trace_id) = (body.to_string(), trace.trace_id);
         let event_id = event_id.as_str();
@@ -146,7 +146,7 @@ impl ReplyTarget {
     }
 }
 
-/// Why a reply does not go there, and what allows it.
+/// Explains why a request is forbidden, and which setting allows it.
 fn said(forbidden: &Forbidden) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `reply.callback.allowPrivate: true` of the Connection allows that")
@@ -187,7 +187,7 @@ mod tests {
             assert!(!problem.contains("/x"), "{problem}");
             assert_eq!(problem_of(&json!({"url": url, "allowPrivate": true})), None);
         }
-        // What hands out the credentials of machines is never reached.
+        // Cloud metadata services, which issue machine credentials, are never reachable.
         let metadata = json!({"url": "http://169.254.169.254/", "allowPrivate": true});
         assert!(problem_of(&metadata).is_some());
         assert!(

@@ -1,4 +1,4 @@
-//! The connector process that is relayed: started as the daemon starts one, and spoken to as the daemon does.
+//! The process of a relayed connector, started and addressed like one of the daemon.
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
@@ -26,24 +26,24 @@ use crate::guarded::{Group, own_program};
 use crate::limits::RELAY_STOP_TIMEOUT_MS;
 use crate::relay::wire::{LastHeard, Listened, Queue, WireError, next_frame, write_all};
 
-/// A connector process that was told what it is.
+/// A connector process that has received its assignment.
 pub(super) struct Child {
     process: tokio::process::Child,
-    /// Whoever drops it ends it, with all it started.
+    /// Kills the connector and every process it started on drop.
     _group: Group,
     incoming: FramedRead<Listened<OwnedReadHalf>, FrameCodec>,
     heard: LastHeard,
     queue: Queue,
-    /// Ends when it is dropped.
+    /// Ends on drop.
     _writing: JoinSet<Result<(), WireError>>,
 }
 
 impl Child {
-    /// Starts one. Its log goes where this process's goes.
+    /// Starts a connector process. It inherits the log output of this process.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, in words that follow "the connector".
+    /// A description of the failure; the text follows "the connector".
     pub(super) async fn start(assignment: &ConnectorAssignment) -> Result<Self, String> {
         let cannot = |error: std::io::Error| format!("cannot be started: {error}");
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(cannot)?;
@@ -93,7 +93,7 @@ impl Child {
     async fn greet(&mut self, assignment: &ConnectorAssignment) -> Result<(), WireError> {
         let frame = next_frame(&mut self.incoming).await?;
         match ToOrchestrator::from_envelope(&Envelope::from_frame(&frame)?)? {
-            // It is this very binary, so its version is this one.
+            // It runs the same binary, so its version is identical.
             ToOrchestrator::Hello(_) => {}
             other => {
                 return Err(WireError::OutOfTurn {
@@ -114,16 +114,16 @@ impl Child {
         self.put(message.to_frame(&head)?)
     }
 
-    /// Says a frame to it.
+    /// Queues a frame.
     ///
     /// # Errors
     ///
-    /// [`WireError::NotRead`] if it does not read.
+    /// [`WireError::NotRead`] if the connector does not read.
     pub(super) fn put(&self, frame: impl Into<Bytes>) -> Result<(), WireError> {
         self.queue.put(frame)
     }
 
-    /// Asks whether it is there.
+    /// Sends a ping.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Child {
         self.tell(&ToConnector::Ping(Ping { nonce: 0 }))
     }
 
-    /// Asks it to finish.
+    /// Requests a graceful shutdown.
     ///
     /// # Errors
     ///
@@ -144,11 +144,11 @@ impl Child {
         }))
     }
 
-    /// Its next frame. Cancel-safe.
+    /// Reads the next frame. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it is gone, silent, or does not read.
+    /// [`WireError`] if the connector is gone, silent, or does not read.
     pub(super) async fn next(&mut self) -> Result<Bytes, WireError> {
         tokio::select! {
             frame = next_frame(&mut self.incoming) => frame,
@@ -156,7 +156,7 @@ impl Child {
         }
     }
 
-    /// Ends it, if it has not ended, and says how it did.
+    /// Kills the connector if it is still running, and returns its exit status.
     pub(super) async fn end(mut self) -> std::io::Result<ExitStatus> {
         self.process.start_kill().ok();
         self.process.wait().await

@@ -1,4 +1,4 @@
-//! From the other machine to the relay: one link after the other, for as long as it takes.
+//! Connects the other machine to the relay, with unlimited retries.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use crate::limits::{RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS, RELAY_HANDSH
 use crate::relay::greeting::shake_hands;
 use crate::relay::wire::{Incoming, LastHeard, Queue, Wire, WireError, next_frame, write_all};
 
-/// A link to the relay, which has said what it expects here.
+/// A link to the relay, with the assignment that it expects.
 pub(super) struct Link {
     pub(super) expected: ConnectorAssignment,
     incoming: Incoming,
     heard: LastHeard,
     queue: Queue,
-    /// Ends when it is dropped.
+    /// Ends on drop.
     _writing: JoinSet<Result<(), WireError>>,
 }
 
 impl Link {
-    /// The relay's next frame. Cancel-safe.
+    /// Reads the relay's next frame. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -40,21 +40,21 @@ impl Link {
         }
     }
 
-    /// Says a frame to the relay.
+    /// Queues a frame for the relay.
     ///
     /// # Errors
     ///
-    /// [`WireError::NotRead`] if it does not read.
+    /// [`WireError::NotRead`] if the relay does not read.
     pub(super) fn put(&self, frame: impl Into<Bytes>) -> Result<(), WireError> {
         self.queue.put(frame)
     }
 }
 
-/// Makes a link, after the pause that so many failures in a row ask for.
+/// Connects, after the pause for this number of consecutive failures.
 ///
 /// # Errors
 ///
-/// Why there is none, in words.
+/// A description of the failure.
 pub(super) async fn dial(settings: &Settings, failures: u32) -> Result<Link, String> {
     if failures > 0 {
         sleep(pause(failures)).await;
@@ -65,7 +65,7 @@ pub(super) async fn dial(settings: &Settings, failures: u32) -> Result<Link, Str
         .unwrap_or_else(|_elapsed| Err(format!("no answer within {RELAY_HANDSHAKE_TIMEOUT_MS} ms")))
 }
 
-/// The pause after so many failures in a row.
+/// Pause after consecutive failures.
 pub(super) fn pause(failures: u32) -> Duration {
     back_off(failures, RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS)
 }
@@ -73,9 +73,9 @@ pub(super) fn pause(failures: u32) -> Duration {
 async fn connect(settings: &Settings) -> Result<Link, String> {
     let stream = TcpStream::connect(&settings.relay).await;
     let stream = stream.map_err(|error| error_chain(&error))?;
-    // Without it small frames are only later.
+    // Best effort: without it, small frames are only delayed.
     stream.set_nodelay(true).ok();
-    // The certificate is known by its fingerprint: the name in it, if any, says nothing.
+    // The certificate is identified by its fingerprint, so the name in it is irrelevant.
     let address = stream.peer_addr().map_err(|error| error_chain(&error))?;
     let name = ServerName::IpAddress(address.ip().into());
     let connector = TlsConnector::from(std::sync::Arc::clone(&settings.tls));

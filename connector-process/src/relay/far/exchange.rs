@@ -1,7 +1,7 @@
-//! What is open between the connector here and the relay. Pure: frames go in, frames come out.
+//! Open requests between the local connector and the relay. Pure: frames go in, frames come out.
 //!
-//! Both sides number what they ask for, and both may be replaced by a successor that counts anew. So nothing of one is
-//! told to the other under its own number.
+//! Both sides number their requests, and a restarted side counts from the start again. Numbers of
+//! one side are therefore never passed to the other unchanged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -25,24 +25,24 @@ use uuid::Uuid;
 use crate::limits::{RELAY_UNANSWERED_BYTES_MAX, RELAY_UNANSWERED_MAX, REPLY_TIMEOUT_MS};
 use crate::relay::wire::WireError;
 
-/// Frames that something leads to.
+/// Frames to send as a result.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// To the relay, if there is a link.
+    /// To the relay, if it is connected.
     pub(super) to_relay: Vec<Bytes>,
     /// To the connector.
     pub(super) to_connector: Vec<Bytes>,
-    /// Whether the connector has said its last word.
+    /// True if the connector has sent its last message.
     pub(super) is_over: bool,
 }
 
-/// A request of the connector that the relay has not answered yet.
+/// An unanswered request of the connector to the relay.
 #[derive(Debug)]
 struct Open {
-    /// The connector's own number for it.
+    /// The connector's own number of the request.
     request: u64,
     kind: Kind,
-    /// As it is sent to the relay, again on each link.
+    /// The frame to the relay, sent again on each link.
     frame: Bytes,
     since: Instant,
 }
@@ -51,25 +51,25 @@ struct Open {
 enum Kind {
     Event,
     State,
-    /// May take as long as a turn.
+    /// Can take as long as a turn.
     Reply,
 }
 
-/// What is open.
+/// Open requests and calls.
 #[derive(Debug)]
 pub(super) struct Exchange {
     me: Address,
     next: u64,
     open: BTreeMap<u64, Open>,
     open_bytes: usize,
-    /// The relay's calls, by the numbers that the connector knows them by.
+    /// The relay's call ids, by the ids that the connector got.
     calls: HashMap<CallId, CallId>,
-    /// What the connector last said of itself.
+    /// Latest status of the connector.
     status: Option<Status>,
 }
 
 impl Exchange {
-    /// Nothing yet, for the connection of this address.
+    /// Creates an empty exchange for the connection of this address.
     pub(super) fn new(me: Address) -> Self {
         Self {
             me,
@@ -97,11 +97,11 @@ impl Exchange {
         number
     }
 
-    /// Reads a frame of the connector. `fresh` becomes the id of an event that has none.
+    /// Handles a frame of the connector. `fresh` becomes the id of an event without one.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it is none that a connector says.
+    /// [`WireError`] if a connector may not send it.
     pub(super) fn of_connector(
         &mut self,
         frame: &[u8],
@@ -164,7 +164,7 @@ impl Exchange {
         };
         let (kind, message) = match message {
             ToOrchestrator::Event(mut event) => {
-                // Sent again, it must be the same event.
+                // The event must stay the same when it is sent again.
                 event.id = event.id.or_else(|| EventId::new(fresh.to_string()).ok());
                 (Kind::Event, ToOrchestrator::Event(event))
             }
@@ -214,7 +214,7 @@ impl Exchange {
         Some(open)
     }
 
-    /// Tells the relay of requests that nobody waits for, by the connector's own numbers.
+    /// Withdraws reply requests at the relay, by the connector's own numbers.
     fn forget(&mut self, requests: &[u64]) -> Result<Option<Bytes>, WireError> {
         let forgotten = self
             .open
@@ -231,11 +231,11 @@ impl Exchange {
         Ok(Some(self.up(&forget)?))
     }
 
-    /// Reads a frame of the relay.
+    /// Handles a frame of the relay.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it is none that a relay says.
+    /// [`WireError`] if a relay may not send it.
     pub(super) fn of_relay(&mut self, frame: &[u8]) -> Result<Frames, WireError> {
         let envelope = Envelope::from_frame(frame)?;
         let mut frames = Frames::default();
@@ -265,7 +265,7 @@ impl Exchange {
             | ToConnector::StateKept(_)
             | ToConnector::StateRefused(_)
             | ToConnector::Reply(_)) => {
-                // Who asked may have given up.
+                // The request may have been withdrawn.
                 if let Some(open) = envelope.in_reply_to.and_then(|number| self.close(number)) {
                     let answer = self.down(&answer, Some(open.request))?;
                     frames.to_connector.push(answer);
@@ -294,11 +294,11 @@ impl Exchange {
         self.down(&ToConnector::CallCancel(CallCancel { call_id }), None)
     }
 
-    /// What a new link begins with: all that is open, in its order, and what the connector is.
+    /// First frames on a new link: the connector's status and all open requests, in order.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it cannot be written.
+    /// [`WireError`] if serialization fails.
     pub(super) fn again(&self) -> Result<Vec<Bytes>, WireError> {
         let status = self.status.clone().map(ToOrchestrator::Status);
         let status = status.map(|status| self.up(&status)).transpose()?;
@@ -306,23 +306,23 @@ impl Exchange {
         Ok(status.into_iter().chain(open).collect())
     }
 
-    /// The link is gone: nobody waits for the calls any more. Gives what the connector is told.
+    /// Handles the loss of the link: cancels the relay's calls. Returns frames for the connector.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it cannot be written.
+    /// [`WireError`] if serialization fails.
     pub(super) fn lose_link(&mut self) -> Result<Vec<Bytes>, WireError> {
         let calls = std::mem::take(&mut self.calls);
         let cancelled = calls.into_keys().map(|call_id| Ok(self.cancel(call_id)?));
         cancelled.collect()
     }
 
-    /// The connector is gone, for this reason: nobody waits for its requests any more, and what it was doing is
-    /// broken off. Gives what the relay is told.
+    /// Handles the exit of the connector: drops its requests and aborts the calls it worked on.
+    /// Returns frames for the relay.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it cannot be written.
+    /// [`WireError`] if serialization fails.
     pub(super) fn lose_connector(&mut self, reason: &str) -> Result<Vec<Bytes>, WireError> {
         let replies = self
             .open
@@ -353,12 +353,12 @@ impl Exchange {
         Ok(told)
     }
 
-    /// Refuses what was not answered in the time that the connector itself waits. It may be taken all the same, and
-    /// the same event is to be sent again.
+    /// Refuses requests that exceeded the connector's own time limit. The daemon may have accepted
+    /// an event anyway, so the connector must send the same event again.
     ///
     /// # Errors
     ///
-    /// [`WireError`] if it cannot be written.
+    /// [`WireError`] if serialization fails.
     pub(super) fn expire(&mut self, now: Instant) -> Result<Vec<Bytes>, WireError> {
         let limit = Duration::from_millis(REPLY_TIMEOUT_MS);
         let late = self
@@ -375,7 +375,7 @@ impl Exchange {
     }
 }
 
-/// Says that a request may be made again later.
+/// A refusal that allows a later retry.
 fn not_now(kind: Kind, message: &str) -> ToConnector {
     let message = message.to_owned();
     match kind {

@@ -1,4 +1,4 @@
-//! Tests of what is open between a connector and its relay.
+//! Tests of the open requests between a connector and its relay.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn read(frame: &[u8]) -> Value {
     serde_json::from_slice(frame).unwrap()
 }
 
-/// The numbers under which frames ask.
+/// Request numbers of frames.
 fn numbers(frames: &[Bytes]) -> Vec<u64> {
     let numbers = frames.iter().filter_map(|it| read(it)["id"].as_u64());
     numbers.collect()
@@ -52,7 +52,7 @@ async fn msg_13_what_is_not_answered_is_sent_again_on_the_next_link_under_the_sa
         .of_connector(&event(41, Some("mine")), moment())
         .unwrap();
     let sent = [&first.to_relay[0], &second.to_relay[0]].map(|frame| read(frame));
-    // An event that brings no id is given one: sent again, it is the same.
+    // An event without an id gets one, and keeps it when sent again.
     assert_eq!(sent[0]["payload"]["id"], Uuid::from_u128(7).to_string());
     assert_eq!(sent[1]["payload"]["id"], "mine");
     assert_eq!(exchange.lose_link().unwrap(), Vec::<Bytes>::new());
@@ -69,7 +69,7 @@ async fn msg_13_what_is_not_answered_is_sent_again_on_the_next_link_under_the_sa
         .unwrap();
     assert_eq!(read(&answer.to_connector[0])["inReplyTo"], 40);
     assert_eq!(exchange.again().unwrap().len(), 1);
-    // The answer of an earlier link may come, too: nobody hears it.
+    // A late answer of an earlier link is ignored.
     let late = exchange
         .of_relay(&accepted(sent[0]["id"].as_u64().unwrap()))
         .unwrap();
@@ -94,7 +94,7 @@ async fn what_the_connector_waits_for_no_longer_is_refused_and_may_come_again() 
         (&refused["inReplyTo"], &refused["payload"]["code"]),
         (&json!(1), &json!("unavailable"))
     );
-    // A reply takes as long as its turn, unless nobody waits for it.
+    // A reply request stays open for the entire turn, unless it is withdrawn.
     let waits = numbers(&exchange.again().unwrap());
     assert_eq!(waits.len(), 1);
     let forget = said("reply.forget", &json!({}), &json!({"requestIds": [2]}));
@@ -122,7 +122,8 @@ async fn calls_have_numbers_of_their_own_and_end_with_the_link_or_the_connector(
     let old = read(&told[0])["payload"]["callId"].clone();
     let cancelled = exchange.lose_link().unwrap();
     assert_eq!(read(&cancelled[0])["payload"]["callId"], old);
-    // A relay that was restarted counts anew, and the result of the call before comes late.
+    // A restarted relay counts from the start again, and the result of the earlier call arrives
+    // late.
     let told = exchange.of_relay(&call(5)).unwrap().to_connector;
     let new = read(&told[0])["payload"]["callId"].clone();
     assert_ne!(old, new);
@@ -181,7 +182,7 @@ async fn what_neither_side_says_ends_the_link_or_the_connector() {
         );
     }
     assert!(exchange.of_connector(b"garbage", moment()).is_err());
-    // An event that cannot be answered is none.
+    // An event that cannot be answered is rejected.
     let frame = said("event", &json!({}), &json!({"name": "n", "input": "i"}));
     assert!(exchange.of_connector(&frame, moment()).is_err());
     let asked = json!({"callId": 1, "message": "?", "schema": {}, "timeoutMs": 1});

@@ -1,4 +1,4 @@
-//! The file that says what is relayed, and where to.
+//! The configuration file of a relayed connector.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -16,47 +16,47 @@ use serde::Deserialize;
 use crate::limits::RELAY_FILE_BYTES_MAX;
 use crate::relay::pins::{Fingerprint, client_config};
 
-/// Settings by which a connector asks the daemon for what is not relayed.
+/// Settings that require messages which are not relayed.
 const NOT_RELAYED: [&str; 2] = ["approvals", "oauthCallback"];
 
-/// The file as it is written. `docs/connectors/relay.md` is the reference.
+/// The file as written. `docs/connectors/relay.md` is the reference.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
-    /// Where the relay listens: `host:port`.
+    /// Address of the relay: `host:port`.
     relay: String,
-    /// The SHA-256 of its certificate.
+    /// SHA-256 of its certificate.
     fingerprint: String,
-    /// The file of this side's own certificate.
+    /// File of this side's own certificate.
     certificate: PathBuf,
-    /// The file of its key.
+    /// File of its key.
     key: PathBuf,
-    /// The built-in connector that runs here.
+    /// The built-in connector to run here.
     connector: Option<String>,
-    /// The program that runs here instead, beside the file.
+    /// The program to run instead, relative to the file.
     program: Option<PathBuf>,
-    /// What the connector's programs may touch.
+    /// Sandbox policy of the connector's programs.
     #[serde(default)]
     sandbox: SandboxPolicy,
     /// The connector's settings.
     #[serde(default)]
     config: JsonObject,
-    /// Its secrets, and where each of them is.
+    /// Sources of its secrets.
     #[serde(default)]
     secrets: BTreeMap<String, Source>,
 }
 
-/// Where a secret is.
+/// Source of a secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Source {
-    /// In a variable of the environment.
+    /// An environment variable.
     Env(String),
-    /// In a file. A line end behind it is no part of it.
+    /// A file. A trailing newline is not part of the secret.
     File(PathBuf),
 }
 
-/// What is relayed, and where to.
+/// Settings of a relayed connector.
 pub(crate) struct Settings {
     /// `host:port`.
     pub(super) relay: String,
@@ -71,11 +71,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the file and what it names.
+    /// Reads the file and the files it names.
     ///
     /// # Errors
     ///
-    /// Everything that is found wrong at once, in words without secrets.
+    /// All problems at once, described without secrets.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = read(file)?;
         let written: Written = serde_json::from_str(&text)
@@ -136,7 +136,7 @@ impl Settings {
         Err(format!("`{name}` cannot work so: {}", problems.join("; ")))
     }
 
-    /// What the connector here is told that it is, of what the relay expects it to be.
+    /// The assignment for the local connector, based on the one that the relay expects.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Settings {
         let wanted = expected.connector.as_str();
         let is_wanted = match &self.connector {
             Some(own) => own.as_str() == wanted,
-            // Without a connector the relay names itself.
+            // Without a client-specific connector, the relay names itself.
             None => is_relay(wanted),
         };
         if !is_wanted {
@@ -202,7 +202,7 @@ impl Source {
     }
 }
 
-/// Reads a small text file. No error repeats any of it.
+/// Reads a small text file. Errors never repeat its contents.
 fn read(path: &Path) -> Result<String, String> {
     let told = |why: &dyn std::fmt::Display| format!("`{}` cannot be read: {why}", path.display());
     let file = std::fs::File::open(path).map_err(|error| told(&error))?;
