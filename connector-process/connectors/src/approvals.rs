@@ -1,6 +1,8 @@
-//! Where people are asked to approve tool calls, and who may (`STEER-3`).
+//! Chats in which people are asked to approve tool calls, and the people who may decide
+//! (`STEER-3`).
 //!
-//! The orchestrator decides by the same reading of the settings by which a connector asks.
+//! The orchestrator's decisions and the connector's questions use the same parsing of these
+//! settings.
 
 use goondan_protocol::JsonObject;
 
@@ -9,22 +11,23 @@ use crate::values::Values;
 /// The name of the setting.
 const APPROVALS: &str = "approvals";
 
-/// The connectors that ask, with what a place is called there.
+/// Connectors that support approvals, with their word for a chat.
 const ASKING: [(&str, &str); 2] = [("telegram", "chat"), ("slack", "channel")];
 
-/// Where a connection asks people, and who may decide.
+/// A connection's approval chat and the people who may decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalChat {
     /// The chat or channel.
     pub place: String,
-    /// Who may decide, by the ids that the service gives people.
+    /// People who may decide, by the service's ids.
     users: Vec<String>,
-    /// The only agents whose calls are asked about; none: all.
+    /// The only agents whose calls are shown; `None` for all.
     agents: Option<Vec<String>>,
 }
 
 impl ApprovalChat {
-    /// That of a built-in connector with settings in which nothing is wrong; none if it does not ask.
+    /// Parses the validated settings of a built-in connector; `None` if approvals are not
+    /// configured.
     #[must_use]
     pub fn of(connector: &str, config: &JsonObject) -> Option<Self> {
         let (_, place) = ASKING.iter().find(|(name, _)| *name == connector)?;
@@ -36,13 +39,13 @@ impl ApprovalChat {
         })
     }
 
-    /// Whether this person may decide.
+    /// True if this person may decide.
     #[must_use]
     pub fn has_user(&self, user: &str) -> bool {
         self.users.iter().any(|known| known == user)
     }
 
-    /// Whether calls of this agent are asked about.
+    /// True if calls of this agent are shown.
     #[must_use]
     pub fn has_agent(&self, agent: &str) -> bool {
         let agents = self.agents.as_ref();
@@ -96,7 +99,7 @@ mod tests {
         for none in [json!({}), json!({"approvals": {"chat": 1}})] {
             assert_eq!(chat("telegram", &none), None);
         }
-        // Nobody else asks, whatever stands in the settings.
+        // Other connectors ignore the setting.
         assert_eq!(chat("webhook", &config), None);
     }
 

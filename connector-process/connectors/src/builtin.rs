@@ -1,4 +1,4 @@
-//! The connectors there are.
+//! The built-in connectors.
 
 use goondan_protocol::field::Default;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
@@ -7,12 +7,12 @@ use goondan_protocol::oauth::CALLBACK_SETTING;
 use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
 use crate::relay::RELAY;
 
-/// Every built-in connector that a process runs for, in the order of `docs/connectors.md`.
+/// Every built-in connector, in the order of `docs/connectors.md`.
 pub static BUILTINS: [&Connector; 11] = [
     &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP, &RELAY,
 ];
 
-/// The built-in connector of that name.
+/// The built-in connector with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Connector> {
     BUILTINS
@@ -39,8 +39,8 @@ const PATH: Setting = Setting::optional(
 )
 .or(Default::Text("/"));
 
-/// The most that a body may be allowed to have, in bytes. The whole of it may be an event's input, so
-/// it is the protocol's limit of that.
+/// Highest configurable body limit, in bytes. The entire body can become an event's input, so this
+/// equals the protocol's limit for inputs.
 const BODY_BYTES_CEILING: u64 = MAX_INPUT_BYTES as u64;
 
 const BODY: Setting = Setting::optional(
@@ -133,7 +133,7 @@ static REPLY: [Setting; 2] = [
     ),
 ];
 
-/// The longest that a request may wait for a reply, in milliseconds.
+/// Longest time that a request may wait for a reply, in milliseconds.
 const REPLY_WAIT_MS_CEILING: u64 = 600_000;
 
 static REPLY_WAIT: [Setting; 1] = [Setting::optional(
@@ -304,7 +304,7 @@ const TELEGRAM_PROPERTIES: &[&str] = &[
     "fromUsername",
     "isEdited",
     "isCaption",
-    // As they were called at 0.0.3.
+    // Names of 0.0.3.
     "update_id",
     "chat_id",
     "chat_type",
@@ -363,7 +363,7 @@ const SLACK_PROPERTIES: &[&str] = &[
     "user",
     "threadTs",
     "ts",
-    // As they were called at 0.0.3.
+    // Names of 0.0.3.
     "channel_id",
     "thread_ts",
     "user_id",
@@ -446,7 +446,7 @@ const DISCORD_PROPERTIES: &[&str] = &[
     "channelId",
     "userId",
     "username",
-    // As they were called at 0.0.3.
+    // Names of 0.0.3.
     "interaction_id",
     "channel_id",
     "guild_id",
@@ -483,7 +483,7 @@ static HTTP: Connector = Connector {
     events: &[],
 };
 
-/// The most that `maxBytes` may be set to: what a result carries, whatever must be escaped in it.
+/// Highest value of `maxBytes`: a result can contain as much, even with every character escaped.
 const HTTP_BYTES_CEILING: u64 = 2 * 1024 * 1024;
 
 static OTLP: Connector = Connector {
@@ -606,7 +606,7 @@ static MCP: Connector = Connector {
 mod tests {
     use super::*;
 
-    /// Every default is a value the setting may have, and no name stands twice.
+    /// Every default is a valid value of its setting, and names are unique.
     #[test]
     fn descriptions_are_sound() {
         fn sound(settings: &[Setting]) {

@@ -1,4 +1,4 @@
-//! Everything that is wrong with a Connection's settings and secrets.
+//! Validates a Connection's settings and secrets, and reports all problems.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::description::{Connector, Content, Setting};
 use crate::hosts::AllowedHost;
 use crate::schedule;
 
-/// One step of the way to a setting.
+/// One step of the path to a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The setting of this name.
@@ -20,64 +20,64 @@ pub enum Step {
     Item(usize),
 }
 
-/// Where a problem is.
+/// Location of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemPlace {
-    /// At this setting. Empty: the settings as a whole.
+    /// This setting. Empty for the settings as a whole.
     Setting(Vec<Step>),
-    /// At the secret of this name.
+    /// The secret of this name.
     Secret(String),
-    /// Among the secrets.
+    /// The secrets as a whole.
     Secrets,
 }
 
-/// What is wrong.
+/// Kind of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// A setting or secret of that name means nothing here.
+    /// The setting or secret does not exist.
     Unknown {
-        /// The names that mean something.
+        /// The existing names.
         known: Vec<&'static str>,
     },
-    /// It must be there and is not.
+    /// A required setting or secret is missing.
     Missing {
         /// Its name.
         name: &'static str,
     },
-    /// The value cannot be.
+    /// The value is invalid.
     Wrong {
-        /// What it may be, in words.
+        /// Description of valid values.
         expected: String,
-        /// What it is, in words that hold no secret.
+        /// Description of the value, without secrets.
         found: String,
-        /// The words it may be, if it is to be one of some.
+        /// The valid words, if the value must be one of several.
         words: &'static [&'static str],
     },
-    /// Neither of these two settings is set, or both are.
+    /// Neither or both of two settings are set.
     OneOf {
-        /// The two.
+        /// The two settings.
         names: [&'static str; 2],
     },
-    /// Two items of a list have this name.
+    /// Two items of a list have the same name.
     Twice {
         /// The name.
         name: String,
     },
-    /// The setting is of no use without this secret.
+    /// The setting requires this secret.
     NeedsSecret {
         /// The secret's name.
         secret: &'static str,
     },
-    /// The secret is the empty text.
+    /// The secret is empty.
     Empty,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Its location.
     pub place: ProblemPlace,
-    /// What.
+    /// Its kind.
     pub kind: ProblemKind,
 }
 
@@ -98,7 +98,8 @@ fn label(path: &[Step]) -> String {
 }
 
 impl ProblemPlace {
-    /// The setting or secret as people write it: `schedules[0].cron`. Empty for all of them.
+    /// The setting or secret as people write it: `schedules[0].cron`. Empty for a location as a
+    /// whole.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
@@ -158,8 +159,8 @@ fn listed(names: &[&str]) -> String {
     quoted.join(", ")
 }
 
-/// Everything that is wrong with the settings and secrets of a Connection, in the order in which they
-/// stand. Empty: the connector can be made of them.
+/// Validates the settings and secrets of a Connection, and returns all problems in order. If empty,
+/// the connector can be created.
 #[must_use]
 pub fn check(
     connector: &Connector,
@@ -204,7 +205,7 @@ pub fn check(
 }
 
 struct Checking {
-    /// The setting that is of no use, and the secret that is not there.
+    /// The setting that requires a missing secret, and the secret.
     needs: Option<(&'static str, &'static str)>,
     path: Vec<Step>,
     problems: Vec<Problem>,
@@ -291,7 +292,8 @@ impl Checking {
     }
 }
 
-/// Whether a value that holds no further settings may be; else what it may be, and what it is.
+/// Validates a value without nested settings; the error describes valid values and the actual
+/// value.
 fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
     // Long: one arm for each kind of content.
     let text = value.as_str();
@@ -408,7 +410,7 @@ fn grammar(
     })
 }
 
-/// A whole number, or its digits.
+/// A whole number, or its digits as a string.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(digits) => digits.parse().ok(),
@@ -416,7 +418,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// A text, or a whole number as a text.
+/// A string, or a whole number as a string.
 pub(crate) fn name(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -440,13 +442,13 @@ fn is_variable(text: &str) -> bool {
     !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(is_name)
 }
 
-/// By RFC 9110.
+/// Checks a header name by RFC 9110.
 fn is_header_name(text: &str) -> bool {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// A path as requests write it: what a URL cannot hold would never be asked for.
+/// Checks a URL path: characters that a URL cannot contain would never match a request.
 fn is_url_path(text: &str) -> bool {
     let in_url = |b: u8| b.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@%".contains(&b);
     text.starts_with('/') && text.bytes().all(in_url)
@@ -468,12 +470,12 @@ fn is_url(text: &str) -> bool {
 /// Longest value that a message repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// The value itself, shortened. For settings that nobody would put a secret in.
+/// The value itself, truncated. Only for settings that plausibly contain no secret.
 fn shown(value: &Value) -> String {
     value.to_string().chars().take(SHOWN_CHARS_MAX).collect()
 }
 
-/// What a value is, where the value itself might be a secret in the wrong place.
+/// Type of a value, for settings in which the value itself could be a misplaced secret.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -491,7 +493,7 @@ fn kind_of(value: &Value) -> &'static str {
 #[path = "check_tests.rs"]
 mod tests;
 
-/// Whether every item is a host that requests may go to.
+/// Checks that every item is a valid allowed host.
 fn hosts(value: &Value) -> Result<(), (String, String)> {
     let expected =
         "a list of hosts such as `example.com`, `*.example.com` or `http://10.0.0.7:8080`";
@@ -499,7 +501,7 @@ fn hosts(value: &Value) -> Result<(), (String, String)> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
         return wrong(kind_of(value).to_owned());
     };
-    // An entry is not repeated: somebody may have written a password into it.
+    // An invalid entry is not repeated, because it may contain a password.
     for (number, item) in (1..).zip(items) {
         match item.as_str().map(AllowedHost::parse) {
             None => return wrong(format!("a list whose entry {number} is {}", kind_of(item))),
@@ -512,7 +514,7 @@ fn hosts(value: &Value) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// `true`, `false`, or their words.
+/// `true`, `false`, or these words as strings.
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(truth) => Some(*truth),

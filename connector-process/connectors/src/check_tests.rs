@@ -1,4 +1,4 @@
-//! Each problem is found, named, and says nothing secret.
+//! Each problem is found, named, and reveals no secret.
 
 use serde_json::json;
 

@@ -1,11 +1,11 @@
-//! What is wrong with a cron expression that does not parse: which field, and what it may be.
+//! Explains invalid cron expressions: the wrong field, and its valid values.
 
 /// A field of a cron expression.
 struct Field {
     name: &'static str,
     least: u32,
     most: u32,
-    /// Names that stand for its numbers.
+    /// Names that represent its numbers.
     words: &'static [&'static str],
 }
 
@@ -22,7 +22,7 @@ const FIELDS: [Field; 5] = [
     Field::of("weekday", 0, 7, WEEKDAYS),
 ];
 
-/// Why `text` is no cron expression of five fields, in words. None if nothing can be said.
+/// Explains why `text` is not a cron expression of five fields. `None` without an explanation.
 pub(crate) fn explain(text: &str) -> Option<String> {
     if text.starts_with('@') {
         return None;
@@ -53,7 +53,8 @@ impl Field {
         }
     }
 
-    /// What is wrong with one part of a list: `*`, `5`, `1-5`, each with `/step` or not.
+    /// Explains what is wrong with one part of a list: `*`, `5`, `1-5`, each with an optional
+    /// `/step`.
     fn explain(&self, part: &str) -> Option<String> {
         let (range, step) = part
             .split_once('/')
@@ -87,7 +88,7 @@ impl Field {
         let is_special = end.chars().all(|c| "*?LW#".contains(c));
         let is_word = self.words.contains(&end.to_ascii_uppercase().as_str());
         let number = end.parse::<u32>();
-        // `15W`, `5L` and `5#2` are numbers with a mark.
+        // `15W`, `5L` and `5#2` are numbers with a suffix.
         let is_marked = end.ends_with(['L', 'W']) || end.contains('#');
         is_special
             || is_word

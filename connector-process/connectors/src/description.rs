@@ -1,4 +1,4 @@
-//! How a connector is described.
+//! Descriptions of connectors.
 
 use goondan_protocol::field::Field;
 
@@ -7,36 +7,36 @@ use goondan_protocol::field::Field;
 pub struct Connector {
     /// Its name within `@goondan/base`.
     pub name: &'static str,
-    /// What it does, for people.
+    /// Its description for people.
     pub about: &'static str,
-    /// What a Connection's `config` may hold.
+    /// Settings in a Connection's `config`.
     pub settings: &'static [Setting],
     /// Settings of which exactly one must be set.
     pub one_of: Option<[&'static str; 2]>,
-    /// A setting, and the secret without which it means nothing.
+    /// A setting, and the secret that it requires.
     pub needs: Option<(&'static str, &'static str)>,
-    /// What a Connection's `secrets` may hold.
+    /// Secrets in a Connection's `secrets`.
     pub secrets: &'static [Secret],
-    /// The events it brings. Empty: it brings events of any name.
+    /// The events it produces. If empty, events of any name.
     pub events: &'static [DescribedEvent],
 }
 
 /// One setting.
 pub type Setting = Field<Content>;
 
-/// What a setting's value may be.
+/// Valid values of a setting.
 #[derive(Debug, Clone, Copy)]
 pub enum Content {
     /// A text that is not empty.
     Text,
     /// A text that may be empty.
     AnyText,
-    /// A name of letters, digits, `-`, `_` and `.`, at most so many bytes long.
+    /// A name of letters, digits, `-`, `_` and `.`, with this maximum number of bytes.
     Name(usize),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A whole number from the first to the second, or its digits: a value from the environment is
-    /// always a text.
+    /// A whole number in this inclusive range, or its digits, because a value from the environment
+    /// is always a string.
     Number(u64, u64),
     /// The name of an HTTP header.
     HeaderName,
@@ -44,7 +44,7 @@ pub enum Content {
     UrlPath,
     /// An `http` or `https` URL.
     Url,
-    /// So many bytes in hexadecimal digits.
+    /// This number of bytes in hexadecimal digits.
     Hex(usize),
     /// An instance key.
     InstanceKey,
@@ -52,23 +52,24 @@ pub enum Content {
     Cron,
     /// The IANA name of a time zone.
     TimeZone,
-    /// `true` or `false`, or a text that says so: a value from the environment is always a text.
+    /// `true` or `false`, or these words as strings, because a value from the environment is always
+    /// a string.
     Truth,
     /// Hosts that requests may go to ([`crate::AllowedHost`]); at least one.
     Hosts,
-    /// A text or a whole number, as the outside numbers its chats.
+    /// A string or a whole number, as services number their chats.
     Id,
-    /// Texts or whole numbers, as the outside numbers its chats.
+    /// Strings or whole numbers, as services number their chats.
     Names,
     /// A program and its arguments.
     Command,
-    /// Texts under names of environment variables.
+    /// Strings by environment variable name.
     Variables,
-    /// Texts under names of HTTP headers.
+    /// Strings by HTTP header name.
     Headers,
-    /// Further settings.
+    /// Nested settings.
     Map(&'static [Setting]),
-    /// A list of further settings, each with a `name` of its own.
+    /// A list of nested settings, each with a unique `name`.
     Named(&'static [Setting]),
 }
 
@@ -77,17 +78,17 @@ pub enum Content {
 pub struct Secret {
     /// Its name.
     pub name: &'static str,
-    /// Whether the connector does nothing without it.
+    /// True if the connector cannot work without it.
     pub is_required: bool,
-    /// What it is, for people.
+    /// Its description for people.
     pub about: &'static str,
 }
 
-/// An event that a connector brings.
+/// An event that a connector produces.
 #[derive(Debug)]
 pub struct DescribedEvent {
     /// Its name.
     pub name: &'static str,
-    /// Its properties; `None` if the outside names them.
+    /// Its properties; `None` if senders choose the names.
     pub properties: Option<&'static [&'static str]>,
 }

@@ -1,9 +1,9 @@
-//! Hosts that requests may go to, as they are written in `goondan.yaml`.
+//! Hosts that requests may go to, as written in `goondan.yaml`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// One place that requests may go to: `[scheme://]host[:port]`.
+/// One permitted target of requests: `[scheme://]host[:port]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     is_tls: bool,
@@ -17,17 +17,17 @@ enum Pattern {
     Every,
     /// `*.example.com`: every name below this one.
     Below(String),
-    /// This name or address, as URLs write it.
+    /// Exactly this name or address, in the form of URLs.
     Only(String),
 }
 
 impl AllowedHost {
-    /// Reads an entry: `example.com`, `*.example.com`, `example.com:8443`, `http://10.0.0.7:8080`, `*`.
-    /// Without a scheme, `https` is meant; without a port, the scheme's own.
+    /// Parses an entry: `example.com`, `*.example.com`, `example.com:8443`, `http://10.0.0.7:8080`,
+    /// `*`. The default scheme is `https`; the default port is the scheme's.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in words.
+    /// A description of the problem.
     pub fn parse(entry: &str) -> Result<Self, &'static str> {
         let entry = entry.to_ascii_lowercase();
         let (is_tls, rest) = match entry.split_once("://") {
@@ -40,7 +40,7 @@ impl AllowedHost {
             return Err("more than a host and a port");
         }
         let (host, port) = match rest.rsplit_once(':') {
-            // The colons of an address without a port.
+            // The colons belong to an IPv6 address without a port.
             Some((_, port)) if port.ends_with(']') => (rest, None),
             Some((host, port)) => {
                 let number: u16 = port.parse().map_err(|_not_a_port| "a port that is none")?;
@@ -59,7 +59,8 @@ impl AllowedHost {
         Ok(Self { is_tls, host, port })
     }
 
-    /// Whether a request may go there: `host` as the URL has it, an IPv6 address in brackets.
+    /// True if a request may go to this target: `host` in the form of URLs, an IPv6 address in
+    /// brackets.
     #[must_use]
     pub fn allows(&self, scheme: &str, host: &str, port: u16) -> bool {
         let is_scheme = scheme == if self.is_tls { "https" } else { "http" };
@@ -98,7 +99,7 @@ fn is_address(host: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
     match inner {
-        // Only the form that URLs write is ever the same.
+        // Only the canonical form, which URLs use, can match.
         Some(inner) => inner
             .parse()
             .is_ok_and(|address: Ipv6Addr| address.to_string() == inner),

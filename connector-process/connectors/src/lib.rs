@@ -1,22 +1,22 @@
-//! What the built-in connectors of goondan are, as data: their settings, their secrets, their events.
+//! The built-in connectors of goondan as data: their settings, their secrets, their events.
 //!
-//! The loader of `goondan.yaml` and the connector process both check a Connection by what stands here,
-//! so that `gdn validate` refuses exactly what a connector would refuse.
+//! The loader of `goondan.yaml` and the connector process both validate a Connection with this
+//! crate, so `gdn validate` rejects exactly what a connector would reject.
 //!
-//! * `approvals`: where people are asked to approve tool calls, and who may.
-//! * `description`: how a connector is described.
-//! * `builtin`: the connectors there are.
-//! * `check`: everything that is wrong with a Connection's settings and secrets.
-//! * `hosts`: where requests may go.
-//! * `relay`: the connector that stands for one on another machine.
-//! * `values`: settings that were checked, read one by one.
-//! * [`schedule`]: when the occurrences of a schedule are, and which of them are due.
-//! * [`thinking`]: how Anthropic's models are asked to think.
+//! * `approvals`: approval chats and the people who may decide.
+//! * `description`: descriptions of connectors.
+//! * `builtin`: the built-in connectors.
+//! * `check`: validates a Connection's settings and secrets.
+//! * `hosts`: permitted targets of requests.
+//! * `relay`: the connector that represents one on another machine.
+//! * `values`: typed access to validated settings.
+//! * [`schedule`]: computes occurrences of a schedule, and the ones that are due.
+//! * [`thinking`]: thinking parameters of Anthropic's models.
 //!
 //! # Invariants
 //!
 //! * No I/O and no clock.
-//! * No text of a [`Problem`] holds a secret, or a setting that somebody might have put one in
+//! * No text of a [`Problem`] contains a secret, or a setting that may contain a misplaced one
 //!   (`SEC-2`).
 
 mod approvals;

@@ -1,27 +1,27 @@
-//! Which addresses requests and programs may reach.
+//! Classifies the addresses that requests and programs may reach.
 //!
-//! A name says nothing about where it leads: whoever owns it can have it lead into this machine or its
-//! network. So addresses are what is checked, and the connection is made to the very address that was.
+//! A name can resolve to any address, and its owner can point it at this machine or its network.
+//! Addresses are therefore checked, and the connection uses the checked address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How far away an address is.
+/// Reachability of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Anywhere in the Internet.
+    /// An address on the Internet.
     Public,
-    /// In this machine or a private network: only where a person has said so.
+    /// This machine or a private network: permitted only if a person has configured it.
     Private,
-    /// Nowhere that an agent has any business: link-local addresses, among them the
-    /// metadata services of clouds, which give away credentials; several recipients at once; nobody.
+    /// Never permitted: link-local addresses, which include cloud metadata services that hand out
+    /// credentials; multicast; unassigned addresses.
     Never,
 }
 
-/// The metadata services of clouds that are not link-local.
+/// Cloud metadata services that are not link-local.
 const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
 
-/// How far away an address is.
+/// Classifies an address.
 #[must_use]
 pub fn reach_of(address: IpAddr) -> Reach {
     match address {
@@ -38,10 +38,10 @@ fn reach_of_v4(address: Ipv4Addr) -> Reach {
         [127 | 10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
             Reach::Private
         }
-        // Networks for measurements.
+        // Benchmarking networks.
         [198, 18 | 19, ..] => Reach::Private,
         [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0 | 2, _] => Reach::Never,
-        // Examples in books.
+        // Documentation examples.
         [198, 51, 100, _] | [203, 0, 113, _] => Reach::Never,
         _ => Reach::Public,
     }
@@ -60,13 +60,13 @@ fn reach_of_v6(address: Ipv6Addr) -> Reach {
         reach_of_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // IPv4 addresses in another dress: mapped, translated, tunnelled.
+        // IPv6 forms of IPv4 addresses: mapped, translated, tunneled.
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             embedded(high, low)
         }
         [0x2002, high, low, ..] => embedded(high, low),
         [0xfc00..=0xfdff, ..] => Reach::Private,
-        // Tunnels whose end is hidden, and examples in books.
+        // Tunnels with a hidden endpoint, and documentation examples.
         [0x2001, 0 | 0xdb8, ..] => Reach::Never,
         [0x2000..=0x3fff, ..] => Reach::Public,
         _ => Reach::Never,

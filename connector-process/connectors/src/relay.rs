@@ -9,16 +9,16 @@ use crate::description::{Connector, Content, Secret, Setting};
 /// The connector's name.
 const NAME: &str = "relay";
 
-/// The setting that says which built-in connector runs on the other machine.
+/// The setting that names the built-in connector on the other machine.
 const CONNECTOR: &str = "connector";
 
-/// The built-in connectors that a relay brings: all whose work is outside. What the clock does, or what asks the daemon
-/// for its figures, is as well off beside it.
+/// The built-in connectors that can be relayed: all whose work is outside. Schedules and metrics
+/// gain nothing from another machine, because they depend only on the clock or the daemon.
 pub const RELAYED: &[&str] = &[
     "webhook", "telegram", "slack", "github", "discord", "http", "mcp",
 ];
 
-/// Longest name of who may connect, in bytes.
+/// Longest name of a client, in bytes.
 const CLIENT_NAME_BYTES: usize = 64;
 
 /// Bytes of a fingerprint: a SHA-256.
@@ -71,8 +71,8 @@ static CLIENTS: [Setting; 2] = [
     ),
 ];
 
-/// The built-in connector whose work a Connection does: its own, or the one that its relay brings. `connector` is its
-/// own. None if a relay brings a program.
+/// The built-in connector that does a Connection's work: its own, or the one behind its relay.
+/// `connector` is its own. `None` if the relay runs a program.
 #[must_use]
 pub fn working_as<'a>(connector: &'a str, config: &'a JsonObject) -> Option<&'a str> {
     if connector == NAME {
@@ -82,7 +82,7 @@ pub fn working_as<'a>(connector: &'a str, config: &'a JsonObject) -> Option<&'a 
     }
 }
 
-/// Whether the built-in connector of that name is the relay, whose secrets are not those of the connector it brings.
+/// True for the relay, whose secrets differ from those of the connector behind it.
 #[must_use]
 pub fn is_relay(connector: &str) -> bool {
     connector == NAME

@@ -1,21 +1,22 @@
-//! When the occurrences of a schedule are, and which of them are due.
+//! Computes the occurrences of a schedule, and the ones that are due.
 //!
 //! # The ledger
 //!
-//! What has become of occurrences is kept in a [`Ledger`]: everything up to one instant is settled, and
-//! the last occurrences that came about are named. [`decide`] looks at the ledger and the clock and says
-//! what is due; the caller hands those occurrences in, and keeps the ledger anew after each that was
-//! accepted ([`Ledger::with`]). What is killed in between is due again, under the same id.
+//! A [`Ledger`] stores the state of occurrences: everything up to one instant is settled, and the
+//! most recent occurrences that came about are listed. [`decide`] takes the ledger and the time and
+//! returns the due occurrences. The caller submits them, and stores the updated ledger after each
+//! accepted one ([`Ledger::with`]). If the process is killed in between, the occurrence is due
+//! again, under the same id.
 //!
 //! # Clock changes
 //!
-//! An occurrence is an instant, found on the clock of the schedule's time zone. When that clock jumps
-//! ahead, what would fall into the gap comes at its end; when it is set back, a fixed time comes once,
-//! and what comes by the hour or the minute goes on coming.
+//! An occurrence is an instant, computed in the schedule's time zone. When that zone's clock jumps
+//! ahead, times inside the gap occur at its end. When it is set back, a fixed time occurs once, and
+//! hourly or more frequent times continue.
 //!
-//! When the machine's own clock steps back, the ledger is taken back with it, so that the occurrences
-//! ahead come about again as they should; those that came about before are still named and do not come
-//! twice. When it steps ahead, what was skipped over is made up for by the schedule's [`CatchUp`].
+//! When the machine's own clock steps back, the ledger is moved back with it, so that future
+//! occurrences happen again as they should; those that came about before are still listed and do
+//! not occur twice. When it steps ahead, the schedule's [`CatchUp`] covers the skipped times.
 
 use std::collections::BTreeMap;
 
@@ -27,41 +28,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::cron_fields;
 
-/// Longest name of a schedule, in bytes: with the connection's it fits in an event's id.
+/// Longest name of a schedule, in bytes: together with the connection's name it fits in an event's
+/// id.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// The most occurrences that are made up for at once.
+/// Maximum number of occurrences that are caught up at once.
 pub const CATCH_UP_MAX: u64 = 100;
 
-/// An occurrence this much in the past is late: somebody was not there, in milliseconds.
+/// An occurrence this far in the past is late, because no process was running, in milliseconds.
 pub const LATE_MS: i64 = 60_000;
 
-/// How far behind the clock the ledger is taken back when the clock stepped back, in milliseconds: more
-/// than the time between two looks at the clock.
+/// Distance by which the ledger is moved behind the clock when the clock stepped back, in
+/// milliseconds: more than the time between two clock checks.
 const REWIND_MARGIN_MS: i64 = 60_000;
 
-/// How many occurrences that came about are remembered one by one.
+/// Maximum number of listed occurrences.
 const REMEMBERED_MAX: usize = 128;
 
 const _: () = assert!(REMEMBERED_MAX as u64 > CATCH_UP_MAX);
 
-/// What becomes of occurrences that nobody was there for.
+/// Policy for missed occurrences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatchUp {
-    /// Nothing.
+    /// Skips all.
     None,
-    /// The latest of them comes about.
+    /// Submits the latest one.
     Latest,
-    /// They all come about, in order; of more than this many, the latest ones.
+    /// Submits all in order, at most this number of the latest ones.
     All(u64),
 }
 
-/// Times that repeat.
+/// A recurring time.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     cron: Cron,
     zone: TimeZone,
-    /// As it was written: a ledger belongs to one writing.
+    /// The expression as written, because a ledger belongs to one expression.
     written: String,
     catch_up: CatchUp,
 }
@@ -75,12 +77,12 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
         .map_err(|error| cron_fields::explain(text).unwrap_or_else(|| error.to_string()))
 }
 
-/// Whether `text` is a cron expression of five fields (or a nickname such as `@daily`) whose time comes
-/// at all.
+/// Checks that `text` is a cron expression of five fields (or a nickname such as `@daily`) that has
+/// at least one occurrence.
 ///
 /// # Errors
 ///
-/// Why not, in words.
+/// A description of the problem.
 pub fn check_cron(text: &str) -> Result<(), String> {
     let cron = parse_cron(text)?;
     let start = jiff::civil::date(2024, 1, 1).at(0, 0, 0, 0);
@@ -90,26 +92,26 @@ pub fn check_cron(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether `text` names a time zone.
+/// Checks that `text` names a time zone.
 ///
 /// # Errors
 ///
-/// Why not, in words.
+/// A description of the problem.
 pub fn check_time_zone(text: &str) -> Result<(), String> {
     TimeZone::get(text)
         .map(|_zone| ())
         .map_err(|_unknown| "there is none of that name".to_owned())
 }
 
-/// What has become of the occurrences of one schedule.
+/// State of the occurrences of one schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
     /// The schedule it belongs to: its expression and time zone.
     pub schedule: String,
-    /// Every occurrence up to and with this instant is settled.
+    /// Every occurrence up to and including this instant is settled.
     pub settled_until: Timestamp,
-    /// The last occurrences that came about, oldest first.
+    /// The most recent occurrences that came about, oldest first.
     #[serde(default)]
     pub came_about: Vec<Timestamp>,
 }
@@ -117,27 +119,27 @@ pub struct Ledger {
 /// The ledgers of a connection, by the names of its schedules.
 pub type Ledgers = BTreeMap<String, Ledger>;
 
-/// What is to be done about a schedule.
+/// Actions for a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Occurrences to be handed in, in order.
+    /// Occurrences to submit, in order.
     pub due: Vec<Timestamp>,
-    /// Occurrences that are passed over for ever.
+    /// Number of occurrences skipped permanently.
     pub skipped: u64,
-    /// When the next occurrence is; none if there is none within reach of the calendar.
+    /// The next occurrence; `None` if none exists within the calendar's range.
     pub next: Option<Timestamp>,
-    /// Whether that ledger is to be kept before anything is handed in.
+    /// True if the ledger must be stored before any occurrence is submitted.
     pub keep_first: bool,
-    /// The ledger before anything that is due was handed in.
+    /// The ledger before any due occurrence is submitted.
     pub ledger: Ledger,
 }
 
 impl Schedule {
-    /// A schedule.
+    /// Creates a schedule.
     ///
     /// # Errors
     ///
-    /// Why the expression or the zone is none, in words.
+    /// A description of an invalid expression or time zone.
     pub fn new(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, String> {
         Ok(Self {
             cron: parse_cron(cron)?,
@@ -154,15 +156,15 @@ impl Schedule {
         let start = start.to_zoned(self.zone.clone());
         let next = self.cron.find_next_occurrence(&start, false).ok()?;
         let next = Timestamp::from_unix_millis(next.timestamp().as_millisecond());
-        // Whatever the calendar does, time goes on.
+        // The result must lie in the future, whatever the calendar computes.
         (next > instant).then_some(next)
     }
 
-    /// The occurrences after `after`, up to and with `until`: the latest of them, at least `at_least` of
-    /// them if there are so many. The second part says whether that is all of them.
+    /// The occurrences after `after`, up to and including `until`: the latest ones, at least
+    /// `at_least` if that many exist. The flag is true if the list is complete.
     ///
-    /// It looks into the past in steps of growing length, so that a year of missed minutes costs no
-    /// more than the few of them that count.
+    /// The search goes into the past in steps of growing length, so a year of missed minutes costs
+    /// no more than the few occurrences needed.
     fn latest_within(
         &self,
         after: Timestamp,
@@ -188,22 +190,22 @@ impl Schedule {
     }
 }
 
-/// What a schedule without a ledger begins with: nothing of the past is due.
+/// First ledger of a schedule: no past occurrence is due.
 fn begin(schedule: &Schedule, earlier: Option<&Ledger>, now: Timestamp) -> Ledger {
     Ledger {
         schedule: schedule.written.clone(),
         settled_until: now,
-        // What came about under the old expression does not come twice under the new one.
+        // Occurrences under the old expression do not occur twice under the new one.
         came_about: earlier.map_or_else(Vec::new, |ledger| ledger.came_about.clone()),
     }
 }
 
-/// The instant so many milliseconds before.
+/// The instant `ms` milliseconds earlier.
 fn before(instant: Timestamp, ms: i64) -> Timestamp {
     Timestamp::from_unix_millis(instant.as_unix_millis().saturating_sub(ms))
 }
 
-/// Says what is due at `now`.
+/// Determines the occurrences that are due at `now`.
 #[must_use]
 pub fn decide(schedule: &Schedule, ledger: Option<&Ledger>, now: Timestamp) -> Decision {
     let kept = ledger.filter(|ledger| ledger.schedule == schedule.written);
@@ -245,7 +247,7 @@ pub fn decide(schedule: &Schedule, ledger: Option<&Ledger>, now: Timestamp) -> D
 }
 
 impl Ledger {
-    /// The ledger once this occurrence came about: it and everything before it is settled.
+    /// The ledger after this occurrence came about: it and everything before it is settled.
     #[must_use]
     pub fn with(mut self, occurrence: Timestamp) -> Self {
         self.settled_until = self.settled_until.max(occurrence);

@@ -1,4 +1,4 @@
-//! Schedules against calendars, and against clocks that misbehave.
+//! Tests schedules against calendars and against misbehaving clocks.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ fn clock_changes_swallow_nothing_and_double_nothing() {
     }
 }
 
-/// In every zone and year a nightly schedule comes once each day, however the clock changes.
+/// In every zone and year, a nightly schedule occurs once per day, however the clock changes.
 #[test]
 fn once_a_day_is_once_a_day() {
     for zone in [
@@ -125,7 +125,7 @@ fn what_was_missed_is_made_up_for_by_the_policy() {
         let due: Vec<String> = decision.due.iter().map(ToString::to_string).collect();
         (due, decision.keep_first)
     };
-    // A whole year of minutes was missed, but for the one that is on time.
+    // A whole year of minutes was missed, except for the current one.
     let on_time = "2026-01-01T10:00:30Z";
     assert_eq!(
         due(CatchUp::None, on_time),
@@ -164,20 +164,20 @@ fn another_expression_begins_anew_and_repeats_nothing() {
     assert_eq!(decision.due, []);
     let begun = decision.ledger;
     assert_eq!(begun.came_about, [at("2026-01-01T10:00:00Z")]);
-    // Even if the clock is wrong by two hours now.
+    // Even if the clock is currently wrong by two hours.
     let decision = decide(&new, Some(&begun), at("2026-01-01T10:00:30Z"));
     assert_eq!(decision.due, []);
 }
 
-/// One machine: a clock that may step, a process that may be killed, a disk, and an orchestrator that
-/// knows the ids it accepted.
+/// One machine: a clock that may step, a process that may be killed, a disk, and an orchestrator
+/// that deduplicates event ids.
 struct World {
     schedule: Schedule,
     random: fastrand::Rng,
     wall_ms: i64,
     disk: Option<Ledger>,
     accepted: Vec<Timestamp>,
-    /// Clock readings between which the process watched the time pass without a step.
+    /// Ranges of clock readings between which the process observed no step.
     watched: Vec<(i64, i64)>,
 }
 
@@ -190,7 +190,7 @@ impl World {
         let zones = ["UTC", "Europe/Berlin", "America/New_York"];
         let cron = expressions[random.usize(..expressions.len())];
         let zone = zones[random.usize(..zones.len())];
-        // Some worlds live through a change of clocks.
+        // Some worlds include a change of daylight saving time.
         let start = [
             "2026-03-29T00:50:13Z",
             "2026-10-25T00:20:00Z",
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// One look at the clock. Whether everything was kept: a process may be killed at any point.
+    /// One clock check. Returns false if the process was killed before everything was stored.
     fn look(&mut self) -> bool {
         let now = Timestamp::from_unix_millis(self.wall_ms);
         let decision = decide(&self.schedule, self.disk.as_ref(), now);
@@ -223,8 +223,8 @@ impl World {
             if dies(&mut self.random) {
                 return false;
             }
-            // A repeated id is the same event (`MSG-13`); it is not counted, and not excused either,
-            // unless the process was killed before it could keep the ledger.
+            // A repeated id is the same event (`MSG-13`). It is not counted, and it is a failure
+            // unless the process was killed before it could store the ledger.
             if !self.accepted.contains(&occurrence) {
                 self.accepted.push(occurrence);
             }
@@ -244,7 +244,7 @@ impl World {
                 self.wall_ms += LOOK_MS;
                 self.watched.push((before, self.wall_ms));
             } else {
-                // Down for anything from a second to an hour.
+                // Down for between a second and an hour.
                 self.wall_ms += self.random.i64(1_000..3_600_000);
             }
             if self.random.u16(..500) == 0 {
@@ -285,7 +285,8 @@ fn whatever_the_clock_does_nothing_comes_twice_and_nothing_watched_is_missed() {
     }
 }
 
-/// Without the orchestrator's help: whoever keeps its ledger hands nothing in twice.
+/// Even without the orchestrator's deduplication, a process that stores its ledger submits nothing
+/// twice.
 #[test]
 fn who_keeps_its_ledger_hands_nothing_in_twice() {
     for seed in 0..12 {
@@ -306,14 +307,14 @@ fn who_keeps_its_ledger_hands_nothing_in_twice() {
             ledger = Some(current);
             world.wall_ms += LOOK_MS;
             if world.random.u16(..500) == 0 {
-                // No further back than what is remembered reaches, minute by minute.
+                // Steps back stay within the remembered minutes.
                 world.wall_ms += world.random.i64(-3_600_000..3_600_000);
             }
         }
     }
 }
 
-/// With a clock that never goes back, every occurrence of the run comes about, whatever is killed.
+/// With a clock that never steps back, every occurrence of the run comes about despite kills.
 #[test]
 fn a_clock_that_only_goes_on_leaves_nothing_out() {
     for seed in 0..12 {

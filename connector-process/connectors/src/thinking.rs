@@ -1,33 +1,33 @@
-//! How Anthropic's models are asked to think.
+//! Thinking parameters of Anthropic's models.
 //!
-//! The loader of `goondan.yaml` and the connector of a model both go by it: a budget of thoughts that
-//! leaves no room for a reply is refused before anybody is asked.
+//! The loader of `goondan.yaml` and the connector of a model both use this module, so a thinking
+//! budget that leaves no tokens for a reply is rejected before any request.
 
-/// Words for how hard a model is to think.
+/// Valid values of reasoning effort.
 pub const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// The smallest budget of thoughts that is taken, in tokens.
+/// Smallest accepted thinking budget, in tokens.
 const BUDGET_LOW_TOKENS: u32 = 1_024;
 const BUDGET_MEDIUM_TOKENS: u32 = 8_000;
 const BUDGET_HIGH_TOKENS: u32 = 24_000;
 
-/// What a model is told about thinking.
+/// Thinking parameters of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
-    /// Nothing: it does what it does.
+    /// None: the model's default.
     Unsaid,
-    /// It is not to think, though it would.
+    /// Thinking is disabled, although it is the model's default.
     Disabled,
-    /// It is to take so much trouble, without thoughts of its own.
+    /// This effort, without thinking.
     Effort(&'static str),
-    /// It chooses how much it thinks, with so much trouble.
+    /// Adaptive thinking with this effort.
     Adaptive(&'static str),
-    /// It may think for so many tokens, which count among those of the reply.
+    /// Thinking with this token budget, which counts toward the reply's tokens.
     Budget(u32),
 }
 
 impl Thinking {
-    /// What one of [`EFFORTS`] means to a model of this name.
+    /// Translates one of [`EFFORTS`] for this model.
     #[must_use]
     pub fn of_anthropic(model: &str, effort: Option<&str>) -> Self {
         let Some(effort) = effort else {
@@ -58,7 +58,7 @@ impl Thinking {
         }
     }
 
-    /// Tokens of the reply that thoughts may take; none if nobody says how many.
+    /// Tokens of the reply that thinking may use, if limited.
     #[must_use]
     pub fn budget_tokens(self) -> Option<u32> {
         match self {
@@ -67,7 +67,7 @@ impl Thinking {
         }
     }
 
-    /// Whether the model thinks: then it takes no temperature.
+    /// True if the model thinks; it then accepts no temperature.
     #[must_use]
     pub fn is_on(self) -> bool {
         matches!(self, Self::Adaptive(_) | Self::Budget(_))
@@ -79,12 +79,12 @@ enum Family {
     Opus,
     Sonnet,
     Haiku,
-    /// Fable and Mythos, which know everything that the others learned one by one.
+    /// Fable and Mythos, which support every feature of the other families.
     New,
     Other,
 }
 
-/// A model by its name, `claude-<family>-<major>-<minor>…`.
+/// A model parsed from its name, `claude-<family>-<major>-<minor>…`.
 #[derive(Debug, Clone, Copy)]
 struct Model {
     family: Family,
@@ -140,7 +140,7 @@ impl Model {
     }
 }
 
-/// The longest reply a model is asked for where nobody says it, in tokens: Anthropic wants a number.
+/// Default maximum length of a reply, in tokens, because Anthropic requires a number.
 #[must_use]
 pub fn anthropic_reply_tokens(model: &str) -> u32 {
     let named = |words: &[&str]| words.iter().any(|word| model.contains(word));

@@ -1,4 +1,4 @@
-//! Settings that were checked, read one by one, defaults filled in.
+//! Typed access to validated settings, with defaults.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::field::Default;
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::check::{name, number, truth};
 use crate::description::Setting;
 
-/// Settings by their description. Only for what [`crate::check()`] found nothing wrong with: what has
-/// another type than described reads as if it was not set.
+/// Settings with their descriptions. Only for settings that passed [`crate::check()`]; a value of
+/// another type counts as missing.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'v> {
     settings: &'static [Setting],
@@ -16,7 +16,7 @@ pub struct Values<'v> {
 }
 
 impl<'v> Values<'v> {
-    /// The settings of the built-in connector of that name; nothing if there is none.
+    /// The settings of this built-in connector; empty if it does not exist.
     #[must_use]
     pub fn of(name: &str, config: &'v JsonObject) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl<'v> Values<'v> {
         (setting, self.given.and_then(|given| given.get(name)))
     }
 
-    /// A text.
+    /// A string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&'v str> {
         let (setting, value) = self.find(name);
@@ -53,7 +53,7 @@ impl<'v> Values<'v> {
         value.and_then(number).or_else(default)
     }
 
-    /// Whether it is so; `false` if nothing is said.
+    /// A boolean; `false` if it is not set.
     #[must_use]
     pub fn truth(&self, name: &str) -> bool {
         let (setting, value) = self.find(name);
@@ -64,21 +64,21 @@ impl<'v> Values<'v> {
         value.and_then(truth).or_else(default).unwrap_or(false)
     }
 
-    /// A name; none if it is not set.
+    /// An id; `None` if it is not set.
     #[must_use]
     pub fn id(&self, setting: &str) -> Option<String> {
         let (_, value) = self.find(setting);
         name(value?)
     }
 
-    /// Names; none if it is not set.
+    /// Names; `None` if not set.
     #[must_use]
     pub fn names(&self, setting: &str) -> Option<Vec<String>> {
         let (_, value) = self.find(setting);
         Some(value?.as_array()?.iter().filter_map(name).collect())
     }
 
-    /// Texts in their order; none if it is not set.
+    /// Strings in order; `None` if not set.
     #[must_use]
     pub fn texts(&self, setting: &str) -> Option<Vec<String>> {
         let (_, value) = self.find(setting);
@@ -86,7 +86,7 @@ impl<'v> Values<'v> {
         Some(texts.map(str::to_owned).collect())
     }
 
-    /// Texts by name; nothing if it is not set.
+    /// Strings by name; empty if not set.
     #[must_use]
     pub fn text_map(&self, setting: &str) -> Vec<(&'v str, &'v str)> {
         let (_, value) = self.find(setting);
@@ -96,7 +96,7 @@ impl<'v> Values<'v> {
             .collect()
     }
 
-    /// Further settings. If they are not set, their defaults hold.
+    /// Nested settings; if not set, all have their defaults.
     #[must_use]
     pub fn map(&self, name: &str) -> Self {
         let (setting, value) = self.find(name);
@@ -106,7 +106,7 @@ impl<'v> Values<'v> {
         }
     }
 
-    /// The items of a list of further settings.
+    /// The items of a list of nested settings.
     #[must_use]
     pub fn list(&self, name: &str) -> Vec<Self> {
         let (setting, value) = self.find(name);

@@ -1,6 +1,6 @@
-//! Goal: what is asked of Anthropic is what it takes, and costs no more than it must.
+//! Goal: requests to Anthropic are valid and cost no more than necessary.
 //!
-//! Method: the real binary asks a provider on the loopback, which writes down every request.
+//! Method: the real binary sends requests to a provider on the loopback, which records each one.
 
 use goondan_tests::provider::{Answer, Provider, anthropic_saying, openai_saying};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn provider() -> Provider {
     Provider::start(|_| Answer::stream(&anthropic_saying("Yes.")))
 }
 
-/// What was asked with these messages.
+/// The request body for these messages.
 fn asked(model: &Value, question: &Value) -> Value {
     let provider = provider();
     let mut whole = json!({"name": "m", "provider": "anthropic", "model": "claude-sonnet-4-5",
@@ -31,7 +31,7 @@ fn result(id: &str) -> Value {
         "toolName": "eye__look", "output": {"type": "text", "value": id}}]})
 }
 
-/// A conversation in the middle of a turn, with a note that came in between.
+/// A conversation in the middle of a turn, with a system note inside it.
 fn conversation() -> Vec<Value> {
     vec![
         json!({"role": "user", "content": "One."}),
@@ -49,7 +49,7 @@ fn tools() -> Value {
            {"name": "eye__blink", "description": "Blinks.", "parameters": {"type": "object"}}])
 }
 
-/// The places of all marks for the cache.
+/// Locations of all cache marks.
 fn marks(value: &Value, place: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -140,7 +140,7 @@ fn the_beginning_of_a_question_is_marked_and_stays_the_same_from_step_to_step() 
             "/messages/4/content/2"
         ]
     );
-    // What was put into the cache is what the next question begins with.
+    // The next request starts with the cached prefix.
     let (before, after) = (without_marks(&before), without_marks(&after));
     assert_eq!(before["tools"], after["tools"]);
     assert_eq!(before["system"], after["system"]);
@@ -194,7 +194,7 @@ fn a_model_that_thinks_is_given_no_temperature_and_room_for_a_reply() {
         (body.get("thinking"), &body["temperature"]),
         (None, &json!(0.5))
     );
-    // What was not checked before is not sent either.
+    // Parameters that were not validated before are not sent either.
     let provider = provider();
     let mut model = Model::at(&provider, "anthropic");
     let made = model.ask(&json!({"messages": [{"role": "user", "content": "Hi."}],

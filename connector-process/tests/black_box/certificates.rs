@@ -1,7 +1,7 @@
-//! Goal: certificates matter to those who speak TLS, and to nobody else.
+//! Goal: certificates are loaded for TLS connections only.
 //!
-//! Method: the real binary as the connector of a model, told by `SSL_CERT_FILE` whom to trust, and a
-//! provider on the loopback, with and without TLS.
+//! Method: the real binary as the connector of a model, with its trusted certificates in
+//! `SSL_CERT_FILE`, and a provider on the loopback, with and without TLS.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What a model at `endpoint` answers when only the certificates in `trusted` count.
+/// The answer of a model at `endpoint` if only the certificates in `trusted` count.
 fn ask(endpoint: &str, trusted: &Path) -> CallOutcome {
     let mut orchestrator = Orchestrator::start_in(&[("SSL_CERT_FILE", trusted)]);
     orchestrator.hello();
@@ -58,7 +58,7 @@ fn said(outcome: &CallOutcome) -> String {
     }
 }
 
-/// A provider that says hello to whoever asks over TLS, as long as the test runs.
+/// A provider that answers every TLS client with hello, for the duration of the test.
 fn provider_over_tls() -> String {
     let chain = vec![CertificateDer::from_pem_file(fixture("localhost.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(fixture("localhost.key")).unwrap();
@@ -75,7 +75,7 @@ fn provider_over_tls() -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-            // A client that does not trust this server hangs up in the handshake.
+            // A client that does not trust this server disconnects during the handshake.
             drop(answer(StreamOwned::new(connection, stream)));
         }
     });

@@ -1,8 +1,8 @@
-//! Goal: whatever stands where a model is expected, its connector stays small and quick, and says what
-//! it found.
+//! Goal: against any server in place of a model, the connector stays small and fast, and reports
+//! the response it got.
 //!
-//! Method: the real binary asks servers on the loopback that break every rule, one at a time, and its
-//! memory is looked at afterwards.
+//! Method: the real binary sends requests to servers on the loopback that break every rule, one at
+//! a time, and its memory is measured afterwards.
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_tests::provider::{
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::model::{KEY, Model};
 
-/// What the connector may take at most in all of these, in bytes.
+/// Maximum memory of the connector in all of these tests, in bytes.
 const MEMORY_MAX: u64 = 150 * 1024 * 1024;
 
 fn calling(index: u64) -> Value {
@@ -46,7 +46,7 @@ fn sec_8_a_tool_calls_number_is_no_size() {
 #[test]
 fn sec_8_a_reply_with_too_many_calls_is_given_up_at_the_first_too_many() {
     let events: Vec<Value> = (0..5_000).map(calling).collect();
-    // It would go on for ever, if it were listened to.
+    // It would continue forever if its output were read.
     let openai = Answer::stream(&provider::openai(&events)).ending(Ending::Silent);
     let begun = |index: u64| {
         json!({"type": "content_block_start", "index": index, "content_block":
@@ -81,7 +81,7 @@ fn sec_8_a_reply_with_too_many_calls_is_given_up_at_the_first_too_many() {
 
 #[test]
 fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
-    // Whatever it repeats: words, thoughts, arguments, one line, or nothing at all.
+    // Any repetition: words, thoughts, arguments, one line, or nothing at all.
     let word = "x".repeat(60_000);
     let endless: &[(&str, Vec<u8>)] = &[
         (
@@ -118,7 +118,7 @@ fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
         let memory = model.peak_memory();
         assert!(memory < MEMORY_MAX, "{what}: {memory} bytes");
     }
-    // Signs of life are no reply.
+    // Keep-alives are not a reply.
     for part in [
         "event: ping\ndata: {\"type\": \"ping\"}\n\n",
         ": still here\n",
@@ -301,7 +301,7 @@ fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
             );
         }
     }
-    // One protocol spoken to the other.
+    // Replies in the other provider's protocol.
     for (kind, events) in [
         ("anthropic", openai_saying(&["Hi."])),
         ("google", anthropic_saying("Hi.")),

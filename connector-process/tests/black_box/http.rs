@@ -71,7 +71,7 @@ pub(crate) fn head(
     text.into_bytes()
 }
 
-/// A body in chunks of `size` bytes, as `transfer-encoding: chunked` writes it.
+/// A body in chunks of `size` bytes, encoded for `transfer-encoding: chunked`.
 pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for chunk in body.chunks(size) {
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    /// Connects, sends, and leaves the response to be read.
+    /// Connects, sends, and leaves the response unread.
     pub(crate) fn sending(address: SocketAddr, bytes: &[u8]) -> Self {
         let mut client = Self::connect(address);
         client.send(bytes);
@@ -108,7 +108,7 @@ impl Client {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Reads one response, or says how the connection ended instead.
+    /// Reads one response, or returns how the connection ended instead.
     pub(crate) fn try_response(&mut self) -> std::io::Result<Response> {
         let status_line = self.line()?;
         let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
@@ -136,7 +136,7 @@ impl Client {
         self.try_response().unwrap()
     }
 
-    /// Checks that no byte of a response has come.
+    /// Checks that no byte of a response has arrived.
     pub(crate) fn expect_nothing_yet(&mut self) {
         assert!(self.stream.buffer().is_empty());
         let stream = self.stream.get_ref();
@@ -146,7 +146,7 @@ impl Client {
         assert_eq!(peeked.unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 
-    /// Reads until the other side closes, and says whether anything came before that.
+    /// Reads until the other side closes, and returns the bytes before that.
     pub(crate) fn expect_close(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {

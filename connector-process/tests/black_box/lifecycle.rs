@@ -75,7 +75,7 @@ fn an_orchestrator_that_sends_garbage_is_as_good_as_gone() {
 #[test]
 fn a_stop_finishes_what_is_in_progress_and_begins_nothing_new() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
-    // One connection between two requests, one whose next request has begun to come in, and one
+    // One connection between two requests, one whose next request has started to arrive, and one
     // that waits for its event.
     let mut idle = Client::sending(address, &post(&[], b""));
     assert_eq!(idle.response().status, 400);
@@ -91,7 +91,7 @@ fn a_stop_finishes_what_is_in_progress_and_begins_nothing_new() {
     assert_eq!(response.status, 503);
     assert_eq!(response.error_code(), "unavailable");
     beginning.expect_close();
-    // Even now it is there, and waits.
+    // It is still open and waits.
     orchestrator.ping();
     waiting.expect_nothing_yet();
 
@@ -172,7 +172,7 @@ fn events_beyond_what_the_socket_holds_wait_and_all_arrive() {
         .map(|_| Client::sending(address, &post(&[], &body)))
         .collect();
     let first = orchestrator.event();
-    // The pong overtakes whatever waits, but for what is in the socket already.
+    // The pong overtakes every waiting frame except those already in the socket.
     orchestrator.send_ping();
     let mut all = vec![first];
     while let Some(pending) = orchestrator.event_or_pong() {
@@ -195,7 +195,7 @@ fn events_beyond_what_the_socket_holds_wait_and_all_arrive() {
 fn an_orchestrator_that_pings_and_never_reads_is_given_up() {
     let config = json!({"maxBodyBytes": 1_000_000});
     let (mut orchestrator, address) = Orchestrator::with_webhook(&config, &json!({}));
-    // One event fills the socket; the answers to the pings then pile up behind it.
+    // One event fills the socket; the answers to the pings then accumulate behind it.
     let _client = Client::sending(address, &post(&[], &[b'x'; 1_000_000]));
     orchestrator.expect_bytes();
     while orchestrator.try_send_ping().is_ok() {}

@@ -1,9 +1,10 @@
-//! The real binary between a small orchestrator of the test's own and plain TCP clients.
+//! The real binary between a minimal test orchestrator and plain TCP clients.
 //!
-//! Nothing here waits for time to pass: every wait is for a frame, a response, a log line or an exit,
+//! No test waits for time to pass: every wait is for a frame, a response, a log line or an exit,
 //! and gives up after [`PATIENCE`].
 
-// `cfg(test)` is always set here; saying it gives every item of the modules the lints of test code.
+// `cfg(test)` is always set here; stating it applies the lints of test code to every item of the
+// modules.
 #[cfg(test)]
 mod anthropic;
 #[cfg(test)]
@@ -33,5 +34,5 @@ mod webhook;
 
 use std::time::Duration;
 
-/// How long any one wait may take before the test fails.
+/// Time limit of any single wait before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
-//! Goal: a model's connector speaks each provider's protocol, and every way a provider can fail has its
+//! Goal: a model's connector speaks each provider's protocol, and every provider failure has its
 //! own clear error.
 //!
-//! Method: the real binary between the test's orchestrator and a provider on the loopback that says
-//! what the test wants, and stops wherever it wants.
+//! Method: the real binary between the test's orchestrator and a provider on the loopback that
+//! sends the test's responses and stops at any point.
 
 use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, Caller, ModelAnswer, ModelPiece,
@@ -26,7 +26,7 @@ pub(crate) struct Model {
     next_call: u64,
 }
 
-/// What came of a call: the pieces ahead, and the end.
+/// A finished call: its pieces and its result.
 pub(crate) struct Made {
     pieces: Vec<ModelPiece>,
     outcome: CallOutcome,
@@ -75,7 +75,7 @@ impl Model {
         self.ask_in(None, params)
     }
 
-    /// Asks within a trace.
+    /// Sends a request within a trace.
     pub(crate) fn ask_in(&mut self, traceparent: Option<&str>, params: &Value) -> Made {
         let call_id = self.begin_in(traceparent, params);
         let mut pieces = Vec::new();
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// The most memory that it has held.
+    /// Peak memory usage of the connector.
     pub(crate) fn peak_memory(&self) -> u64 {
         processes::peak_memory(u32::try_from(self.orchestrator.pid().as_raw()).unwrap())
     }
@@ -143,7 +143,7 @@ impl Made {
     }
 }
 
-/// A conversation with everything in it that a provider must be told.
+/// A conversation with every kind of content that a provider must receive.
 fn conversation() -> Value {
     json!({
         "system": "Be brief.",
@@ -197,7 +197,7 @@ fn anthropic_is_asked_and_answers_with_thoughts_words_and_parallel_calls() {
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 40}}),
         json!({"type": "message_stop"}),
     ]);
-    // In parts of three bytes, characters and events are cut everywhere.
+    // Parts of three bytes split characters and events at every position.
     let answer = Answer::stream(&events).in_parts_of(3);
     let provider = Provider::start(move |received| {
         if received.number == 0 {
@@ -247,7 +247,7 @@ fn anthropic_is_asked_and_answers_with_thoughts_words_and_parallel_calls() {
         assert!(messages.contains(told), "{told} is missing in {messages}");
     }
 
-    // What the model thought goes back to it, signed, with its next question.
+    // The model's signed thoughts are sent back with the next request.
     let again = json!({"messages": [
         {"role": "user", "content": "What is this?"},
         {"role": "assistant", "content": content.as_json(), "reasoning": metadata["reasoning"]},
@@ -360,7 +360,7 @@ fn google_is_asked_and_answers_and_its_silence_is_no_end() {
     let made = model.hi();
     assert_eq!(made.error().code, CallErrorCode::Interrupted);
 
-    // What a provider tells of a reply that is none was taken all the same.
+    // Tokens that a provider reports for a failed reply were used anyway.
     let made = model.hi();
     assert_eq!(made.error().code, CallErrorCode::Refused);
     let taken = made.error().usage.as_deref().copied().unwrap();
@@ -506,7 +506,7 @@ fn each_refusal_has_its_code_and_says_what_to_do() {
     }
 }
 
-/// A reply that begins and then goes on for ever without a word.
+/// A reply that starts and then stays open forever without another word.
 fn half_a_reply() -> Answer {
     let begun = provider::openai(&[openai_delta(&json!({"content": "Hel"}))]);
     Answer::stream(&begun).ending(Ending::Silent)

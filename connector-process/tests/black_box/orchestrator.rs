@@ -1,6 +1,7 @@
 //! The orchestrator's side of the socket pair, blocking and simple.
 //!
-//! Frames are read and written by hand here, so that a mistake in the shared codec cannot hide.
+//! Frames are encoded and decoded by hand here, so that a bug in the shared codec cannot go
+//! unnoticed.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -50,18 +51,18 @@ pub(crate) struct Pending {
 }
 
 impl Orchestrator {
-    /// Starts the binary; it says `hello` next.
+    /// Starts the binary, which sends `hello` next.
     pub(crate) fn start() -> Self {
         Self::start_in(&[])
     }
 
-    /// Starts the binary with these variables besides the test's own.
+    /// Starts the binary with these variables in addition to the test's own.
     pub(crate) fn start_in(variables: &[(&str, &Path)]) -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
         let mut child = Command::new(BINARY)
             .env(IPC_FD_VAR, "0")
             .env("GOONDAN_LOG", "debug")
-            // What this machine trusts is no business of a test.
+            // Tests must not depend on this machine's trust store.
             .env_remove("SSL_CERT_DIR")
             .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -80,7 +81,7 @@ impl Orchestrator {
         Self { child, socket, log }
     }
 
-    /// Starts the binary as a connector of that name.
+    /// Starts the binary as the connector of this name.
     pub(crate) fn start_as(connector: &str, config: &Value, secrets: &Value) -> Self {
         let mut orchestrator = Self::start();
         let hello = orchestrator.hello();
@@ -94,7 +95,7 @@ impl Orchestrator {
         Self::start_confined(project, entry, config, &json!({"require": "off"}))
     }
 
-    /// The same in a sandbox.
+    /// Starts the binary as a program of the project, in a sandbox.
     pub(crate) fn start_confined(
         project: &Path,
         entry: &str,
@@ -119,7 +120,7 @@ impl Orchestrator {
         (orchestrator, address)
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).unwrap();
     }
@@ -140,7 +141,7 @@ impl Orchestrator {
         self.socket.write_all(&frame)
     }
 
-    /// The next message from the child, but for what it says of its own confinement.
+    /// The next message from the child, ignoring reports about its confinement.
     pub(crate) fn receive(&mut self) -> (Envelope, ToOrchestrator) {
         loop {
             let received = self.receive_any();
@@ -192,7 +193,7 @@ impl Orchestrator {
         orchestrator
     }
 
-    /// Tells a process that has said hello that it is the connector of this model.
+    /// Assigns this model to a process that has sent hello.
     pub(crate) fn welcome_model(&mut self, model: &Value) {
         let definition = json!({"workspaceId": "w", "model": model});
         let assignment: ModelAssignment = serde_json::from_value(definition).unwrap();
@@ -207,7 +208,7 @@ impl Orchestrator {
         self.call_in(None, call);
     }
 
-    /// Has a call made that belongs to a trace.
+    /// Starts a call that belongs to a trace.
     pub(crate) fn call_in(&mut self, trace: Option<TraceContext>, call: CallOrder) {
         let head = Head::new(Address::Orchestrator, Address::Child);
         let head = Head { trace, ..head };
@@ -226,7 +227,7 @@ impl Orchestrator {
         }
     }
 
-    /// The next status that says so, whatever comes before it; events are accepted meanwhile.
+    /// The next status that contains this text; ignores other messages and accepts events.
     pub(crate) fn status_saying(&mut self, said: &str) -> Status {
         loop {
             match self.receive() {
@@ -249,7 +250,7 @@ impl Orchestrator {
         }
     }
 
-    /// The next event, whatever statuses come before it.
+    /// The next event, ignoring statuses.
     pub(crate) fn next_event(&mut self) -> Pending {
         loop {
             let (envelope, message) = self.receive();
@@ -272,7 +273,7 @@ impl Orchestrator {
         self.event_or_pong().expect("an event and no pong")
     }
 
-    /// Says that an event is durable.
+    /// Confirms that an event is durable.
     pub(crate) fn accept(&mut self, pending: &Pending, event_id: &str, duplicate: bool) {
         let accepted = EventAccepted {
             event_id: EventId::new(event_id).unwrap(),
@@ -282,7 +283,7 @@ impl Orchestrator {
         self.send(&ToConnector::EventAccepted(accepted), Some(pending.request));
     }
 
-    /// The next message, which must ask for a reply: the request, and for what.
+    /// The next message, which must request a reply: the request id and its parameters.
     pub(crate) fn reply_await(&mut self) -> (u64, ReplyAwait) {
         let (envelope, message) = self.receive();
         match message {
@@ -291,7 +292,7 @@ impl Orchestrator {
         }
     }
 
-    /// The next message, which must say which replies nobody waits for any more.
+    /// The next message, which must withdraw reply requests.
     pub(crate) fn reply_forget(&mut self) -> Vec<u64> {
         match self.receive().1 {
             ToOrchestrator::ReplyForget(forget) => forget.request_ids,
@@ -299,7 +300,7 @@ impl Orchestrator {
         }
     }
 
-    /// Says what came of an event.
+    /// Sends a reply about an event.
     pub(crate) fn reply(&mut self, request: u64, reply: Reply) {
         self.send(&ToConnector::Reply(Box::new(reply)), Some(request));
     }
@@ -320,14 +321,15 @@ impl Orchestrator {
         self.try_send(&ToConnector::Ping(Ping { nonce: 4711 }), None)
     }
 
-    /// A round trip over the socket. Its answer is the next message: the child sent nothing else.
+    /// A round trip over the socket. The answer must be the next message, which proves that the
+    /// child sent nothing else.
     pub(crate) fn ping(&mut self) {
         self.send_ping();
         let other = self.event_or_pong().map(|pending| pending.event);
         assert_eq!(other, None, "this came before the pong");
     }
 
-    /// The next message: an event, or nothing if it is a pong.
+    /// The next message: an event, or `None` if it is a pong.
     pub(crate) fn event_or_pong(&mut self) -> Option<Pending> {
         let (envelope, message) = self.receive();
         match message {
@@ -344,7 +346,7 @@ impl Orchestrator {
         }
     }
 
-    /// Waits until the child has begun to write something, and leaves it unread.
+    /// Waits until the child has started to write, and leaves the rest unread.
     pub(crate) fn expect_bytes(&mut self) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         self.socket.read_exact(&mut [0; 1]).unwrap();
@@ -358,7 +360,7 @@ impl Orchestrator {
         self.send(&ToConnector::Shutdown(shutdown), None);
     }
 
-    /// The next message must be `shutdown_ack`, and then the process ends well.
+    /// The next message must be `shutdown_ack`, followed by a successful exit.
     pub(crate) fn expect_graceful_end(mut self) {
         match self.receive().1 {
             ToOrchestrator::ShutdownAck(_) => {}
@@ -400,7 +402,7 @@ impl Orchestrator {
         }
     }
 
-    /// Everything the ended process logged and nobody asked for yet.
+    /// The rest of the ended process's log.
     pub(crate) fn rest_of_log(&mut self) -> String {
         self.exit();
         let mut lines = Vec::new();
@@ -427,12 +429,12 @@ pub(crate) fn listening_address(status: &Status) -> SocketAddr {
     let url = status.detail.strip_prefix("listening on http://").unwrap();
     let (address, _path) = url.split_once('/').unwrap();
     let address = address.parse().unwrap();
-    // A status that comes too early would make this fail.
+    // Fails if the status was sent too early.
     drop(Client::connect(address));
     address
 }
 
-/// Whether an error says that the other side closed or reset the connection.
+/// True if an error means that the other side closed or reset the connection.
 pub(crate) fn is_closed(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),

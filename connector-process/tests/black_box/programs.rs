@@ -1,5 +1,5 @@
-//! Connectors that are programs of the project: the examples of the documentation, and programs that
-//! do not behave.
+//! Connectors that are programs of the project: the examples of the documentation, and misbehaving
+//! programs.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -36,7 +36,7 @@ fn start(dir: &tempfile::TempDir) -> Orchestrator {
     Orchestrator::start_program(dir.path(), "own", &json!({}))
 }
 
-/// Follows a file with an example, over a refusal and a restart of nothing but the line.
+/// Follows a file with an example, across a refusal and a restart.
 fn follows_a_file(project: &Path, example: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("orders.log");
@@ -49,7 +49,7 @@ fn follows_a_file(project: &Path, example: &str) {
     assert_eq!(first.event.name, "line");
     let id = first.event.id.clone().unwrap();
     assert_eq!(id.as_str(), format!("{}:0", file.display()));
-    // What is refused for now comes again, and is the same event.
+    // A temporarily refused event is sent again as the same event.
     orchestrator.refuse(&first, RefusalCode::Unavailable);
     let again = orchestrator.next_event();
     assert_eq!(again.event, first.event);
@@ -76,14 +76,14 @@ fn the_typescript_example_hands_in_each_line() {
     if needs::typescript() {
         return follows_a_file(&examples(), "tail.ts");
     }
-    // What must then be said is checked instead, and the example without its types below.
+    // Checks the error message instead; the example without its types is checked below.
     let config = json!({"file": "/nonexistent"});
     let mut orchestrator = Orchestrator::start_program(&examples(), "tail.ts", &config);
     let status = orchestrator.status_saying("install bun, deno or node 22.6 or newer");
     assert!(!status.ready, "{}", status.detail);
 }
 
-/// What of the TypeScript example is types, and what is left when they are taken out, as every runtime
+/// Type annotations of the TypeScript example and their replacements, removed like every runtime
 /// does before it runs the file.
 const TYPES: [(&str, &str); 8] = [
     ("<string, (answer: Answer) => void>", ""),
@@ -169,7 +169,7 @@ fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
             !status.ready && status.detail.starts_with("`own` "),
             "{status:?}"
         );
-        // After five more in a row it is left alone for a while.
+        // After five more consecutive exits, the restart is delayed.
         let waiting = orchestrator.status_saying("again after 1 s");
         assert!(waiting.detail.contains(said), "{waiting:?}");
         let runs = std::fs::read_to_string(dir.path().join("runs")).unwrap();
@@ -214,7 +214,7 @@ fn an_event_that_cannot_be_is_refused_and_the_program_goes_on() {
 
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    // One that nobody reaped yet has ended all the same.
+    // A zombie counts as ended.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -236,7 +236,7 @@ fn sup_7_a_program_ends_with_its_connector_process_however_that_ends() {
     let pids = pids(&mut orchestrator);
     assert!(pids.iter().all(|pid| is_running(pid)));
     nix::sys::signal::kill(orchestrator.pid(), nix::sys::signal::Signal::SIGKILL).unwrap();
-    // Its own children are the orchestrator's to end, which adopts them.
+    // Its own children are killed by the orchestrator, which adopts them.
     wait_until("the program to end", || !is_running(&pids[0]));
     let group = nix::unistd::Pid::from_raw(pids[0].parse().unwrap());
     nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -254,7 +254,7 @@ fn sup_7_a_program_that_does_not_stop_is_killed_with_all_it_started() {
     }
 }
 
-/// The levels that this kernel holds; says aloud which it does not.
+/// The confinement levels that this kernel supports; prints the unsupported ones.
 fn levels() -> Vec<Level> {
     let agent = goondan_tests::binaries::bin("goondan-agent-process");
     let held = goondan_confinement::probe_all(&agent);
@@ -268,8 +268,8 @@ fn levels() -> Vec<Level> {
         .collect()
 }
 
-/// Says what it can read, write and reach, as the input of an event; leaves processes behind where its number is
-/// that of a PID namespace.
+/// Reports as an event which files and hosts it can access; leaves processes behind if its pid
+/// belongs to a PID namespace.
 const CURIOUS: &str = r#"can() { sh -c "$2" >/dev/null 2>&1 && out="$out $1"; }
     can project 'cat ./input'; can listed 'cat LISTED/input'; can outside 'cat OUTSIDE/secret'
     can change 'echo x >> ./input'; can daemon 'kill -0 VICTIM'; can network 'exec 3<>/dev/tcp/127.0.0.1/PORT'
@@ -279,7 +279,8 @@ const CURIOUS: &str = r#"can() { sh -c "$2" >/dev/null 2>&1 && out="$out $1"; }
 
 #[test]
 fn a_daemon_that_is_behind_hears_everything_of_a_program_that_says_much() {
-    // More than the socket and the queues hold, and once all of it is read, more than the pipe does.
+    // More data than the socket and the queues hold, and once all of that is read, more than the
+    // pipe holds.
     let dir = script(
         r#"text=$(head -c 65536 /dev/zero | tr '\0' x)
         for id in $(seq 60); do
@@ -319,7 +320,7 @@ fn sec_3_a_program_is_held_to_what_its_connection_lists_and_leaves_nothing_behin
         dir
     };
     let says = |sandbox: &Value| {
-        // Only bash has a word for sockets.
+        // Only bash has a syntax for sockets.
         let dir = script_with("bash -c");
         let mut orchestrator = Orchestrator::start_confined(dir.path(), "own", &json!({}), sandbox);
         let said = orchestrator.next_event().event.input;

@@ -1,5 +1,5 @@
-//! Goal: streams, errors and histories as real servers produce them are understood, and what goes out is accepted by
-//! servers that check it (PROV-1).
+//! Goal: streams, errors and histories from real servers are parsed correctly, and requests are
+//! accepted by servers that validate them (PROV-1).
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_tests::provider::{self, Answer, OPENAI_DONE, Provider, openai_saying};
@@ -179,7 +179,7 @@ fn prov_1_histories_and_catalogs_go_out_in_forms_that_servers_accept() {
                 {"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "string"}}}]}},
         ],
     }));
-    // The model called the long name as it was offered; the agent gets the name that it knows.
+    // The model called the tool by the offered long name; the agent gets the name it knows.
     assert_eq!(made.content().tool_calls()[0].tool_name, long);
     let received = &provider.received()[0];
     let is_name = |name: &str| {

@@ -1,4 +1,5 @@
-//! Both ends of a relay: the near one under the test's orchestrator, the far one with a webhook of its own.
+//! Both ends of a relay: the near one under the test's orchestrator, the far one with its own
+//! webhook.
 
 mod listed;
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::http::{Client, post};
 use crate::orchestrator::{BINARY, Orchestrator};
 
-/// The near end, and where it listens.
+/// The near end, and its address.
 fn near() -> (Orchestrator, SocketAddr) {
     let clients = json!([
         {"name": "dmz", "fingerprint": FAR.fingerprint()},
@@ -43,7 +44,7 @@ fn far(directory: &Path, relay: SocketAddr, identity: Identity) -> FarSide {
     FarSide::start(Path::new(BINARY), directory, (relay, identity), &webhook)
 }
 
-/// Waits until the connector on the other machine listens, and says where.
+/// Waits until the connector on the other machine listens, and returns its address.
 fn webhook_address(orchestrator: &mut Orchestrator) -> SocketAddr {
     let status: Status = orchestrator.status_saying("listening on http://");
     assert!(
@@ -66,7 +67,7 @@ fn call(call_id: u64) -> CallOrder {
     }
 }
 
-/// The error that the next call ends in.
+/// The error of the next call.
 fn error_of_call(orchestrator: &mut Orchestrator) -> CallError {
     loop {
         match orchestrator.receive().1 {
@@ -110,7 +111,7 @@ fn rep_1_an_event_goes_through_and_its_sender_hears_of_it_once_it_is_durable() {
     orchestrator.refuse(&pending, RefusalCode::Unroutable);
     assert_eq!(client.response().status, 422);
 
-    // A webhook makes no calls: it is that one which says so.
+    // Only a webhook reports that it makes no calls.
     orchestrator.call(call(1));
     let error = error_of_call(&mut orchestrator);
     assert!(error.message.contains("makes no calls"), "{error}");
@@ -127,15 +128,15 @@ fn rep_1_msg_13_an_event_that_a_cut_line_left_open_is_sent_again_as_the_same_eve
     let line = Line::to(relay);
     let far = far(directory.path(), line.address(), FAR);
     let webhook = webhook_address(&mut orchestrator);
-    // It brings no id of its own.
+    // It has no id of its own.
     let mut client = Client::sending(webhook, &post(&[], b"hi"));
     let first = orchestrator.next_event();
     let id = first.event.id.clone().unwrap();
     line.cut();
     orchestrator.status_saying("nobody is connected");
-    // It is durable, and whoever waits for it cannot be told.
+    // It is durable, but its waiting client cannot be notified.
     orchestrator.accept(&first, id.as_str(), false);
-    // What agents want done meanwhile is not done, and may be tried again.
+    // Calls of agents fail in the meantime and can be retried.
     orchestrator.call(call(1));
     assert!(error_of_call(&mut orchestrator).retryable);
     client.expect_nothing_yet();
@@ -167,14 +168,14 @@ fn rep_1_sec_3_whoever_is_not_listed_gets_nowhere() {
         "{line}"
     );
     drop(stranger);
-    // Nor does who speaks no TLS.
+    // A client without TLS is not admitted either.
     let mut plain = TcpStream::connect(relay).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
-    // A reset is as good an end as a clean one.
+    // A connection reset is also an acceptable end.
     drop(plain.read_to_end(&mut answer));
     assert!(!answer.starts_with(b"HTTP"));
-    // Nobody was told of any of them, and who is listed gets in.
+    // The orchestrator got no report of them, and a listed client is admitted.
     orchestrator.ping();
     let far = far(directory.path(), relay, FAR);
     webhook_address(&mut orchestrator);
@@ -214,7 +215,7 @@ fn one_machine_at_a_time_is_let_in_and_it_must_be_what_is_expected() {
     let line = second.log_line("cannot connect to the relay; trying again");
     let reason = line["reason"].as_str().unwrap();
     assert!(reason.contains("`dmz` is connected"), "{reason}");
-    // It takes over once the first one is gone.
+    // It takes over once the first one has disconnected.
     drop(first);
     let status = orchestrator.status_saying("listening on http://");
     assert!(status.detail.starts_with("`spare` at "), "{status:?}");

@@ -1,4 +1,4 @@
-//! Whoever posts an event to a webhook and waits for what the agent answers.
+//! A client posts an event to a webhook and waits for the agent's reply.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ fn webhook(timeout_ms: u64) -> (Orchestrator, SocketAddr) {
     Orchestrator::with_webhook(&config, &json!({}))
 }
 
-/// Somebody posts an event, which is accepted, and waits for its reply: the client, and the request for it.
+/// Posts an event that is accepted and waits for its reply: the client, and the reply request.
 fn waiting(orchestrator: &mut Orchestrator, address: SocketAddr, id: &str) -> (Client, u64) {
     let client = Client::sending(address, &post(&[("x-goondan-event-id", id)], b"hi"));
     let pending = orchestrator.event();
@@ -52,7 +52,7 @@ fn msg_13_a_caller_hears_the_reply_once_its_turn_is_over() {
         (&body["eventId"], &body["duplicate"], &body["outcome"]),
         (&json!("e1"), &json!(false), &expected)
     );
-    // What no turn comes of for now is taken all the same.
+    // Without a turn for now, the event is accepted anyway.
     for reply in [
         Reply::Open {
             message: "parked: /home/ada".to_owned(),
@@ -78,7 +78,7 @@ fn msg_13_who_waits_too_long_or_leaves_is_not_waited_for_any_more() {
         (202, &json!("e1"))
     );
     assert_eq!(orchestrator.reply_forget(), [request]);
-    // One that comes too late harms nobody.
+    // A late reply is ignored.
     orchestrator.reply(request, over("late"));
     orchestrator.ping();
 
@@ -87,7 +87,7 @@ fn msg_13_who_waits_too_long_or_leaves_is_not_waited_for_any_more() {
     drop(client);
     assert_eq!(orchestrator.reply_forget(), [request]);
 
-    // Nor does a connector that is to stop wait for an agent.
+    // A stopping connector does not wait for an agent either.
     let (mut client, _) = waiting(&mut orchestrator, address, "e3");
     orchestrator.shutdown();
     assert_eq!(client.response().status, 202);
@@ -105,7 +105,7 @@ fn sec_8_so_many_wait_at_one_time_and_delay_nobody() {
     orchestrator.accept(&pending, "further", false);
     assert_eq!(further.response().status, 202);
     orchestrator.ping();
-    // There is room again once one of them has its reply.
+    // A slot is free again once one of them has its reply.
     let (mut first, request) = clients.remove(0);
     orchestrator.reply(request, over("hello"));
     assert_eq!(first.response().status, 200);

@@ -1,4 +1,4 @@
-//! Requests that bring no event: malformed, oversized, misdirected, hostile.
+//! Requests without an event: malformed, oversized, misdirected, hostile.
 
 use serde_json::json;
 
@@ -88,14 +88,14 @@ fn a_body_of_the_limit_is_taken_in_one_piece_and_in_chunks() {
 fn an_oversized_body_is_413_however_it_comes() {
     let (mut orchestrator, address) =
         Orchestrator::with_webhook(&json!({"maxBodyBytes": 1000}), &json!({}));
-    // Announced: answered by the head alone, though not one byte of the body has come.
+    // Announced length: rejected by the head alone, before any byte of the body arrives.
     let announced = head("POST", "/", &[], &[("content-length", "1001")]);
     let mut client = Client::sending(address, &announced);
     let response = client.response();
     assert_eq!(response.status, 413);
     assert_eq!(response.error_code(), "too_large");
 
-    // A client that asks first is not asked to go on.
+    // A client that asks for permission to send its body does not get it.
     let asking = head(
         "POST",
         "/",
@@ -105,7 +105,8 @@ fn an_oversized_body_is_413_however_it_comes() {
     let mut client = Client::sending(address, &asking);
     assert_eq!(client.response().status, 413);
 
-    // Sent whole, though nobody wants it: the client sees the answer, not a reset, and may go on.
+    // The refused body is read completely: the client sees the answer instead of a reset, and can
+    // continue.
     let mut client = Client::connect(address);
     let body = vec![b'x'; 1_000_000];
     client.send(&post(&[], &body));
@@ -119,7 +120,8 @@ fn an_oversized_body_is_413_however_it_comes() {
     orchestrator.accept(&pending, "e", false);
     assert_eq!(client.response().status, 202);
 
-    // Chunks that announce nothing are counted as they come: the answer is there before the end.
+    // Chunks without an announced length are counted as they arrive: the answer is sent before the
+    // end.
     let mut client = Client::connect(address);
     client.send(&head("POST", "/", &[], &[("transfer-encoding", "chunked")]));
     client.send(b"3e9\r\n");
@@ -158,7 +160,7 @@ fn garbage_ends_its_own_connection_only() {
         &huge_head,
     ] {
         let mut client = Client::connect(address);
-        // The other side may close before all of it is written.
+        // The other side may close before everything is written.
         drop(client.try_send(garbage));
         let answer = client.expect_close();
         let answer = String::from_utf8_lossy(&answer);
@@ -167,7 +169,7 @@ fn garbage_ends_its_own_connection_only() {
             "{answer}"
         );
     }
-    // A chunk without a length breaks a body off.
+    // A chunk without a length aborts the body.
     let mut client = Client::connect(address);
     client.send(&head("POST", "/", &[], &[("transfer-encoding", "chunked")]));
     client.send(b"zz\r\n");

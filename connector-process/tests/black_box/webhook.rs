@@ -1,4 +1,4 @@
-//! What becomes of an event: acceptance, refusal, traces, signatures, bounds.
+//! Outcomes of an event: acceptance, refusal, traces, signatures, limits.
 
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::http::{Client, post, request};
 use crate::orchestrator::Orchestrator;
 
-/// Requests at one time, as `goondan_connector_process::limits` has it.
+/// Maximum number of concurrent requests, from `goondan_connector_process::limits`.
 const IN_FLIGHT: usize = goondan_connector_process::limits::REQUESTS_IN_FLIGHT_MAX;
 
 #[test]
@@ -35,8 +35,8 @@ fn a_request_is_answered_only_once_its_event_is_durable() {
     assert_eq!(pending.event.metadata["contentType"], "application/json");
     assert_eq!(pending.event.id, None);
 
-    // The process has gone on since it handed the event in: it answered a ping and a whole other
-    // request. Whoever waits for the event still waits.
+    // The process has continued since it submitted the event: it answered a ping and another
+    // complete request. The client of the event still waits.
     orchestrator.ping();
     let mut other = Client::sending(address, &post(&[], b"x"));
     assert_eq!(other.response().status, 404);
@@ -49,7 +49,7 @@ fn a_request_is_answered_only_once_its_event_is_durable() {
     let expected = json!({"eventId": "evt-1", "duplicate": false, "traceId": trace.trace_id});
     assert_eq!(response.json(), expected);
 
-    // The connection serves the next request, too.
+    // The connection also serves the next request.
     client.send(&request(
         "POST",
         "/hook",
@@ -130,7 +130,7 @@ fn a_trace_goes_on_from_the_caller_through_frame_answer_and_log() {
     assert_eq!(line["eventId"], "e");
     assert!(line["durationMs"].is_u64());
 
-    // What is no trace begins a new one.
+    // An invalid trace starts a new one.
     client.send(&post(&[("traceparent", "00-zz-zz-01")], b"hi"));
     let pending = orchestrator.event();
     let trace = pending.envelope.trace.unwrap();
@@ -164,7 +164,7 @@ fn with_a_secret_every_request_must_be_signed() {
         assert_eq!(response.error_code(), "not_signed");
         assert!(response.header("www-authenticate").is_some());
     }
-    // A signature of another body, and a body that would be refused anyway: still 401.
+    // A signature of another body, and a body that would be refused anyway: both 401.
     client.send(&post(&[("x-hub-signature-256", &signature)], b""));
     assert_eq!(client.response().status, 401);
     orchestrator.ping();
@@ -183,7 +183,7 @@ fn with_a_secret_every_request_must_be_signed() {
     }
 }
 
-/// A signature by this test's own arithmetic.
+/// A signature computed independently by this test.
 fn signature(secret: &str, body: &[u8]) -> String {
     use hmac::Mac as _;
     let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).unwrap();

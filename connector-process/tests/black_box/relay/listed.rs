@@ -1,7 +1,7 @@
-//! Goal: whoever is listed can break its own link, and nothing else.
+//! Goal: a listed client can break its own link, and nothing else.
 //!
-//! Method: a client with a listed certificate that speaks TLS as it should and then does something else. Each time it
-//! is refused in words, and the other machine of the tests beside these is served afterwards.
+//! Method: a client with a listed certificate speaks TLS correctly and then misbehaves. Each time
+//! it is refused with a message, and the other machine of these tests is served afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -36,7 +36,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// Comes as far as TLS does.
+    /// Connects and completes TLS.
     fn connect(relay: SocketAddr) -> Self {
         Self::over(&TLS13, relay).unwrap()
     }
@@ -67,7 +67,7 @@ impl Listed {
         Ok(Self { stream })
     }
 
-    /// Comes as far as the welcome does.
+    /// Connects and receives the welcome.
     fn welcomed(relay: SocketAddr) -> Self {
         let mut listed = Self::connect(relay);
         listed.say(&hello(&Version::current()));
@@ -76,7 +76,7 @@ impl Listed {
         listed
     }
 
-    /// Sends bytes as they are. The relay may have hung up.
+    /// Sends raw bytes. The relay may have disconnected.
     fn send(&mut self, bytes: &[u8]) {
         drop(self.stream.write_all(bytes));
         drop(self.stream.flush());
@@ -86,7 +86,7 @@ impl Listed {
         self.send(&framed(message));
     }
 
-    /// The next frame; none if the relay has hung up.
+    /// The next frame; `None` if the relay has disconnected.
     fn next_frame(&mut self) -> Option<Value> {
         let mut header = [0; 4];
         if let Err(error) = self.stream.read_exact(&mut header) {
@@ -98,7 +98,7 @@ impl Listed {
         Some(serde_json::from_slice(&body).unwrap())
     }
 
-    /// The relay must say why it does not want this client, and hang up.
+    /// The relay must give a reason for the refusal and disconnect.
     fn expect_refusal(mut self) -> String {
         let refused = self.next_frame().expect("words before the end");
         assert_eq!(refused["type"], "shutdown", "{refused}");
@@ -106,13 +106,13 @@ impl Listed {
         refused["payload"]["reason"].as_str().unwrap().to_owned()
     }
 
-    /// The relay must hang up, whatever it says before.
+    /// The relay must disconnect, regardless of earlier frames.
     fn expect_end(mut self) {
         while self.next_frame().is_some() {}
     }
 }
 
-/// That the relay is the right one is what other tests are about.
+/// Other tests check the relay's identity.
 #[derive(Debug)]
 struct AnyRelay;
 
@@ -185,20 +185,20 @@ fn event(id: u64, input: &str) -> Value {
     message("event", Some(id), &payload)
 }
 
-/// Why the relay says in its log that it refused this client.
+/// The reason in the relay's log for refusing this client.
 fn refused_in_log(orchestrator: &Orchestrator) -> String {
     let line = orchestrator.log_line("a connection to the relay was refused");
     line["why"].as_str().unwrap().to_owned()
 }
 
-/// Why the relay says in its log that a link ended.
+/// The reason in the relay's log for the end of a link.
 fn ended_in_log(orchestrator: &Orchestrator) -> String {
     let line = orchestrator.log_line("the link to the other machine ended");
     assert_eq!(line["client"], "dmz");
     line["error"].as_str().unwrap().to_owned()
 }
 
-/// The other machine is let in, and an event of it goes through.
+/// The other machine is admitted, and one of its events arrives.
 fn expect_service(orchestrator: &mut Orchestrator, relay: SocketAddr) {
     let directory = tempfile::tempdir().unwrap();
     let far = far(directory.path(), relay, FAR);
@@ -238,7 +238,7 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
         let why = refused_in_log(&orchestrator);
         assert_eq!(why, format!("`dmz`: {reason}"));
     }
-    // More than the relay reads of it, and a greeting that ends in the middle.
+    // More bytes than the relay reads from it, and an incomplete greeting.
     let mut listed = Listed::connect(relay);
     listed.send(&vec![0xff; 1024 * 1024]);
     assert!(refused_in_log(&orchestrator).contains("at most 4096 are allowed"));
@@ -248,7 +248,7 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
     listed.stream.conn.send_close_notify();
     listed.stream.flush().unwrap();
     assert!(refused_in_log(&orchestrator).contains("inside a frame"));
-    // Nobody was told of any of them.
+    // The orchestrator got no report of them.
     orchestrator.ping();
     expect_service(&mut orchestrator, relay);
 }
@@ -260,7 +260,7 @@ fn garbage_after_the_welcome_ends_the_link_and_no_more() {
         (vec![0xff; 1024 * 1024], "at most"),
         (frame(b"\x00\xff garbage"), "not a message"),
         (framed(&hello(&Version::current())), "said `hello`"),
-        // What agents say, and a request that cannot be answered.
+        // An agent's message, and a request that cannot be answered.
         (
             framed(&message("agent.ask", Some(1), &json!({}))),
             "not a message",
@@ -307,7 +307,7 @@ fn another_version_is_refused_in_words() {
         assert!(reason.contains(&other.to_string()), "{reason}");
         assert_eq!(refused_in_log(&orchestrator), format!("`dmz`: {reason}"));
     }
-    // One that says more than this version can read.
+    // A greeting with more fields than this version can read.
     let mut listed = Listed::connect(relay);
     let version = json!({"protocol": 1_000, "goondan": "9.0.0"});
     let later = json!({"version": version, "surplus": [1]});
@@ -318,7 +318,7 @@ fn another_version_is_refused_in_words() {
         "{reason}"
     );
     refused_in_log(&orchestrator);
-    // TLS has versions, too.
+    // An older TLS version.
     assert!(Listed::over(&TLS12, relay).is_err());
     assert!(refused_in_log(&orchestrator).contains("peer is incompatible"));
     orchestrator.ping();
@@ -332,7 +332,7 @@ fn who_says_nothing_is_in_nobodys_way_and_is_hung_up_on() {
     expect_service(&mut orchestrator, relay);
     drop(silent);
     assert!(refused_in_log(&orchestrator).starts_with("`dmz`: "));
-    // One that comes again counts instead of the one before.
+    // A new connection of the same client replaces the earlier one.
     let earlier = Listed::connect(relay);
     let later = Listed::connect(relay);
     let why = refused_in_log(&orchestrator);
@@ -351,7 +351,7 @@ fn rep_1_idle_connections_keep_no_listed_client_out() {
     let idle: Vec<_> = (0..2 * HANDSHAKES_MAX)
         .map(|_| TcpStream::connect(relay).unwrap())
         .collect();
-    // The oldest give way, and not the one that says who it is.
+    // The oldest connections are evicted, but not the one that identifies itself.
     expect_service(&mut orchestrator, relay);
     let why = refused_in_log(&orchestrator);
     assert_eq!(why, "it gave way to others before it said who it is");
@@ -407,7 +407,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
         for id in 1..=1_100 {
             listed.say(&request(id));
         }
-        // The orchestrator answers none of them, nor does it read.
+        // The orchestrator neither answers nor reads.
         let error = ended_in_log(&orchestrator);
         assert!(
             error.contains("leaves more requests open than it may"),
@@ -432,7 +432,7 @@ fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() 
     let (mut orchestrator, relay) = near();
     let mut listed = Listed::welcomed(relay);
     let count = 100;
-    // More than the sockets and queues between here and the orchestrator hold.
+    // More data than the sockets and queues on the way to the orchestrator hold.
     let input = "x".repeat(64 * 1024);
     for id in 1..=count {
         listed.say(&event(id, &input));
@@ -440,7 +440,7 @@ fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() 
     for number in 0..1_000 {
         listed.say(&status(&format!("number {number}")));
     }
-    // The relay itself answers this: it has heard all that was said before.
+    // The relay itself answers this, after it has handled everything before it.
     let asked = json!({"callId": 1, "message": "?", "schema": {}, "timeoutMs": 1});
     listed.say(&message("question.ask", Some(count + 1), &asked));
     let answer = listed.next_frame().unwrap();
