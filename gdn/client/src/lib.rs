@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! * The daemon at the other end belongs to our own user (`SEC-4`) and is of exactly our version;
-//!   a [`Client`] that exists has checked both. Only [`Client::reach`] gives one for another version.
-//! * One request is in flight at a time; notifications that arrive meanwhile go to its watcher.
+//! * The daemon belongs to our own user (`SEC-4`) and has exactly our version; both are checked
+//!   before a [`Client`] is returned. Only [`Client::reach`] returns one for another version.
+//! * One request is in flight at a time; notifications that arrive in the meantime go to its
+//!   watcher.
 
 mod pages;
 
@@ -35,81 +36,81 @@ use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 use tokio_util::codec::Framed;
 
-/// Longest a daemon may take to accept a connection and answer the first request, in milliseconds.
+/// Time limit for a daemon to accept a connection and answer the first request, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 10_000;
 
-/// How long a daemon that owns the state root is waited for until it listens, in milliseconds: one that has just
-/// started, or whose socket was removed, which it makes again.
+/// Time to wait for a daemon that owns the state root but does not listen yet, in milliseconds: it
+/// has just started, or its socket was removed and will be recreated.
 const LISTEN_TIMEOUT_MS: u64 = 3_000;
 
-/// How often it is tried meanwhile, in milliseconds.
+/// Interval of connection attempts in that time, in milliseconds.
 const LISTEN_POLL_MS: u64 = 25;
 
-/// Longest a request that only reads may take, in milliseconds.
+/// Time limit of a read-only request, in milliseconds.
 const QUERY_TIMEOUT_MS: u64 = 30_000;
 
-/// Longest a request that may wait for processes to stop may take, in milliseconds: the usual grace
-/// period and some time to carry it out.
+/// Time limit of a request that may wait for processes to stop, in milliseconds: the default grace
+/// period plus a margin.
 const CHANGE_TIMEOUT_MS: u64 = DEFAULT_GRACE_PERIOD_MS + 30_000;
 
-/// Why there is no connection to the daemon.
+/// Reason for a failed connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens on the socket.
+    /// The socket has no listener.
     #[error("no daemon runs on {}", state_root.display())]
     NotRunning {
-        /// The daemon's.
+        /// The daemon's state root.
         state_root: PathBuf,
     },
-    /// A daemon owns the state root, and nobody listens on the socket.
+    /// A daemon owns the state root but does not listen on the socket.
     #[error(
         "the daemon{} on {} does not listen on its socket",
         pid.map_or_else(String::new, |pid| format!(", pid {pid},")),
         state_root.display()
     )]
     NotListening {
-        /// The daemon's.
+        /// The daemon's state root.
         state_root: PathBuf,
-        /// Its process id, if its file says.
+        /// Its process id from its pid file, if known.
         pid: Option<u32>,
     },
-    /// The socket's path cannot be used.
+    /// The socket's path is unusable.
     #[error("the socket path {} cannot be used", socket.display())]
     BadPath {
-        /// Where the daemon is to listen.
+        /// The daemon's socket.
         socket: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The socket is there but cannot be reached.
+    /// The socket exists but is unreachable.
     #[error("cannot reach the daemon at {}", socket.display())]
     Unreachable {
-        /// Where the daemon is to listen.
+        /// The daemon's socket.
         socket: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// Another user's process listens on the socket.
     #[error("the process that listens on {} belongs to user id {theirs}, not to yours ({ours})", socket.display())]
     ForeignPeer {
-        /// Where the daemon is to listen.
+        /// The daemon's socket.
         socket: PathBuf,
         /// The other user's id.
         theirs: u32,
         /// Our own user's id.
         ours: u32,
     },
-    /// The daemon accepts but does not answer.
+    /// The daemon accepted the connection but does not answer.
     #[error("the daemon does not answer (waited {} s)", CONNECT_TIMEOUT_MS / 1000)]
     NoAnswer,
-    /// The daemon is of another version.
+    /// The daemon has another version.
     #[error("this gdn ({}) cannot talk to the running daemon", Version::current())]
     VersionMismatch {
-        /// The daemon's process, where the system tells it.
+        /// The daemon's process id, if the system provides it.
         daemon_pid: Option<u32>,
-        /// What the daemon said of its version.
+        /// The error about its version.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -118,7 +119,7 @@ pub enum ConnectError {
     Handshake(#[source] CallError),
 }
 
-/// Why a request has no result.
+/// Reason for a failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The daemon refused it.
@@ -127,7 +128,7 @@ pub enum CallError {
     /// The connection ended first.
     #[error("the connection to the daemon was lost")]
     Lost {
-        /// What ended it; nothing if the daemon closed it.
+        /// The error that ended it; `None` if the daemon closed it.
         #[source]
         source: Option<FrameError>,
     },
@@ -136,15 +137,15 @@ pub enum CallError {
     TimedOut {
         /// The method.
         method: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// The daemon's answer is not what the method returns.
+    /// The daemon's answer cannot be deserialized.
     #[error("the daemon's answer to `{method}` cannot be read")]
     Unreadable {
         /// The method.
         method: &'static str,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         source: serde_json::Error,
     },
@@ -153,42 +154,42 @@ pub enum CallError {
     TooLarge {
         /// The method.
         method: &'static str,
-        /// How large it is.
+        /// The error with its size.
         #[source]
         source: FrameError,
     },
 }
 
 impl CallError {
-    /// Whether the daemon may have died, so that asking again after its restart makes sense.
+    /// True if the daemon may have died, so that retrying after its restart makes sense.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 }
 
-/// What arrives while a request is in progress.
+/// A notification during a request.
 #[derive(Debug)]
 pub enum Notice {
     /// One runtime event of the turn.
     Progress(Box<RuntimeEvent>),
-    /// A part of what comes of a call in the turn.
+    /// A piece of a call's result in the turn.
     Piece(Box<TurnPiece>),
     /// One line of the log.
     Line(Box<RawValue>),
-    /// What a client that watches a workspace is told.
+    /// A change in a watched workspace.
     Change(Box<WorkspaceChange>),
-    /// What a client that watches processes is told.
+    /// A change of the watched processes.
     Processes(ProcessChange),
 }
 
-/// How long a request may take.
+/// Time limit of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTimeout {
     /// It only reads.
     Query,
     /// It may wait for processes to stop.
     Change,
-    /// It ends when it ends, or when the caller drops it.
+    /// Unlimited: it ends by itself or when the caller drops it.
     Endless,
 }
 
@@ -202,8 +203,8 @@ impl RequestTimeout {
     }
 }
 
-/// A request as it is written. The protocol's own `Request` holds any call; this one is of one method
-/// and borrows its parameters.
+/// A request as sent. The protocol's own `Request` holds any call; this one is for one method and
+/// borrows its parameters.
 #[derive(Serialize)]
 struct Outgoing<'a, P: ?Sized> {
     jsonrpc: JsonRpc,
@@ -212,7 +213,7 @@ struct Outgoing<'a, P: ?Sized> {
     params: &'a P,
 }
 
-/// What `daemon.status` has in every version (`REL-1`).
+/// Fields of `daemon.status` that exist in every version (`REL-1`).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusOfAny {
@@ -223,7 +224,7 @@ struct StatusOfAny {
     log_dir: Option<PathBuf>,
 }
 
-/// `daemon.status`, whatever it says beyond that.
+/// `daemon.status` with any further fields.
 #[derive(Serialize)]
 struct AskAny {}
 
@@ -232,27 +233,28 @@ impl Method for AskAny {
     type Output = Value;
 }
 
-/// Who answered.
+/// The daemon that answered.
 #[derive(Debug)]
 pub enum Reached {
     /// A daemon of our version.
     Same(Client),
-    /// One of another.
+    /// A daemon of another version.
     Other(OtherDaemon),
 }
 
-/// A daemon of another version: it takes `daemon.status` and `daemon.shutdown` from any client (`REL-1`).
+/// A daemon of another version. It accepts `daemon.status` and `daemon.shutdown` from any client
+/// (`REL-1`).
 #[derive(Debug)]
 pub struct OtherDaemon {
-    /// For these two requests only.
+    /// Only for these two requests.
     pub client: Client,
     /// Its answer to `daemon.status`, in its own form.
     pub status: Value,
-    /// Why nothing else can be asked.
+    /// The error for all other requests.
     pub why: ConnectError,
 }
 
-/// A connection whose peer is ours and of our version, unless it is that of an [`OtherDaemon`].
+/// A connection to a daemon of our user and version, except within an [`OtherDaemon`].
 #[derive(Debug)]
 pub struct Client {
     frames: Framed<Stream, FrameCodec>,
@@ -260,8 +262,8 @@ pub struct Client {
     daemon: Connected,
 }
 
-/// True if a daemon owns the state root, whether it listens or not: it locks the directory, and the file of its process
-/// id, for as long as it lives.
+/// True if a daemon owns the state root, even if it does not listen: while it lives, it locks the
+/// directory and its pid file.
 fn is_owned(state_root: &Path) -> bool {
     let is_locked = |path: &Path| {
         let file = File::open(path).ok();
@@ -270,7 +272,7 @@ fn is_owned(state_root: &Path) -> bool {
     is_locked(state_root) || is_locked(&pid_file(state_root))
 }
 
-/// The process id of the daemon that owns the state root, as its file says.
+/// The process id of the daemon that owns the state root, from its pid file.
 pub fn owner_pid(state_root: &Path) -> Option<u32> {
     let text = std::fs::read_to_string(pid_file(state_root)).ok()?;
     text.trim().parse().ok()
@@ -280,7 +282,7 @@ fn pid_file(state_root: &Path) -> PathBuf {
     state_root.join("run").join("orchestrator.pid")
 }
 
-/// Where the daemon of `state_root` listens.
+/// The socket of the daemon of `state_root`.
 pub fn socket_path(state_root: &Path) -> PathBuf {
     state_root.join("run").join("orchestrator.sock")
 }
@@ -290,7 +292,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] says why there is no connection.
+    /// [`ConnectError`] if the connection fails.
     pub async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
         let greeted = timeout(limit, Self::handshake(state_root)).await;
@@ -300,11 +302,13 @@ impl Client {
         }
     }
 
-    /// Connects to the daemon of `state_root`, of whichever version it is, for `gdn status` and `gdn shutdown`.
+    /// Connects to the daemon of `state_root` regardless of its version, for `gdn status` and `gdn
+    /// shutdown`.
     ///
     /// # Errors
     ///
-    /// As [`Self::connect`]: a daemon of another version that does not tell its status cannot be reached.
+    /// As [`Self::connect`]. A daemon of another version that does not report its status counts as
+    /// unreachable.
     pub async fn reach(state_root: &Path) -> Result<Reached, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
         let reaching = async {
@@ -337,7 +341,8 @@ impl Client {
         }))
     }
 
-    /// Greets, and tells why nothing but its status can be asked if the daemon is of another version.
+    /// Performs the handshake. The second value is the version error if the daemon has another
+    /// version and supports only its status.
     async fn handshake(state_root: &Path) -> Result<(Self, Option<ConnectError>), ConnectError> {
         let stream = open(state_root).await?;
         let daemon_pid = check_peer(&stream, state_root)?;
@@ -362,28 +367,28 @@ impl Client {
             Err(CallError::Refused(refused)) if refused.code == ErrorCode::VersionMismatch => {
                 mismatch(Box::new(refused))
             }
-            // A daemon of a quite different version may answer in a form we cannot read.
+            // A daemon of a very different version may answer in an unreadable form.
             Err(CallError::Unreadable { source, .. }) => mismatch(Box::new(source)),
             Err(error) => return Err(ConnectError::Handshake(error)),
         };
         Ok((client, why))
     }
 
-    /// What the daemon said of itself.
+    /// The daemon's introduction.
     pub fn daemon(&self) -> &Connected {
         &self.daemon
     }
 
-    /// Makes a request that only reads.
+    /// Sends a read-only request.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says why there is no result. After [`CallError::TimedOut`] as with [`Self::watch`].
+    /// [`CallError`] if the request fails. After [`CallError::TimedOut`], see [`Self::watch`].
     pub async fn query<M: Method>(&mut self, call: M) -> Result<M::Output, CallError> {
         self.watch(call, RequestTimeout::Query, &mut |_| {}).await
     }
 
-    /// Makes a request that may wait for processes to stop.
+    /// Sends a request that may wait for processes to stop.
     ///
     /// # Errors
     ///
@@ -392,10 +397,10 @@ impl Client {
         self.watch(call, RequestTimeout::Change, &mut |_| {}).await
     }
 
-    /// Makes a request and hands what arrives meanwhile to `on_notice`.
+    /// Sends a request and passes its notifications to `on_notice`.
     ///
-    /// After a time-out, or when the future is dropped, the connection must not be used again: its
-    /// next response would be the one to this request.
+    /// After a timeout, or when the future is dropped, the connection must not be used again,
+    /// because its next response would belong to this request.
     ///
     /// # Errors
     ///
@@ -410,12 +415,12 @@ impl Client {
         within(request_timeout, M::NAME, exchange).await
     }
 
-    /// Makes a request whose parameters and result are JSON that is passed on as it is, and hands what arrives
-    /// meanwhile under it to `on_notification`, by its method and parameters.
+    /// Forwards a request with raw JSON parameters and result, and passes its notifications to
+    /// `on_notification` by method and parameters.
     ///
     /// # Errors
     ///
-    /// As [`Self::watch`], after which what is said there holds, too.
+    /// As [`Self::watch`], including its condition on reuse.
     pub async fn forward(
         &mut self,
         method: &'static str,
@@ -449,7 +454,7 @@ impl Client {
         })
     }
 
-    /// Sends a request, and waits for its result.
+    /// Sends a request and waits for its result.
     async fn answer<P: Serialize + ?Sized>(
         &mut self,
         method: &'static str,
@@ -497,7 +502,7 @@ impl Client {
     }
 }
 
-/// Waits for an answer as long as it may take.
+/// Waits for an answer within its time limit.
 async fn within<T>(
     request_timeout: RequestTimeout,
     method: &'static str,
@@ -511,7 +516,7 @@ async fn within<T>(
     }
 }
 
-/// What a notification says, if it belongs to the request.
+/// Parses a notification, if it belongs to the request.
 fn notice(
     method: &str,
     params: &str,
@@ -539,7 +544,7 @@ fn notice(
             let change: ProcessChange = serde_json::from_str(params)?;
             (change.request_id, Notice::Processes(change))
         }
-        // Versions agree exactly, so nothing else comes; if it does, it is not ours to judge.
+        // Versions match exactly, so this should not happen; unknown notifications are ignored.
         _ => return Ok(None),
     };
     Ok((of == request_id).then_some(notice))
@@ -549,7 +554,7 @@ fn lost(source: Option<FrameError>) -> CallError {
     CallError::Lost { source }
 }
 
-/// Connects to the socket. A daemon that owns the state root and does not listen is waited for.
+/// Connects to the socket. Waits for a daemon that owns the state root but does not listen yet.
 async fn open(state_root: &Path) -> Result<Stream, ConnectError> {
     let deadline = Instant::now() + Duration::from_millis(LISTEN_TIMEOUT_MS);
     loop {
@@ -589,7 +594,7 @@ async fn open_once(state_root: &Path) -> Result<Stream, ConnectError> {
     })
 }
 
-/// Checks that the peer belongs to our user, and gives its process id where the system tells it.
+/// Checks that the peer belongs to our user, and returns its process id if the system provides it.
 fn check_peer(stream: &Stream, state_root: &Path) -> Result<Option<u32>, ConnectError> {
     let socket = socket_path(state_root);
     let peer = match stream.peer_creds() {
@@ -600,7 +605,7 @@ fn check_peer(stream: &Stream, state_root: &Path) -> Result<Option<u32>, Connect
     Ok(peer.pid().and_then(|pid| u32::try_from(pid).ok()))
 }
 
-/// Checks that the peer's user is ours. One that the system does not tell is not trusted.
+/// Checks that the peer's user is ours. An unknown user is not trusted.
 fn check_user(socket: PathBuf, theirs: Option<u32>, ours: u32) -> Result<(), ConnectError> {
     match theirs {
         Some(theirs) if theirs == ours => Ok(()),

@@ -1,4 +1,4 @@
-//! Lists that the daemon gives in pages (`OBS-1`).
+//! Lists that the daemon returns in pages (`OBS-1`).
 
 use goondan_protocol::control::{
     ApprovalInfo, AuditLog, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint,
@@ -14,27 +14,29 @@ use goondan_protocol::trace::TraceId;
 
 use crate::{CallError, Client};
 
-/// What followed from one event, across agents.
+/// All consequences of one event, across agents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// The trace.
     pub trace_id: TraceId,
-    /// What happened in it, oldest first.
+    /// Its runtime events, oldest first.
     pub events: Vec<RuntimeEvent>,
-    /// Whether something may be missing: the daemon looks through the latest records only.
+    /// True if events may be missing, because the daemon searches only the latest records.
     pub partial: bool,
 }
 
 /// A request for one page of a list.
 pub trait Paged: Method + Clone {
-    /// What is listed.
+    /// Item of the list.
     type Item;
 
-    /// Takes what is on the page that was asked for, and asks for the next one from now on. Whether there is one.
+    /// Adds the items of a page to `listed` and advances the request to the next page. Returns true
+    /// if another page exists.
     fn turn(&mut self, page: Self::Output, listed: &mut Vec<Self::Item>) -> bool;
 }
 
-/// Lists of which a page has what is listed in `$items`, and where the next one begins in `next`.
+/// Implements [`Paged`] for lists whose pages contain `$items` and the start of the next page in
+/// `next`.
 macro_rules! paged {
     ($($list:ty: $items:ident of $item:ty;)+) => {$(
         impl Paged for $list {
@@ -65,7 +67,7 @@ paged! {
 }
 
 impl Client {
-    /// The daemon's state with all of its workspaces, also those behind the first page.
+    /// The daemon's state with all workspaces, including those on later pages.
     ///
     /// # Errors
     ///
@@ -82,8 +84,8 @@ impl Client {
         Ok(status)
     }
 
-    /// All of the trace with this id, or that a turn or an event with this id is part of; none: of the trace of
-    /// the turn that began last.
+    /// The complete trace with this id, or that contains a turn or an event with this id. Without
+    /// an id, the trace of the latest turn.
     ///
     /// # Errors
     ///
@@ -105,7 +107,7 @@ impl Client {
             events: page.events,
             partial: page.partial,
         };
-        // The latest trace may be another one meanwhile.
+        // Pins the trace, because another one may become the latest.
         get.of = Some(trace.trace_id.to_string());
         get.after = page.next;
         while get.after.is_some() {
@@ -117,7 +119,7 @@ impl Client {
         Ok(trace)
     }
 
-    /// What replies of models took, with the sums of all pages.
+    /// Usage of model replies, with the sums of all pages.
     ///
     /// # Errors
     ///
@@ -133,7 +135,7 @@ impl Client {
         Ok(report)
     }
 
-    /// The latest records of audit logs, at most so many, over as many pages as they take.
+    /// The latest `records` records of audit logs, over as many pages as necessary.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl Client {
         }
     }
 
-    /// All that is on the pages of a list, from the one that is asked for to the last.
+    /// All items of a list, from the requested page to the last.
     ///
     /// # Errors
     ///

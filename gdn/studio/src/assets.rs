@@ -1,4 +1,5 @@
-//! The files of the page: made from `web/` by its `build.mjs`, committed, and part of this program.
+//! Files of the page: built from `web/` by its `build.mjs`, committed, and embedded in this
+//! program.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -42,11 +43,12 @@ impl Asset {
         self.bytes
     }
 
-    /// The same as `gzip` makes it.
+    /// The file compressed with gzip.
     pub(crate) fn zipped(&'static self) -> &'static [u8] {
         self.zipped.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-            // Into memory: there is nothing that could fail, and a page that is cut off is not begun.
+            // Writing to memory cannot fail; an empty result would be sent instead of a truncated
+            // page.
             let written = encoder
                 .write_all(self.bytes)
                 .and_then(|()| encoder.finish());
@@ -68,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// What the whole page may take, as it is sent.
+    /// Maximum transfer size of the whole page.
     const PAGE_BYTES_MAX: usize = 60 * 1024;
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the daemon is asked for the page. Each request has a connection of its own: one that has been lost with a
-//! daemon is never used for the next.
+//! The page's requests to the daemon. Each request uses its own connection, so a connection lost
+//! with a daemon is never reused.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::limits::{
 };
 use crate::methods::Access;
 
-/// Why the page gets no answer.
+/// Reason why the page gets no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
     #[error(transparent)]
@@ -34,14 +34,14 @@ pub(crate) enum Failed {
     TooManyWaits,
 }
 
-/// An error as the page shows it.
+/// An error as shown by the page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Told {
     /// The daemon's stable code, or one of Studio's own.
     pub(crate) code: String,
-    /// What failed.
+    /// The failure.
     pub(crate) message: String,
-    /// What to do next.
+    /// The next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suggestion: Option<String>,
 }
@@ -57,7 +57,7 @@ impl Told {
 }
 
 impl Failed {
-    /// What the page is told, and the status of the response.
+    /// The error for the page, and the status of the response.
     pub(crate) fn told(&self) -> (StatusCode, Told) {
         match self {
             Self::Call(CallError::Refused(refused)) => {
@@ -123,7 +123,7 @@ pub(crate) struct Daemon {
     decisions: Semaphore,
     waits: Semaphore,
     streams: Arc<Semaphore>,
-    /// Each ends when its browser goes.
+    /// Tasks of the streams; each ends when its browser disconnects.
     following: TaskTracker,
 }
 
@@ -143,7 +143,7 @@ impl Daemon {
         &self.state_root
     }
 
-    /// Asks for one thing. The result is JSON as the daemon wrote it.
+    /// Sends one request. The result is the daemon's raw JSON.
     pub(crate) async fn call(
         &self,
         method: &'static str,
@@ -164,7 +164,7 @@ impl Daemon {
         Ok(answer.await?)
     }
 
-    /// Begins to tell what happens, line by line.
+    /// Starts a stream of events, line by line.
     pub(crate) async fn stream(
         &self,
         method: &'static str,
@@ -220,11 +220,11 @@ async fn follow(
         Ok(result) => json!({ "result": result }),
         Err(error) => json!({ "error": Failed::Call(error).told().1 }),
     };
-    // Whoever does not hear it sees that the stream has ended.
+    // A browser that misses this line still sees that the stream has ended.
     drop(lines.try_send(line(&last)));
 }
 
-/// A notification as the page reads it: without the number of a request that it has not made.
+/// Formats a notification for the page, without the request id, which belongs to our own request.
 fn told(name: &str, params: &RawValue) -> Option<Bytes> {
     let mut params: Map<String, Value> = serde_json::from_str(params.get()).ok()?;
     params.shift_remove("requestId");
@@ -235,7 +235,7 @@ fn line(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
 }
 
-/// The lines of a stream, as they come.
+/// The lines of a stream.
 #[derive(Debug)]
 pub(crate) struct Lines {
     lines: mpsc::Receiver<Bytes>,
@@ -243,7 +243,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The next line; in silence, one that says that the stream is alive. None at its end.
+    /// The next line; after a silent interval, a keep-alive line. `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let silence = Duration::from_millis(STREAM_ALIVE_MS);
         match timeout(silence, self.lines.recv()).await {

@@ -1,20 +1,21 @@
-//! Which requests are looked at (`OBS-5`): those that a browser makes for our own page, and no others.
+//! Filters requests (`OBS-5`): only a browser's requests for our own page are accepted.
 //!
-//! * The `Host` is one of ours, letter by letter: a name that somebody makes point here (DNS rebinding) is not.
-//! * What asks for anything but files names our own page as its `Origin`; a page of others cannot, and what names
-//!   none is no browser that shows our page.
-//! * `Sec-Fetch-Site`, which pages cannot forge, says the same where the browser sends it.
+//! * The `Host` must exactly equal one of ours, which excludes a foreign name that resolves to this
+//!   machine (DNS rebinding).
+//! * Requests for anything but files must have our own page as `Origin`. Foreign pages cannot send
+//!   it, and a client that sends none is not a browser that shows our page.
+//! * `Sec-Fetch-Site`, which pages cannot forge, must agree if the browser sends it.
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
 
-/// The addresses that the page has.
+/// The addresses of the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     /// `127.0.0.1:4711` and others, in lower case.
     hosts: Vec<String>,
 }
 
-/// Why a request is not looked at.
+/// Reason for rejecting a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("the request names a host that is not this page's")]
@@ -28,7 +29,8 @@ pub(crate) enum Refused {
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Guard {
-    /// Of a page that is heard on that port of this machine, and has those further addresses (`name:port`).
+    /// Creates a guard for a page on this port of this machine, with additional addresses
+    /// (`name:port`).
     pub(crate) fn new(port: u16, more: &[String]) -> Self {
         let own = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         let more = more.iter().map(|host| host.to_ascii_lowercase());
@@ -37,11 +39,11 @@ impl Guard {
         }
     }
 
-    /// Whether a request is looked at.
+    /// Checks a request.
     ///
     /// # Errors
     ///
-    /// [`Refused`] says why it is not.
+    /// [`Refused`] with the reason.
     pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
         let host = only(headers, &header::HOST).ok_or(Refused::Host)?;
         if !self.hosts.iter().any(|own| own == host) {
@@ -49,7 +51,8 @@ impl Guard {
         }
         let is_ask = method != Method::GET && method != Method::HEAD;
         match only(headers, &SEC_FETCH_SITE) {
-            // Typed or followed from outside of the browser; what asks is always the page.
+            // Typed or followed from outside of the browser. API requests always come from the
+            // page.
             Some("none") if !is_ask => {}
             Some("same-origin") => {}
             None if !headers.contains_key(SEC_FETCH_SITE) => {}
@@ -58,7 +61,7 @@ impl Guard {
         if !is_ask {
             return Ok(());
         }
-        // One of the page's own addresses is not enough: it is the one that is asked.
+        // It must be the requested address, not just any of the page's addresses.
         let origin = only(headers, &header::ORIGIN).ok_or(Refused::Origin)?;
         if origin.strip_prefix("http://") != Some(host) {
             return Err(Refused::Origin);
@@ -70,7 +73,7 @@ impl Guard {
     }
 }
 
-/// A header that is there once and is text.
+/// A header that occurs exactly once and is text.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().filter(|_| values.next().is_none());
@@ -88,7 +91,7 @@ mod tests {
         ("sec-fetch-site", "same-origin"),
     ];
 
-    /// A request of our own page, but for one header; none leaves it out.
+    /// A request of our own page with one header changed, or omitted if `None`.
     fn check(
         method: &Method,
         name: &'static str,
@@ -109,7 +112,7 @@ mod tests {
     fn obs_5_our_own_page_is_heard() {
         assert_eq!(check(&Method::POST, "-", None), Ok(()));
         assert_eq!(check(&Method::GET, "-", None), Ok(()));
-        // Older browsers do not say where a request comes from.
+        // Older browsers do not send the header.
         assert_eq!(check(&Method::POST, "sec-fetch-site", None), Ok(()));
         assert_eq!(check(&Method::GET, "sec-fetch-site", Some("none")), Ok(()));
         assert_eq!(check(&Method::GET, "origin", None), Ok(()));
@@ -142,7 +145,7 @@ mod tests {
             Some("http://attacker.example"),
             Some("https://127.0.0.1:4711"),
             Some("http://127.0.0.1:4712"),
-            // An address of ours, and not the one that is asked.
+            // Our own addresses, but not the requested one.
             Some("http://localhost:4711"),
             Some("http://127.0.0.1:4711/"),
         ];

@@ -1,20 +1,22 @@
-//! `goondan-studio`: what people see and steer in a browser (`OBS-5`).
+//! `goondan-studio`: the user interface in a browser (`OBS-5`).
 //!
-//! It is a client of the daemon like `gdn`, and a process of its own: the daemon speaks no HTTP, and connectors, which
-//! face the network, have none of a person's rights. `gdn studio` starts it, shows its address and ends it.
+//! It is a client of the daemon like `gdn`, in a separate process, because the daemon speaks no
+//! HTTP, and connectors, which face the network, have no user's permissions. `gdn studio` starts
+//! it, prints its address and ends it.
 //!
-//! # Where things are
+//! # Map
 //!
-//! * `guard` — which requests are looked at; `sessions` — who may ask; `methods` — what may be asked.
-//! * `serving` — connections; `server` — the responses; `assets` — the files of the page, which are made from `web/`.
-//! * `daemon` — what the daemon is asked, and the streams of what happens.
-//! * `limits` — every limit.
+//! * `guard` — filters requests; `sessions` — authentication; `methods` — permitted methods.
+//! * `serving` — connections; `server` — responses; `assets` — the files of the page, built from
+//!   `web/`.
+//! * `daemon` — requests to the daemon, and event streams.
+//! * `limits` — all limits.
 //!
 //! # Invariants
 //!
-//! * It is heard on this machine alone, and keeps nothing: what the page shows is what the daemon says.
-//! * Nothing is asked of the daemon for a request without a token, and nothing is changed without `--write`.
-//! * It ends with whoever started it.
+//! * It listens only on this machine and stores nothing: the page shows the daemon's data.
+//! * A request without a token never reaches the daemon, and nothing is changed without `--write`.
+//! * It ends together with its parent.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,28 +42,29 @@ use daemon::Daemon;
 use guard::Guard;
 use server::Studio;
 
-/// The page of goondan in the browser, for the daemon of one state root.
+/// goondan's page in the browser, for the daemon of one state root.
 ///
-/// People use `gdn studio`, which starts it. It writes one line of JSON with its address to stdout, another for each
-/// line it reads from stdin, since an address is good once, and ends when stdin does.
+/// Users run `gdn studio`, which starts it. It writes one line of JSON with its address to stdout,
+/// and another for each line it reads from stdin, because an address is valid only once. It exits
+/// when stdin closes.
 #[derive(Debug, Parser)]
 #[command(name = "goondan-studio", version)]
 struct Args {
     /// Directory of the daemon's durable state
     #[arg(long, value_name = "DIR")]
     state_root: PathBuf,
-    /// Listen on this port of this machine; 0 is any that is free
+    /// Listen on this port of this machine; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Let the page change things, not only show them
+    /// Let the page change things instead of only showing them
     #[arg(long)]
     write: bool,
-    /// Answer to this address, too, as where a tunnel ends (can be repeated)
+    /// Also accept this address, for example the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT", value_parser = host_of)]
     host: Vec<String>,
 }
 
-/// A host as a browser names it.
+/// Parses a host as a browser names it.
 fn host_of(text: &str) -> Result<String, String> {
     let parts = text.rsplit_once(':');
     let is_host = parts.is_some_and(|(name, port)| {
@@ -74,7 +77,7 @@ fn host_of(text: &str) -> Result<String, String> {
     }
 }
 
-/// Why there is no Studio.
+/// Reason why Studio cannot run.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("cannot listen on {address}: {source}; another port: `gdn studio --port 0`")]
@@ -141,7 +144,7 @@ async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Says where the page is, with a new ticket.
+/// Prints the page's address, with a new ticket.
 fn announce(studio: &Studio, address: SocketAddr) -> Result<(), Failure> {
     let ticket = studio.ticket()?;
     let page = format!("http://{address}/#t={}", ticket.as_str());
@@ -153,10 +156,10 @@ fn announce(studio: &Studio, address: SocketAddr) -> Result<(), Failure> {
         .map_err(Failure::Announce)
 }
 
-/// Each line of stdin asks for a new address; its end ends this, too.
+/// Each line of stdin requests a new address; the end of stdin ends the receiver.
 fn asked_for_more() -> mpsc::Receiver<()> {
     let (asks, asked) = mpsc::channel(1);
-    // The thread ends with the process: a read from stdin cannot be asked to stop waiting.
+    // The thread ends with the process, because a blocking read from stdin cannot be canceled.
     std::thread::spawn(move || {
         for line in std::io::stdin().lines() {
             if line.is_err() || asks.blocking_send(()).is_err() {

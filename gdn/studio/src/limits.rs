@@ -1,24 +1,24 @@
-//! Limits of Studio: each has a name, and its home is here.
+//! All limits of Studio.
 
-/// How long a ticket in an address can be exchanged for a token, in milliseconds.
+/// Time in which a ticket in an address can be exchanged for a token, in milliseconds.
 pub(crate) const TICKET_LIFE_MS: u64 = 60_000;
 
-/// How long a token is good, in milliseconds: a day of work.
+/// Lifetime of a token, in milliseconds: a day of work.
 pub(crate) const TOKEN_LIFE_MS: u64 = 12 * 60 * 60 * 1_000;
 
-/// Tickets and tokens that are good at one time, of each; the oldest makes room for another.
+/// Maximum number of valid tickets, and of valid tokens; a new one replaces the oldest.
 pub(crate) const SESSIONS_MAX: usize = 16;
 
 /// Connections that are open at one time. With one more, the oldest ends of those that nothing is done for.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 
-/// Time for the headers of a request, in milliseconds; then its connection is closed.
+/// Time limit for the headers of a request, in milliseconds; then its connection is closed.
 pub(crate) const HEADER_READ_TIMEOUT_MS: u64 = 10_000;
 
-/// Time for the body of a request, in milliseconds.
+/// Time limit for the body of a request, in milliseconds.
 pub(crate) const BODY_READ_TIMEOUT_MS: u64 = 30_000;
 
-/// Pause after a connection that could not be taken, in milliseconds.
+/// Pause after a connection could not be accepted, in milliseconds.
 pub(crate) const ACCEPT_RETRY_MS: u64 = 100;
 
 /// Longest body of a request, in bytes.
@@ -38,8 +38,8 @@ pub(crate) const STREAMS_MAX: usize = 16;
 // Each has a connection, and so has a request that is answered soon.
 const _: () = assert!(STREAMS_MAX + WAITS_MAX + CALLS_MAX + DECISIONS_MAX < CONNECTIONS_MAX / 2);
 
-/// Lines of a stream that a browser has not read yet; behind more it is cut off and comes back with its cursor.
+/// Unread lines of a stream; with more, the browser is disconnected and resumes with its cursor.
 pub(crate) const STREAM_LINES_MAX: usize = 4_096;
 
-/// After how long a silent stream says that it is alive, in milliseconds.
+/// Silent interval after which a stream sends a keep-alive line, in milliseconds.
 pub(crate) const STREAM_ALIVE_MS: u64 = 15_000;

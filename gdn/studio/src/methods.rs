@@ -1,17 +1,18 @@
-//! What the page may ask the daemon: nothing that is not named here.
+//! The only daemon methods that the page may call.
 //!
-//! What stops the daemon, what opens and closes workspaces, and what is about secrets or packages is left to `gdn`.
+//! Stopping the daemon, opening and closing workspaces, secrets and packages are reserved for
+//! `gdn`.
 
-/// What a method does.
+/// Effect of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It only reads.
+    /// Read-only.
     Reads,
-    /// It changes something: only with `gdn studio --write`.
+    /// Changes something; requires `gdn studio --write`.
     Writes,
 }
 
-/// Each method of the page, its name and what it does.
+/// The page's methods and their effects.
 pub(crate) const METHODS: &[(&str, Access)] = &[
     ("daemon.status", Access::Reads),
     ("daemon.processes", Access::Reads),
@@ -83,7 +84,7 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("task.restore", Access::Writes),
 ];
 
-/// What tells of what happens, as it happens.
+/// Methods that stream events.
 pub(crate) const STREAMS: &[&str] = &[
     "workspace.watch",
     "process.watch",

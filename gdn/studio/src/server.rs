@@ -1,4 +1,4 @@
-//! The page over HTTP: its files, the login, and what it asks (`OBS-5`).
+//! The page over HTTP: its files, the login, and its API (`OBS-5`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ use crate::methods::{self, Access};
 use crate::serving::{Seat, Work};
 use crate::sessions::{Secret, Sessions};
 
-/// Nothing runs on the page but its own files, nothing styles it but the sheet in it, it asks nobody but us, and nobody
-/// frames it.
+/// The page runs only its own scripts, uses only its inline style sheet, connects only to us, and
+/// cannot be framed.
 const CONTENT_SECURITY_POLICY: &str = concat!(
     "default-src 'none'; script-src 'self'; style-src '",
     include_str!("../web/dist/style.sha256"),
@@ -34,7 +34,7 @@ const CONTENT_SECURITY_POLICY: &str = concat!(
      require-trusted-types-for 'script'; trusted-types lit-html"
 );
 
-/// What every response says beside that.
+/// Other headers of every response.
 const ALWAYS: [(&str, &str); 7] = [
     ("content-security-policy", CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
@@ -48,7 +48,7 @@ const ALWAYS: [(&str, &str); 7] = [
     ),
 ];
 
-/// All that a request is answered with.
+/// Shared state of all requests.
 #[derive(Debug)]
 pub(crate) struct Studio {
     guard: Guard,
@@ -72,7 +72,7 @@ struct Asked {
     params: Box<RawValue>,
 }
 
-/// Why a request is answered with an error.
+/// Status and error of a rejected request.
 struct Declined(StatusCode, Told);
 
 impl From<Failed> for Declined {
@@ -93,11 +93,11 @@ impl Studio {
         }
     }
 
-    /// A new ticket, good from now on.
+    /// Creates a ticket, valid immediately.
     ///
     /// # Errors
     ///
-    /// The system has no randomness to give.
+    /// If the system provides no randomness.
     pub(crate) fn ticket(&self) -> Result<Secret, getrandom::Error> {
         let ticket = Secret::random()?;
         let now_ms = self.now_ms();
@@ -186,7 +186,7 @@ impl Studio {
             ));
         }
         let result = self.daemon.call(method, access, &asked.params).await?;
-        // The daemon's result is JSON already.
+        // The daemon's result is already JSON.
         let body = format!("{{\"result\":{result}}}");
         Ok(respond(
             StatusCode::OK,
@@ -214,7 +214,7 @@ impl Studio {
     }
 }
 
-/// Answers every request.
+/// Routes every request.
 pub(crate) fn router(studio: Arc<Studio>) -> Router {
     Router::new().fallback(handle).with_state(studio)
 }
@@ -228,7 +228,7 @@ async fn handle(
     answer.unwrap_or_else(|Declined(status, told)| json_of(status, &json!({ "error": told })))
 }
 
-/// Reads a request's body.
+/// Reads the body of a request.
 async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Declined> {
     let hint = "load the page again";
     let limit = Duration::from_millis(BODY_READ_TIMEOUT_MS);
@@ -287,7 +287,7 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
         true => (Bytes::from_static(asset.zipped()), Some("gzip")),
         false => (Bytes::from_static(asset.bytes()), None),
     };
-    // A page of another version must not run beside a Studio of this one.
+    // A cached page of another version must not run against this version of Studio.
     let mut response = respond(StatusCode::OK, asset.kind(), "no-cache", Body::from(body));
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));

@@ -35,13 +35,13 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
                     }
                 });
             }
-            // Most often there are no file descriptors left for a moment.
+            // Usually a temporary lack of file descriptors.
             Err(_) => sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await,
         }
     }
 }
 
-/// Serves one connection to its end. What a browser does to it is the browser's affair.
+/// Serves one connection until it ends. Errors of the browser's connection are ignored.
 async fn connection(stream: TcpStream, router: Router) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,7 +1,8 @@
-//! Who may ask (`OBS-5`): a ticket stands in the address that `gdn studio` shows, is good once and for a moment, and
-//! is exchanged for a token.
+//! Authentication (`OBS-5`): the address that `gdn studio` prints contains a short-lived,
+//! single-use ticket, which is exchanged for a token.
 //!
-//! Only digests are kept, so that neither can be read from memory, and so that comparing them tells nothing.
+//! Only digests are stored, so that neither can be read from memory, and comparisons reveal
+//! nothing.
 
 use sha2::{Digest as _, Sha256};
 
@@ -10,16 +11,16 @@ use crate::limits::{SESSIONS_MAX, TICKET_LIFE_MS, TOKEN_LIFE_MS};
 /// Bytes of a ticket and of a token.
 const SECRET_BYTES: usize = 16;
 
-/// A ticket or a token: 128 bits that nobody can guess, as hex digits.
+/// A ticket or a token: 128 random bits, as hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// A new one.
+    /// Creates a random secret.
     ///
     /// # Errors
     ///
-    /// The system has no randomness to give.
+    /// If the system provides no randomness.
     pub(crate) fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes)?;
@@ -31,14 +32,14 @@ impl Secret {
     }
 }
 
-/// What is kept of a ticket or a token.
+/// Stored digest of a ticket or a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
     digest: [u8; 32],
     until_ms: u64,
 }
 
-/// The tickets and tokens that are good.
+/// The valid tickets and tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     tickets: Vec<Kept>,
@@ -46,12 +47,12 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// A ticket is good from now on.
+    /// Makes a ticket valid.
     pub(crate) fn admit(&mut self, ticket: &Secret, now_ms: u64) {
         keep(&mut self.tickets, ticket, now_ms, TICKET_LIFE_MS);
     }
 
-    /// Takes a ticket, and lets the token be good if the ticket was. Whether it was.
+    /// Consumes a ticket and makes the token valid if the ticket was. Returns true on success.
     pub(crate) fn exchange(&mut self, ticket: &str, token: &Secret, now_ms: u64) -> bool {
         let was_good = take(&mut self.tickets, ticket, now_ms);
         if was_good {
@@ -60,14 +61,14 @@ impl Sessions {
         was_good
     }
 
-    /// Whether a token is good.
+    /// True if a token is valid.
     pub(crate) fn knows(&self, token: &str, now_ms: u64) -> bool {
         let digest = digest(token);
         let mut tokens = self.tokens.iter();
         tokens.any(|kept| kept.digest == digest && now_ms < kept.until_ms)
     }
 
-    /// A token is good no longer.
+    /// Revokes a token.
     pub(crate) fn end(&mut self, token: &str, now_ms: u64) {
         take(&mut self.tokens, token, now_ms);
     }
@@ -88,7 +89,7 @@ fn keep(all: &mut Vec<Kept>, secret: &Secret, now_ms: u64, life_ms: u64) {
     });
 }
 
-/// Removes a secret. Whether it was there, and good.
+/// Removes a secret. Returns true if it existed and was valid.
 fn take(all: &mut Vec<Kept>, secret: &str, now_ms: u64) -> bool {
     let digest = digest(secret);
     let at = all.iter().position(|kept| kept.digest == digest);
