@@ -1,21 +1,23 @@
-//! Time that counts: sleeps and deadlines that a pause does not use up (`SUP-9`).
+//! Running time: sleeps and deadlines that ignore suspension of the process (`SUP-9`).
 //!
-//! A container or a virtual machine may be paused (`SIGSTOP`, a freezer, a snapshot). The system's clock
-//! goes on meanwhile, and a call that had 120 s and worked for one would be over its time when all goes
-//! on. Here a time-out counts only what its process ran. The names are those of `tokio::time`, so that a
-//! place that judges a call differs from another by its imports only.
+//! A container or a virtual machine can be suspended (`SIGSTOP`, a freezer, a snapshot) while the
+//! system's clock continues. A call with a limit of 120 s that ran for one second would then time
+//! out on resumption. The timeouts of this crate count only the time in which their process ran.
+//! Names match `tokio::time`, so code switches by changing its imports.
 //!
-//! [`RunningTime`] decides, by readings that it is given; the daemon takes them in its own loop. The rest is
-//! for its children, and reads the clock of tokio: whoever waits looks at least once in [`PAUSE_LOOK_MS`],
-//! so that a reading that comes much later tells of a pause. While nobody waits nobody looks, which costs
-//! nothing and means nothing.
+//! [`RunningTime`] computes running time from given clock readings; the daemon feeds it in its own
+//! loop. The rest of the crate is for its children and reads tokio's clock: every waiter reads it
+//! at least once in [`PAUSE_LOOK_MS`], so a much later reading reveals a pause. Without waiters the
+//! clock is not read, because no deadline depends on it.
 //!
 //! # Invariants
 //!
-//! * No time-out comes early: counted time never runs ahead of the clock.
-//! * A time-out comes late by at most the pauses there were, and for each of them by
-//!   [`PAUSE_CATCH_UP_MS`](goondan_protocol::limits::PAUSE_CATCH_UP_MS) and [`PAUSE_LOOK_MS`].
-//! * Every thread has a clock of its own; an [`Instant`] is compared on the thread where it was read.
+//! * No timeout fires early: running time never exceeds clock time.
+//! * A timeout is late by at most the duration of the pauses, plus
+//!   [`PAUSE_CATCH_UP_MS`](goondan_protocol::limits::PAUSE_CATCH_UP_MS) and [`PAUSE_LOOK_MS`] for
+//!   each pause.
+//! * Every thread has its own clock; an [`Instant`] can only be compared on the thread that read
+//!   it.
 
 use std::cell::RefCell;
 use std::ops::{Add, Sub};
@@ -32,7 +34,7 @@ mod running_time;
 struct Clock {
     started: tokio::time::Instant,
     time: RunningTime,
-    /// Those who wait for a moment now, and so look at the clock.
+    /// Number of current waiters, which read the clock regularly.
     waiters: usize,
 }
 
@@ -44,9 +46,9 @@ thread_local! {
     });
 }
 
-/// Reads the clock, then changes how many wait for it.
+/// Reads the clock, then changes the number of waiters.
 fn read(change: impl FnOnce(&mut usize)) -> Duration {
-    // A thread that ends has no clock any more, and judges nobody.
+    // A thread that is ending has no clock, and no deadlines depend on it.
     let read = CLOCK.try_with(|clock| {
         let mut clock = clock.borrow_mut();
         let at = tokio::time::Instant::now().saturating_duration_since(clock.started);
@@ -58,12 +60,12 @@ fn read(change: impl FnOnce(&mut usize)) -> Duration {
     read.unwrap_or_default()
 }
 
-/// A moment of the time that counts.
+/// A moment in running time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
 impl Instant {
-    /// This moment.
+    /// The current moment.
     #[must_use]
     pub fn now() -> Self {
         Self(read(|_| {}))
@@ -78,7 +80,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// How long one moment is after another; zero if it is before it.
+/// Duration from `other` to this moment; zero if it is negative.
 impl Sub for Instant {
     type Output = Duration;
 
@@ -87,7 +89,7 @@ impl Sub for Instant {
     }
 }
 
-/// Counts among those who wait as long as it lives.
+/// Counts as a waiter until it is dropped.
 struct Waiting;
 
 impl Waiting {
@@ -103,7 +105,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits until a moment. Cancel-safe.
+/// Sleeps until a moment. Cancel-safe.
 pub async fn sleep_until(deadline: Instant) {
     let _waiting = Waiting::begin();
     loop {
@@ -115,20 +117,20 @@ pub async fn sleep_until(deadline: Instant) {
     }
 }
 
-/// Waits for so long. Cancel-safe.
+/// Sleeps for a duration. Cancel-safe.
 pub async fn sleep(duration: Duration) {
     sleep_until(Instant::now() + duration).await;
 }
 
-/// The time was over before the work was done.
+/// The time limit was reached first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
-/// Works on something until a moment. What is done then is done in time.
+/// Runs a future until a moment. A future that is ready at that moment counts as in time.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if it is not done; the work is dropped.
+/// [`Elapsed`] if the future is not ready; it is dropped.
 pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Result<F::Output, Elapsed> {
     tokio::select! {
         biased;
@@ -137,11 +139,11 @@ pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Result<F::Outp
     }
 }
 
-/// Works on something for so long. What is done then is done in time.
+/// Runs a future for a duration. A future that is ready at its end counts as in time.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if it is not done; the work is dropped.
+/// [`Elapsed`] if the future is not ready; it is dropped.
 pub async fn timeout<F: Future>(duration: Duration, work: F) -> Result<F::Output, Elapsed> {
     timeout_at(Instant::now() + duration, work).await
 }
@@ -163,7 +165,7 @@ mod tests {
         );
         assert_eq!(begun.elapsed(), seconds(120));
         assert_eq!(timeout(Duration::ZERO, async { 1 }).await, Ok(1));
-        // Nobody waited for an hour; that is no pause of anybody.
+        // Without waiters, an hour without readings is not a pause.
         tokio::time::advance(seconds(3_600)).await;
         let begun = tokio::time::Instant::now();
         sleep(Duration::from_millis(30)).await;
@@ -185,7 +187,7 @@ mod tests {
         assert!(Instant::now() - begun >= seconds(120));
     }
 
-    /// A wait that others are served during, begun again and again, as loops do.
+    /// A wait restarted again and again while other branches run, as in event loops.
     #[tokio::test(start_paused = true)]
     async fn sup_9_a_wait_that_is_begun_anew_sees_the_pause_too() {
         let deadline = Instant::now() + seconds(2);

@@ -1,35 +1,36 @@
-//! How much of the time that passes counts. No clock is read here.
+//! Computes running time from clock readings. No clock is read here.
 
 use std::time::Duration;
 
 use goondan_protocol::limits::{PAUSE_CATCH_UP_MS, PAUSE_MIN_MS};
 
-/// A clock that stands still while its process does not run (`SUP-9`).
+/// A clock that is paused while its process does not run (`SUP-9`).
 ///
-/// A reading that comes [`PAUSE_MIN_MS`] after the one before, although somebody watched, tells of a pause:
-/// a process that was stopped heard nobody, whatever was said meanwhile. It does not count, and time stands
-/// still for [`PAUSE_CATCH_UP_MS`] more, so that what has come meanwhile is read, and those that were paused
-/// too can answer, before anybody is judged.
+/// A watched reading that arrives [`PAUSE_MIN_MS`] or more after the previous one means that the
+/// process was suspended and handled no messages in that time. The pause does not count, and the
+/// clock stays paused for another [`PAUSE_CATCH_UP_MS`], so that pending messages are read, and
+/// other suspended processes can answer, before any deadline is enforced.
 #[derive(Debug, Default)]
 pub struct RunningTime {
     read_at: Duration,
     counted: Duration,
-    /// Until then, by the clock that is read, nothing counts.
+    /// Clock time until which nothing counts.
     stands_until: Duration,
 }
 
-/// What a reading of the clock told.
+/// Result of a clock reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// How much has counted so far; it never goes back.
+    /// Running time so far; never decreases.
     pub counted: Duration,
-    /// The pause that has just ended, if one has.
+    /// The pause that has just ended, if any.
     pub pause: Option<Duration>,
 }
 
 impl RunningTime {
-    /// Takes a reading of a clock that never stands still. `is_watched`: somebody was to read it at least
-    /// once in [`PAUSE_LOOK_MS`](goondan_protocol::limits::PAUSE_LOOK_MS) since the last reading.
+    /// Adds a reading of a monotonic clock. `is_watched` is true if the clock should have been read
+    /// at least once in [`PAUSE_LOOK_MS`](goondan_protocol::limits::PAUSE_LOOK_MS) since the last
+    /// reading.
     pub fn read(&mut self, clock: Duration, is_watched: bool) -> Reading {
         let since = clock.saturating_sub(self.read_at);
         let from = self.read_at.max(self.stands_until);
@@ -71,7 +72,7 @@ mod tests {
             assert_eq!(time.read(ms(100 * n), true), counted(100 * n));
         }
         assert_eq!(time.read(ms(9_000_000), false), counted(9_000_000));
-        // A clock that goes back, as none should, is no pause and no progress.
+        // A clock that goes backwards (which should not happen) is neither a pause nor progress.
         assert_eq!(time.read(ms(5), true), counted(9_000_000));
         let late = 9_000_000 + PAUSE_MIN_MS - 1;
         let read = time.read(ms(late), true);

@@ -6,20 +6,20 @@ use std::ops::Range;
 use serde::{Serialize, Serializer};
 use tracing::field::{Field, Visit};
 
-/// Bytes of JSON that a line's fields mostly take, so that they need not be moved while it grows.
+/// Typical JSON size of a line's fields, in bytes, so that the buffer rarely grows.
 const JSON_BYTES_EXPECTED: usize = 512;
 
-/// Fields in the order in which they were first named, their values written as JSON already: a line is made
-/// of those of its process, its spans and its event by copying bytes.
+/// Fields in the order in which they were first named, with values already serialized as JSON. A
+/// line is created from the fields of its process, its spans and its event by copying bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
-    /// Names in Rust's `snake_case`, and where in `json` the values stand.
+    /// Names in Rust's `snake_case`, with the ranges of their values in `json`.
     places: Vec<(&'static str, Range<usize>)>,
     json: Vec<u8>,
 }
 
 impl Fields {
-    /// No fields, and room for those of a line.
+    /// Creates empty fields with capacity for those of a line.
     pub(crate) fn of_line() -> Self {
         Self {
             places: Vec::with_capacity(16),
@@ -27,7 +27,7 @@ impl Fields {
         }
     }
 
-    /// Sets a field; one of the same name keeps its place and loses its value.
+    /// Sets a field; an existing field of the same name keeps its position and gets the new value.
     pub(crate) fn put(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) {
         let start = self.json.len();
         if serde_json::to_writer(&mut self.json, value).is_err() {
@@ -44,7 +44,7 @@ impl Fields {
         }
     }
 
-    /// Sets a field as `inner` has it; false if it has none of that name.
+    /// Copies a field from `inner`; false if it does not exist there.
     pub(crate) fn copy(&mut self, inner: &Self, name: &'static str) -> bool {
         let Some(json) = inner.json_of(name) else {
             return false;
@@ -77,7 +77,7 @@ impl Fields {
         self.json.get(place.clone())
     }
 
-    /// Names the value that was written last, from `start` on.
+    /// Assigns a name to the value written last, which begins at `start`.
     fn name(&mut self, name: &'static str, start: usize) {
         let place = start..self.json.len();
         match self.places.iter_mut().find(|(known, _)| *known == name) {
@@ -103,7 +103,7 @@ fn write_name(name: &str, line: &mut Vec<u8>) {
     line.push(b'"');
 }
 
-/// A value as its `Debug` shows it, without a text of its own.
+/// A value that serializes as its `Debug` output, without an intermediate string.
 struct Shown<'v>(&'v dyn fmt::Debug);
 
 impl Serialize for Shown<'_> {

@@ -1,15 +1,15 @@
-//! Structured log lines: one JSON object a line, the same in every goondan process (`LOG-1`).
+//! Structured log lines: one JSON object per line, identical in every goondan process (`LOG-1`).
 //!
-//! [`JsonLines`] is a `tracing` layer. A line holds, in this order: `timestamp`, `level`, `message`,
-//! the process's [`Identity`] (`process`, `pid`, and what it works for), `traceId`, then the fields of
-//! the spans around the event and the event's own. An inner value replaces an outer one of the same
-//! name; names written in Rust's `snake_case` appear as `camelCase`.
+//! [`JsonLines`] is a `tracing` layer. A line contains, in this order: `timestamp`, `level`,
+//! `message`, the process's [`Identity`] (`process`, `pid`, and the object of its work), `traceId`,
+//! then the fields of the enclosing spans and the event's own. An inner value replaces an outer one
+//! of the same name; names written in Rust's `snake_case` appear as `camelCase`.
 //!
 //! # Invariants
 //!
 //! * Every line is one valid JSON object and ends with one newline.
-//! * Every line has a `traceId`: that of the span around it, else the process's own (`LOG-3`).
-//! * The layer does no I/O: a [`LineSink`] takes the finished line, such as [`HeldStdout`].
+//! * Every line has a `traceId`: the one of the enclosing span, else the process's own (`LOG-3`).
+//! * The layer does no I/O: a [`LineSink`], such as [`HeldStdout`], receives the finished line.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,13 +34,13 @@ mod line_limit;
 mod stdout;
 mod text;
 
-/// The environment variable that sets the least level that is logged: `error`, `warn`, `info`
-/// (default), `debug` or `trace`.
+/// The environment variable for the minimum log level: `error`, `warn`, `info` (default), `debug`
+/// or `trace`.
 pub const LEVEL_VAR: &str = goondan_protocol::ipc::LOG_LEVEL_VAR;
 
 /// Takes finished lines, each with its newline.
 pub trait LineSink: Send + Sync + 'static {
-    /// Takes one line, and how much it matters.
+    /// Receives one line and its level.
     fn line(&self, level: Level, line: Vec<u8>);
 }
 
@@ -50,16 +50,17 @@ impl<S: LineSink> LineSink for Arc<S> {
     }
 }
 
-/// Who writes the lines: added to each of them.
+/// The process that writes the lines; added to each line.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// `orchestrator`, `agent` or `connector`.
     pub process: &'static str,
     /// The process id.
     pub pid: u32,
-    /// The trace of what happens outside any other.
+    /// Trace of events outside any other trace.
     pub trace_id: TraceId,
-    /// What the process works for: `workspace_id`, `agent_name`, `instance_key`, `connection`.
+    /// The object of the process's work: `workspace_id`, `agent_name`, `instance_key`,
+    /// `connection`.
     pub fields: Vec<(&'static str, Value)>,
 }
 
@@ -85,14 +86,14 @@ pub fn unix_millis_now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Reads the level filter from the text of [`LEVEL_VAR`]. What is no level means `info`.
+/// Parses the level filter from the value of [`LEVEL_VAR`]. An invalid level means `info`.
 #[must_use]
 pub fn level_filter(text: Option<&str>) -> LevelFilter {
     text.and_then(|text| text.trim().parse().ok())
         .unwrap_or(LevelFilter::INFO)
 }
 
-/// A level as lines name it.
+/// Name of a level in log lines.
 #[must_use]
 pub fn level_name(level: Level) -> &'static str {
     match level {
@@ -104,7 +105,7 @@ pub fn level_name(level: Level) -> &'static str {
     }
 }
 
-/// The layer that turns events into lines.
+/// The layer that converts events to lines.
 #[derive(Debug)]
 pub struct JsonLines<W> {
     identity: Fields,
@@ -112,7 +113,7 @@ pub struct JsonLines<W> {
 }
 
 impl<W: LineSink> JsonLines<W> {
-    /// A layer that writes as `identity` into `sink`.
+    /// Creates a layer that writes lines of `identity` to `sink`.
     pub fn new(identity: &Identity, sink: W) -> Self {
         Self {
             identity: identity.written(),
@@ -121,7 +122,7 @@ impl<W: LineSink> JsonLines<W> {
     }
 }
 
-/// The head of every line; the rest of its fields follow.
+/// The first fields of every line.
 #[must_use]
 pub fn line_head(at: Timestamp, level: &str, message: &str) -> JsonObject {
     let mut line = JsonObject::new();
@@ -131,7 +132,7 @@ pub fn line_head(at: Timestamp, level: &str, message: &str) -> JsonObject {
     line
 }
 
-/// Writes a line as bytes, with its newline.
+/// Serializes a line with its newline.
 #[must_use]
 pub fn line_bytes(line: &JsonObject) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).unwrap_or_default();
@@ -139,7 +140,7 @@ pub fn line_bytes(line: &JsonObject) -> Vec<u8> {
     bytes
 }
 
-/// An error and all its sources, as one text: `a: b: c`.
+/// Formats an error with all its sources: `a: b: c`.
 #[must_use]
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

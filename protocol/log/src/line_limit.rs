@@ -1,9 +1,9 @@
-//! Lines that something outside can cause as often as it likes.
+//! Limits log lines that an outside party can cause at will.
 
 use std::time::{Duration, Instant};
 
-/// Lets so many lines through in an interval, and counts the others: the next line that is let through tells how many
-/// they were. Time is passed in.
+/// Admits a number of lines per interval and counts the rest; the next admitted line reports the
+/// count. The caller passes in the time.
 #[derive(Debug)]
 pub struct LineLimit {
     most: u32,
@@ -14,7 +14,7 @@ pub struct LineLimit {
 }
 
 impl LineLimit {
-    /// At most `most` lines, of which there is at least one, in `interval_ms` milliseconds.
+    /// Admits at most `most` lines, but at least one, per `interval_ms` milliseconds.
     #[must_use]
     pub const fn new(most: u32, interval_ms: u64) -> Self {
         Self {
@@ -26,7 +26,8 @@ impl LineLimit {
         }
     }
 
-    /// Whether a line may be logged now; if so, how many were left out since the last one.
+    /// Returns the number of suppressed lines since the last admitted one, or `None` if a line must
+    /// not be logged now.
     pub fn admit(&mut self, now: Instant) -> Option<u64> {
         let is_over = self
             .began_at
@@ -56,7 +57,7 @@ mod tests {
         assert_eq!([at_ms(20), at_ms(30), at_ms(999)], [None; 3]);
         assert_eq!([at_ms(1_000), at_ms(1_001)], [Some(3), Some(0)]);
         assert_eq!(at_ms(1_002), None);
-        // A clock that went back begins nothing anew.
+        // A clock that goes backwards starts no new interval.
         assert_eq!(at_ms(0), None);
         assert_eq!(at_ms(9_000), Some(2));
     }

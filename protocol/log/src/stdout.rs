@@ -8,15 +8,15 @@ use tracing::Level;
 
 use crate::LineSink;
 
-/// Bytes of lines that are held at most, before they are written.
+/// Maximum number of buffered bytes.
 const HELD_BYTES_MAX: usize = 16 * 1024;
 
-/// Writes the lines of one thread with one system call each time it is about to wait, for a process whose
-/// work is done by an event loop on one thread.
+/// Buffers the lines of one thread and writes them with one system call each time the thread is
+/// about to wait, for a process with an event loop on one thread.
 ///
-/// Whoever runs the loop calls [`HeldStdout::flush`] before it waits and before the process ends; a process
-/// that is killed loses what it logged since it last waited. A warning or an error is written at once, and so
-/// are the lines of other threads, each with all that is held. So lines keep their order.
+/// The owner of the loop calls [`HeldStdout::flush`] before it waits and before the process ends; a
+/// killed process loses the lines since its last wait. Warnings, errors and lines of other threads
+/// are written immediately, together with all buffered lines, so that lines keep their order.
 #[derive(Debug, Clone)]
 pub struct HeldStdout(Arc<Held>);
 
@@ -27,7 +27,7 @@ struct Held {
 }
 
 impl HeldStdout {
-    /// Holds the lines of the thread that calls this.
+    /// Buffers the lines of the calling thread.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(Arc::new(Held {
@@ -36,18 +36,18 @@ impl HeldStdout {
         }))
     }
 
-    /// Writes what is held.
+    /// Writes the buffered lines.
     pub fn flush(&self) {
         let mut lines = self.0.lines.lock().unwrap_or_else(PoisonError::into_inner);
         write_held(&mut lines);
     }
 
-    /// Has what is held written before a panic is told of, with which the process may end.
+    /// Writes the buffered lines before a panic is reported, because the panic may end the process.
     pub fn flush_at_panic(&self) {
         let held = self.clone();
         let tell = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A fault in the midst of a line leaves this locked, by the very thread that is here.
+            // A panic while a line is added leaves this locked by the current thread.
             if let Ok(mut lines) = held.0.lines.try_lock() {
                 write_held(&mut lines);
             }
@@ -68,7 +68,7 @@ impl LineSink for HeldStdout {
     }
 }
 
-/// Writes what is held and gives its memory back: an idle process holds nothing.
+/// Writes the buffered lines and frees their memory, so that an idle process holds none.
 fn write_held(lines: &mut Vec<u8>) {
     if !lines.is_empty() {
         write(&std::mem::take(lines));
@@ -77,7 +77,7 @@ fn write_held(lines: &mut Vec<u8>) {
 
 fn write(lines: &[u8]) {
     let mut out = std::io::stdout().lock();
-    // A log that cannot be written has nowhere to say so; the process goes on.
+    // A failure to write the log cannot be reported; the process continues.
     drop(out.write_all(lines).and_then(|()| out.flush()));
 }
 

@@ -1,22 +1,23 @@
-//! Long texts that are logged: split, marked, and never lost (`LOG-3`).
+//! Splits long logged texts into marked parts without loss (`LOG-3`).
 
-/// Bytes of a text that a process logs in one line at most. The daemon splits what is too long for a line of the log,
-/// beside secret values. Only a text that is longer still is cut here, where no value is known.
+/// Longest text that a process logs in one line, in bytes. The daemon splits lines that are too
+/// long for the log, next to secret values if necessary. Only longer texts are split here, where
+/// secret values are unknown.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of a character at most, but one.
+/// Maximum number of bytes of a character, minus one.
 const UTF8_REST_MAX: usize = 3;
 
-/// A text that is logged in one line, or a part of one that is too long for that.
+/// A text logged in one line, or a part of a text that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextPart<'t> {
     /// The text.
     pub text: &'t str,
-    /// Its number as a part, from 1, for the field `split_part`; none for a whole text.
+    /// Number of the part, from 1, for the field `split_part`; `None` for a complete text.
     pub number: Option<u32>,
 }
 
-/// A text in parts of at most [`TEXT_BYTES_MAX`]; an empty one has one part.
+/// Splits a text into parts of at most [`TEXT_BYTES_MAX`]; an empty text has one part.
 pub fn text_parts(text: &str) -> impl Iterator<Item = TextPart<'_>> {
     let is_whole = text.len() <= TEXT_BYTES_MAX;
     let (mut rest, mut number) = (Some(text), 0);
@@ -32,7 +33,7 @@ pub fn text_parts(text: &str) -> impl Iterator<Item = TextPart<'_>> {
     })
 }
 
-/// Number of leading bytes that are whole characters, for a line that is cut in the middle of one.
+/// Number of leading bytes that are complete characters, for a line split inside a character.
 #[must_use]
 pub fn whole_characters(bytes: &[u8]) -> usize {
     let mut from_end = bytes.iter().rev().take(UTF8_REST_MAX).enumerate();
@@ -76,7 +77,7 @@ mod tests {
                 assert_eq!(whole, text.floor_char_boundary(length), "{text} {length}");
             }
         }
-        // What is no text is cut anywhere.
+        // Non-text bytes can be split anywhere.
         assert_eq!(whole_characters(&[0x80; 9]), 9);
         assert_eq!(whole_characters(b"a\xff"), 2);
     }
