@@ -1,6 +1,6 @@
 //! The host of an agent's extensions that are modules of the project (`EXT-2`, `EXT-4`).
 //!
-//! An agent has a single host for all of them. It is started with the first turn, under a tool
+//! All of an agent's modules share one host. It is started with the first turn, under a tool
 //! supervisor, and lives as long as the agent process. [`ExtensionHost`] owns it and tracks the
 //! running middlewares. A crash or hang of a module fails only the current turn, and the next turn
 //! starts the host again. Decisions of the engine are sent to the host; messages of the host come
@@ -152,8 +152,8 @@ pub(crate) struct ExtensionHost {
 }
 
 impl ExtensionHost {
-    /// Creates the host for the modules among an agent's extensions; `None` if there are no
-    /// modules. `conversation` precedes the first turn.
+    /// Creates the host for the modules among an agent's extensions; `None` without modules.
+    /// `conversation` precedes the first turn.
     pub(crate) fn of(
         assignment: &AgentAssignment,
         toolbox: &Toolbox,

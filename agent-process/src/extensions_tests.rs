@@ -45,7 +45,7 @@ fn begin(
     enter(extensions, None, conversation)
 }
 
-/// Passes the layers around a turn or a step, all of which are built-in extensions.
+/// Passes the layers around a turn or a step; every layer must be a built-in extension.
 fn enter(
     extensions: &mut Extensions,
     step: Option<u32>,

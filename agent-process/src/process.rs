@@ -181,7 +181,7 @@ pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessE
     own_sandbox::enter(
         assignment.agent.programs(),
         &policy,
-        // All of them are in one directory.
+        // All sockets are in one directory.
         assignment.egress_socket.as_deref().or_else(|| {
             assignment
                 .package_sockets

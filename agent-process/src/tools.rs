@@ -346,7 +346,7 @@ impl Toolbox {
     ///
     /// # Errors
     ///
-    /// If no available runtime can run one of them.
+    /// If no available runtime can run a module.
     pub(crate) async fn host_of_modules(
         &self,
         script: &str,

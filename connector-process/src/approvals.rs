@@ -57,7 +57,7 @@ pub(crate) struct Message {
 pub(crate) struct Buttons {
     /// The approval that they decide.
     pub(crate) approval_id: ApprovalId,
-    /// True if one of them approves it.
+    /// True if an Approve button is shown.
     pub(crate) may_approve: bool,
 }
 

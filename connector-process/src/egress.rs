@@ -60,7 +60,7 @@ impl Doors {
         Self(opened.collect())
     }
 
-    /// True if there is no socket, because the process is another connector.
+    /// True without sockets, because the process is another connector.
     pub(crate) fn is_none(&self) -> bool {
         matches!(&self.0, Ok(doors) if doors.is_empty())
     }

@@ -421,7 +421,7 @@ impl Gateway {
     }
 
     async fn tell(&self, status: Status) {
-        // Without a session there is no recipient, and the process is about to end.
+        // Without a session the report has no recipient, and the process is about to end.
         drop(self.commands.send(SessionCommand::Report(status)).await);
     }
 }
@@ -447,7 +447,7 @@ impl Telling {
             return;
         }
         match self.commands.try_send(SessionCommand::Report(status)) {
-            // Without a session there is no recipient.
+            // Without a session the report has no recipient.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
             Err(TrySendError::Full(command)) => {
                 let commands = self.commands.clone();

@@ -10,7 +10,7 @@
 //! * `own_sandbox`: restrictions of the process once its role is known.
 //! * `gateway`: a connector's interface to the session: submit an event, report a status, perform
 //!   calls.
-//! * `connector`: creates the connector of an assignment; `BUILTINS` lists the existing ones.
+//! * `connector`: creates the connector of an assignment; `BUILTINS` lists the built-in connectors.
 //! * `model`: asks a provider for replies; `http`: the client for all outgoing requests.
 //! * `listener`: the shared part of all connectors that serve HTTP.
 //! * `telegram`: messages that people write to a bot.
@@ -30,7 +30,7 @@
 //!   is durable (`MSG-13`).
 //! * This process writes no file; the egress has sockets in the daemon's `run/egress/`. Its log
 //!   goes to stdout (`LOG-1`).
-//! * Without the orchestrator there is no connector: when the socket closes, the process exits
+//! * Without the orchestrator no connector runs: when the socket closes, the process exits
 //!   immediately, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 

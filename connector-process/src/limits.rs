@@ -291,8 +291,8 @@ pub const RELAY_BACK_OFF_MAX_MS: u64 = 30_000;
 /// more; on the daemon's side, one more ends the link.
 pub const RELAY_UNANSWERED_MAX: usize = 1_024;
 
-/// Memory of those requests on either side, in bytes. Exceeding it has the same effect; the first
-/// request may be larger.
+/// Memory used by unanswered requests on either side, in bytes. Exceeding it has the same effect;
+/// the first request may be larger.
 pub const RELAY_UNANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Frames that wait to be written to one side of a relay. One more means that the side does not
@@ -396,7 +396,8 @@ pub const MCP_CALLS_END_TIMEOUT_MS: u64 = 5_000;
 pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
 
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
-// The kept texts of shown calls fit the state of a connection, whatever characters they contain.
+// The kept texts of shown calls fit the state of a connection even with every character at its
+// largest size.
 const _: () =
     assert!(MAX_APPROVALS_SHOWN * (4 * APPROVAL_KEPT_CHARS_MAX + 512) < MAX_CONNECTION_STATE_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);

@@ -190,7 +190,7 @@ impl<'a> RuleContext<'a> {
     }
 }
 
-/// True if there is no pattern, or the pattern is found in the text.
+/// True if the pattern matches the text, or no pattern is given.
 fn holds(pattern: Option<&Pattern>, text: Option<&str>, captures: &mut Captures) -> bool {
     pattern.is_none_or(|pattern| text.is_some_and(|text| pattern.find(text, captures)))
 }

@@ -1,4 +1,4 @@
-//! Tool calls, and the approvals that some of them wait for (`STEER-3`).
+//! Tool calls, with the approvals that some calls wait for (`STEER-3`).
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::approval::{ApprovalDecision, Approve};

@@ -22,7 +22,7 @@ struct Rule {
 }
 
 impl ApprovalRules {
-    /// Compiles the rules of these tools.
+    /// Compiles the tools' rules.
     ///
     /// # Errors
     ///

@@ -211,7 +211,7 @@ impl Capture {
 }
 
 /// Shortens a text for the model: short texts stay complete; of long ones the head and the tail
-/// remain, with the name of the file in the work directory that holds all of it.
+/// remain, with the name of the file in the work directory that holds the full text.
 pub(crate) fn shortened(text: String, root: &Root, call_id: &str) -> String {
     if text.len() <= HEAD_BYTES + TAIL_BYTES {
         return text;

@@ -45,7 +45,7 @@ pub(crate) fn end_all() -> bool {
     }
 }
 
-/// Reaps dead children. Returns false if there are no children.
+/// Reaps dead children. Returns false if this process has no children.
 fn reap() -> bool {
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {

@@ -1,7 +1,7 @@
 //! Tools that work through a connection: its connector process holds the credentials and talks to
 //! the network. This process does neither.
 //!
-//! One implementation serves all of them. The declaration of the service
+//! One implementation serves all such tools. The declaration of the service
 //! ([`goondan_protocol::service`]) defines the exports and the requests to the connector. Arguments
 //! that the call omits (the chat, the channel, the thread) are taken from the event that the turn
 //! answers, if it came through the same connection.

@@ -44,7 +44,7 @@ impl Runtimes {
     ///
     /// # Errors
     ///
-    /// `E_TOOL_NO_RUNTIME` if no available runtime can run one of them.
+    /// `E_TOOL_NO_RUNTIME` if no available runtime can run a module.
     pub(super) async fn host_of_all(
         &self,
         script: &str,

@@ -124,7 +124,7 @@ mod tests {
             (Some("a"), vec![Role::User]),
             (Some("b"), vec![Role::User, Role::System]),
             (Some("b"), vec![Role::User]),
-            // Without a replicated log there are no nodes.
+            // Nodes exist only with a replicated log.
             (None, vec![Role::User]),
             (Some("a"), vec![Role::User, Role::System]),
         ] {

@@ -192,7 +192,7 @@ impl World {
             event: event(),
         };
         let effects = engine.start(&start, at()).unwrap();
-        // Answers arrive at any time, and all of them again after a crash.
+        // Answers arrive at any time, and all arrive again after a crash.
         let given = self.answers.iter().map(|event| Input::Answer {
             event: Box::new(event.clone()),
         });
@@ -318,8 +318,8 @@ impl World {
                 answered,
                 ..
             } => {
-                // The commit is recorded after the events it covers; one sync makes all of them
-                // durable, and all are acknowledged before the commit is.
+                // The commit is recorded after the events it covers; one sync makes both durable,
+                // and the events are acknowledged before the commit.
                 self.journal.append(&mut life.unsynced);
                 let durable = u64::try_from(self.journal.len()).unwrap();
                 assert_eq!(last_seq, durable, "an event would be lost");

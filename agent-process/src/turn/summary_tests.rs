@@ -250,7 +250,7 @@ fn keeping_one() -> Value {
     json!({"maxMessages": 12, "keepMessages": 4})
 }
 
-/// Remaining messages of five exchanges of which the last is kept.
+/// Remaining messages of five exchanges; the last exchange is kept.
 const COMPACTED: [&str; 8] = [
     "kept", "t.s16:m", "p4:u", "p4:a", "p4:r", "p4:z", "t:u", "t.1:a",
 ];

@@ -1,8 +1,7 @@
 //! Chats in which people are asked to approve tool calls, and the people who may decide
 //! (`STEER-3`).
 //!
-//! The orchestrator's decisions and the connector's questions use the same parsing of these
-//! settings.
+//! The orchestrator's decisions and the connector's questions share this parser of the settings.
 
 use goondan_protocol::JsonObject;
 

@@ -11,7 +11,7 @@ pub struct Connector {
     pub about: &'static str,
     /// Settings in a Connection's `config`.
     pub settings: &'static [Setting],
-    /// Settings of which exactly one must be set.
+    /// Alternative settings; exactly one must be set.
     pub one_of: Option<[&'static str; 2]>,
     /// A setting, and the secret that it requires.
     pub needs: Option<(&'static str, &'static str)>,
@@ -33,7 +33,7 @@ pub enum Content {
     AnyText,
     /// A name of letters, digits, `-`, `_` and `.`, with this maximum number of bytes.
     Name(usize),
-    /// One of these words.
+    /// A fixed set of words.
     Word(&'static [&'static str]),
     /// A whole number in this inclusive range, or its digits, because a value from the environment
     /// is always a string.

@@ -13,7 +13,7 @@ pub enum Reach {
     /// This machine or a private network: permitted only if a person has configured it.
     Private,
     /// Never permitted: link-local addresses, which include cloud metadata services that hand out
-    /// credentials; multicast; unassigned addresses.
+    /// credentials; multicast, broadcast and unspecified addresses.
     Never,
 }
 

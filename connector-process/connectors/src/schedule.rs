@@ -156,7 +156,7 @@ impl Schedule {
         let start = start.to_zoned(self.zone.clone());
         let next = self.cron.find_next_occurrence(&start, false).ok()?;
         let next = Timestamp::from_unix_millis(next.timestamp().as_millisecond());
-        // The result must lie in the future, whatever the calendar computes.
+        // The result must lie in the future even if the calendar computes otherwise.
         (next > instant).then_some(next)
     }
 

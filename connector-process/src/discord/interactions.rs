@@ -1,8 +1,8 @@
 //! Commands and buttons that can still be answered.
 //!
-//! Each of them carries the right to answer it for fifteen minutes. The right is kept only in
-//! memory, because its holder can speak for the application. After a restart of this process,
-//! answers are sent as messages of the bot.
+//! Each carries the right to answer for fifteen minutes. The right is kept only in memory, because
+//! its holder can speak for the application. After a restart of this process, answers are sent as
+//! messages of the bot.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -54,7 +54,7 @@ impl Door {
         &self.rules
     }
 
-    /// Accepts connections until it is dropped, which ends all of them.
+    /// Accepts connections until it is dropped, which ends all connections.
     pub(super) async fn serve(self: Arc<Self>) {
         let listener = self.listener.try_clone().and_then(UnixListener::from_std);
         let listener = match listener {

@@ -55,7 +55,7 @@ pub(super) struct BodyTimeout {
 }
 
 impl BodyTimeout {
-    /// Total time granted to a body of which `received_bytes` have arrived.
+    /// Total time granted to a body after `received_bytes` have arrived.
     fn after(self, received_bytes: usize) -> Duration {
         let received_bytes = u64::try_from(received_bytes).unwrap_or(u64::MAX);
         let earned =

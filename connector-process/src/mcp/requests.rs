@@ -105,7 +105,7 @@ pub(super) async fn call_tool(
             Ok(CallAnswer::InputRequired(Box::new(needed)))
         }
         ServerResult::CreateTaskResult(_) => Ok(CallAnswer::Task),
-        // The call was made, so its result counts even if little of it is readable.
+        // The call was made, so its result counts even if it is mostly unreadable.
         ServerResult::CustomResult(CustomResult(result)) if result.is_object() => {
             Ok(CallAnswer::Result(result))
         }

@@ -272,7 +272,7 @@ impl Draft {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Text of the model's refusal, or its other text if there is no refusal text.
+    /// Text of the model's refusal, or its other text without one.
     pub(super) fn declined_with(&self) -> &str {
         if self.refusal.is_empty() {
             &self.text

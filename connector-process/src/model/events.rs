@@ -1,7 +1,7 @@
 //! Parses server-sent events from a body that arrives in parts of any size (pure).
 //!
-//! Memory is bounded by [`REPLY_EVENT_BYTES_MAX`], whatever a server sends: one event and the
-//! current part of the body.
+//! Memory is bounded by [`REPLY_EVENT_BYTES_MAX`] for any input: one event and the current part of
+//! the body are held.
 
 use crate::limits::REPLY_EVENT_BYTES_MAX;
 

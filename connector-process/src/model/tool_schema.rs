@@ -84,7 +84,7 @@ fn resolved(
 }
 
 /// Merges alternatives into the root. All properties are offered. Required are those that every
-/// alternative requires, or, for `allOf`, those that any of them requires.
+/// alternative requires, or, for `allOf`, those that any alternative requires.
 fn merge(
     root: &mut Map<String, Value>,
     document: &Map<String, Value>,

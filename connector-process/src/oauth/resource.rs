@@ -17,7 +17,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 pub(super) struct Said {
     /// Its own identifier.
     pub(super) resource: String,
-    /// The authorization server to use: the first of those it accepts.
+    /// The authorization server to use: the first one that the resource server lists.
     pub(super) issuer: String,
     /// Scopes that can be requested.
     pub(super) scopes: Vec<String>,

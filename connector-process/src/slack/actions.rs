@@ -259,7 +259,7 @@ fn written(text: &str, format: SlackFormat) -> Map<String, Value> {
         .collect()
 }
 
-/// Escapes Slack's special mentions, so that nobody can make an agent notify a whole channel.
+/// Escapes Slack's special mentions, so that no user can make an agent notify a whole channel.
 /// Mentions of people and channels, and links, stay intact.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

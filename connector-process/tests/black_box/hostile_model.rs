@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::model::{KEY, Model};
 
-/// Maximum memory of the connector in all of these tests, in bytes.
+/// Maximum memory of the connector in these tests, in bytes.
 const MEMORY_MAX: u64 = 150 * 1024 * 1024;
 
 fn calling(index: u64) -> Value {

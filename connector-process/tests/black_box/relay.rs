@@ -175,7 +175,7 @@ fn rep_1_sec_3_whoever_is_not_listed_gets_nowhere() {
     // A connection reset is also an acceptable end.
     drop(plain.read_to_end(&mut answer));
     assert!(!answer.starts_with(b"HTTP"));
-    // The orchestrator got no report of them, and a listed client is admitted.
+    // The orchestrator got no report about them, and a listed client is admitted.
     orchestrator.ping();
     let far = far(directory.path(), relay, FAR);
     webhook_address(&mut orchestrator);

@@ -105,7 +105,7 @@ fn sec_8_so_many_wait_at_one_time_and_delay_nobody() {
     orchestrator.accept(&pending, "further", false);
     assert_eq!(further.response().status, 202);
     orchestrator.ping();
-    // A slot is free again once one of them has its reply.
+    // A slot is free again once a client has its reply.
     let (mut first, request) = clients.remove(0);
     orchestrator.reply(request, over("hello"));
     assert_eq!(first.response().status, 200);

@@ -189,7 +189,7 @@ pub enum RequestTimeout {
     Query,
     /// It may wait for processes to stop.
     Change,
-    /// Unlimited: it ends by itself or when the caller drops it.
+    /// Unlimited: it ends on its own or when the caller drops it.
     Endless,
 }
 

@@ -80,7 +80,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Duration from `other` to this moment; zero if it is negative.
+/// Duration from `earlier` to this moment; zero if it is negative.
 impl Sub for Instant {
     type Output = Duration;
 

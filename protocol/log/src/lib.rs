@@ -1,9 +1,10 @@
 //! Structured log lines: one JSON object per line, identical in every goondan process (`LOG-1`).
 //!
 //! [`JsonLines`] is a `tracing` layer. A line contains, in this order: `timestamp`, `level`,
-//! `message`, the process's [`Identity`] (`process`, `pid`, and the object of its work), `traceId`,
-//! then the fields of the enclosing spans and the event's own. An inner value replaces an outer one
-//! of the same name; names written in Rust's `snake_case` appear as `camelCase`.
+//! `message`, the process's [`Identity`] (`process`, `pid`, and the workspace, agent or connection
+//! it works for), `traceId`, then the fields of the enclosing spans and the event's own. An inner
+//! value replaces an outer one of the same name; names written in Rust's `snake_case` appear as
+//! `camelCase`.
 //!
 //! # Invariants
 //!
@@ -59,8 +60,8 @@ pub struct Identity {
     pub pid: u32,
     /// Trace of events outside any other trace.
     pub trace_id: TraceId,
-    /// The object of the process's work: `workspace_id`, `agent_name`, `instance_key`,
-    /// `connection`.
+    /// Fields that name the workspace, agent or connection: `workspace_id`, `agent_name`,
+    /// `instance_key`, `connection`.
     pub fields: Vec<(&'static str, Value)>,
 }
 

@@ -123,7 +123,7 @@ impl Process {
     }
 }
 
-/// Waits for the next event of a process; pending forever if there is no process. Cancel-safe.
+/// Waits for the next event of a process; pending forever without a process. Cancel-safe.
 pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
     let Some(process) = process else {
         return std::future::pending().await;

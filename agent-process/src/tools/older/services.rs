@@ -38,7 +38,7 @@ impl Site {
         }
     }
 
-    /// The first of these arguments that is given.
+    /// The first given argument among `names`.
     pub(super) fn needed(&self, names: &[&str]) -> Result<String, ToolFault> {
         let found = names.iter().find_map(|name| self.text(name));
         let name = names.first().copied().unwrap_or_default();

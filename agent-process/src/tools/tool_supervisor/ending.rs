@@ -13,8 +13,8 @@ pub(super) fn code_at_end(status: Option<ExitStatus>) -> u8 {
     status.map_or_else(|| code_of_signal(SIGKILL_NUMBER), code_of)
 }
 
-/// Kills the command's process group. This kills all of it where orphans cannot be adopted, and
-/// most of it immediately where they can.
+/// Kills the command's process group. Where orphans cannot be adopted, this ends the whole command;
+/// elsewhere it ends most processes immediately.
 pub(super) fn end_group(group: Option<u32>) {
     use nix::sys::signal::{Signal, killpg};
     if let Some(group) = group.and_then(|pid| i32::try_from(pid).ok()) {

@@ -38,8 +38,8 @@ pub(super) fn out_of_words(words: &[OsString]) -> Option<(ProcessLimits, &[OsStr
 /// Limits this process and every process it starts from now on. A limit that is already lower
 /// stays.
 pub(super) fn apply(limits: &ProcessLimits) -> std::io::Result<()> {
-    // The address space is not a useful limit, because JavaScript engines reserve gigabytes of it
-    // and use little.
+    // The address space is not a useful limit, because JavaScript engines reserve gigabytes but use
+    // little.
     lower(Resource::RLIMIT_DATA, limits.memory_bytes)?;
     lower(Resource::RLIMIT_NOFILE, limits.open_files)
 }

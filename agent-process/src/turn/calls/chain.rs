@@ -2,8 +2,7 @@
 //!
 //! Calls advance independently: inwards through the layers, into the tool, and outwards again. A
 //! call fails if a built-in extension refuses it or a module's middleware throws. A middleware that
-//! returns without calling `next()` supplies the call's result. In each of these cases the tool
-//! does not run.
+//! returns without calling `next()` supplies the call's result. In each case the tool does not run.
 
 use serde_json::Value;
 

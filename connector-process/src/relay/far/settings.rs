@@ -148,7 +148,7 @@ impl Settings {
         let wanted = expected.connector.as_str();
         let is_wanted = match &self.connector {
             Some(own) => own.as_str() == wanted,
-            // Without a client-specific connector, the relay names itself.
+            // For a program, the relay expects a connector named like itself.
             None => is_relay(wanted),
         };
         if !is_wanted {

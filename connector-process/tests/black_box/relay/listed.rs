@@ -248,7 +248,7 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
     listed.stream.conn.send_close_notify();
     listed.stream.flush().unwrap();
     assert!(refused_in_log(&orchestrator).contains("inside a frame"));
-    // The orchestrator got no report of them.
+    // The orchestrator got no report about them.
     orchestrator.ping();
     expect_service(&mut orchestrator, relay);
 }

@@ -27,7 +27,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// Stops every descendant of this process and returns the number that could not be stopped.
 ///
 /// A scan can miss a process that is being forked, so two consecutive scans must find the same
-/// processes, all of them stopped.
+/// processes, each stopped.
 pub(super) async fn stop_tree() -> usize {
     let begun = Instant::now();
     let mut asked = BTreeSet::new();
