@@ -106,7 +106,7 @@ fn tell(out: &mut dyn std::io::Write, text: &str, code: u8) -> u8 {
 
 fn run_tool_supervisor(supervision: &Supervision) -> u8 {
     tool_supervisor::run(supervision).unwrap_or_else(|error| {
-        let text = format!("goondan: cannot enclose a command: {error}\n");
+        let text = format!("goondan: cannot supervise a command: {error}\n");
         tell(&mut std::io::stderr(), &text, EXIT_FAULT)
     })
 }
@@ -205,7 +205,7 @@ fn run_agent() -> u8 {
             runtime.shutdown_background();
             stdout.flush();
             if !orphan_reaper::end_all() {
-                tracing::error!("some processes of tools could not be ended");
+                tracing::error!("failed to end some tool processes");
             }
             log_end(&result);
             result
@@ -268,10 +268,10 @@ fn subscriber(
 
 fn log_end(result: &Result<Ended, ProcessError>) {
     match result {
-        Ok(Ended::Shutdown) => tracing::info!("agent process ended as asked"),
+        Ok(Ended::Shutdown) => tracing::info!("agent process ended as requested"),
         Ok(Ended::Finished) => tracing::info!("the program of the task has ended"),
         Ok(Ended::Orphaned) => {
-            tracing::warn!("the orchestrator is gone; every tool was ended and this process ends");
+            tracing::warn!("orchestrator is gone; ended all tools, exiting");
         }
         Err(error) => tracing::error!(error = error_chain(error), "agent process failed"),
     }

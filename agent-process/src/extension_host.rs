@@ -488,7 +488,7 @@ impl ExtensionHost {
             .filter(|launching| launching.deadline() <= now);
         let why = match (late, launching) {
             (Some(invocation), _) => format!(
-                "extension `{}` worked longer than {} ms and was ended; do less at once, or raise its \
+                "extension `{}` ran longer than {} ms and was killed; do less at once, or raise its \
                  `timeoutSeconds`",
                 invocation.extension,
                 invocation.timeout.as_millis()

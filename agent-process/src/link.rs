@@ -34,7 +34,7 @@ const OUTGOING_FRAMES_OF_TASK_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     /// The process could not be set up.
-    #[error("the process could not be set up")]
+    #[error("failed to set up the process")]
     Setup(#[source] std::io::Error),
     /// The orchestrator closed the link before it sent the assignment.
     #[error("the orchestrator closed the link before its welcome")]
@@ -54,16 +54,16 @@ pub(crate) enum LinkError {
     #[error("the link to the orchestrator broke")]
     Frame(#[from] FrameError),
     /// A frame does not contain a message for an agent.
-    #[error("the orchestrator sent what is no message for an agent")]
+    #[error("the orchestrator sent a message that is not for an agent")]
     Message(#[from] MessageError),
     /// A message that announces records is followed by another frame.
-    #[error("the orchestrator announced a frame of {expected} bytes of records and sent another")]
+    #[error("expected a frame of {expected} bytes of records, found another frame")]
     OtherFrame {
         /// Announced bytes of the frame.
         expected: usize,
     },
     /// A frame of records has other contents than announced.
-    #[error("the orchestrator sent other records than it announced")]
+    #[error("the orchestrator sent different records than announced")]
     Records(#[from] NotAsAnnounced),
 }
 

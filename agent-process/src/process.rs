@@ -247,7 +247,7 @@ impl Agent {
                         }
                     };
                     if self.work.is_empty() && !self.toolbox.reap_orphans() {
-                        tracing::error!("some processes of tools could not be ended");
+                        tracing::error!("failed to end some tool processes");
                     }
                     self.handle(input).await?;
                 }
@@ -284,7 +284,7 @@ impl Agent {
                 self.link.send(&pong, None, None).await?;
             }
             ToAgent::Shutdown(shutdown) => {
-                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+                tracing::info!(reason = shutdown.reason, "shutdown requested");
                 self.is_draining = true;
             }
             // A turn that crossed the shutdown in flight is not begun; it stays in the inbox.

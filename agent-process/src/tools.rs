@@ -101,7 +101,7 @@ struct Tool {
 pub enum ToolboxError {
     /// The tool is not built in.
     #[error(
-        "tool `{tool}`: there is no `{builtin}` in package `{package}`; `{BASE_PACKAGE}` has {}",
+        "tool `{tool}`: package `{package}` has no `{builtin}`; `{BASE_PACKAGE}` has {}",
         base_package::tool_names().collect::<Vec<_>>().join(", ")
     )]
     UnknownTool {
@@ -135,7 +135,9 @@ pub enum ToolboxError {
         known: Vec<String>,
     },
     /// Two tools have the same full name, or the name is not valid.
-    #[error("tool `{tool}`: `{name}` is already taken or no valid tool name; name it otherwise")]
+    #[error(
+        "tool `{tool}`: `{name}` is already taken or not a valid tool name; choose another name"
+    )]
     BadName {
         /// The tool's name.
         tool: ResourceName,
@@ -143,7 +145,7 @@ pub enum ToolboxError {
         name: String,
     },
     /// An approval rule contains an invalid pattern.
-    #[error("tool `{tool}`: `approve` has no regular expression for `{argument}`: {source}")]
+    #[error("tool `{tool}`: invalid regular expression in `approve` for `{argument}`: {source}")]
     BadRule {
         /// The tool's name.
         tool: ResourceName,
@@ -155,7 +157,7 @@ pub enum ToolboxError {
     },
     /// A tool has the name of the tool that the extension `tool-search` adds.
     #[error(
-        "the extension `tool-search` needs the name `{tool}` for its own tool; name the other otherwise"
+        "the extension `tool-search` needs the name `{tool}` for its own tool; rename the other tool"
     )]
     NameOfSearch {
         /// The full name.
@@ -381,7 +383,7 @@ impl Toolbox {
     fn not_in_catalog(&self, tool_name: &str) -> Misfit {
         if let Some(search) = &self.search_tool {
             return Misfit::NotInCatalog(format!(
-                "`{tool_name}` is no tool of this agent; look for one with `{search}`"
+                "`{tool_name}` is not a tool of this agent; search for one with `{search}`"
             ));
         }
         let mut names: Vec<_> = self.tools.keys().map(|name| format!("`{name}`")).collect();
@@ -394,7 +396,7 @@ impl Toolbox {
             format!("there are {}", names.join(", "))
         };
         Misfit::NotInCatalog(format!(
-            "`{tool_name}` is no tool of this agent; {there_are}"
+            "`{tool_name}` is not a tool of this agent; {there_are}"
         ))
     }
 }
@@ -418,7 +420,7 @@ impl ToolRules for Toolbox {
                     });
                 let checked = match schema {
                     Ok(schema) => schema.check(&call.input),
-                    Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
+                    Err(reason) => Err(format!("its schema is invalid: {reason}")),
                 };
                 checked
                     .map_err(|faults| Misfit::InvalidArgs(format!("{}: {faults}", call.tool_name)))

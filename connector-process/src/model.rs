@@ -184,7 +184,7 @@ async fn ask(
             .suggest(format!("check `endpoint` of Model `{}`", model.name))
     })?;
     let body = serde_json::to_vec(&body)
-        .map_err(|error| invalid(format!("the question cannot be written: {error}")))?;
+        .map_err(|error| invalid(format!("cannot serialize the request: {error}")))?;
     let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
     for (name, value) in keys_of(model) {
         let mut value = HeaderValue::try_from(value).map_err(|_| {

@@ -121,7 +121,7 @@ impl ExtensionHost {
     /// Notifies modules of the calls whose callers have dropped them.
     pub(super) fn cancel_calls(&mut self) {
         let given_up = |open: &OpenCall| open.call.reply.is_closed();
-        self.end_calls(given_up, "the call was given up");
+        self.end_calls(given_up, "the call was canceled");
     }
 
     /// Ends the calls that exceed their time limit. A hanging module is ended with the next

@@ -26,7 +26,7 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
             ));
         }
         let event: MessageEvent = serde_json::from_value(event)
-            .map_err(|error| format!("it emitted something that is no message event: {error}"))?;
+            .map_err(|error| format!("emitted a value that is not a message event: {error}"))?;
         match event {
             MessageEvent::Append { mut message } => {
                 let content = &message.data.content;
@@ -35,8 +35,7 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
                     || !content.tool_results().is_empty();
                 if is_of_tool {
                     return Err(
-                        "it appended a tool call or a tool's result; only models call tools"
-                            .to_owned(),
+                        "appended a tool call or a tool result; only models call tools".to_owned(),
                     );
                 }
                 message.source = MessageSource::Extension {

@@ -50,7 +50,7 @@ impl ExtensionContext<'_> {
             *self.state = Some(value);
         } else {
             self.log(format!(
-                "a state of {bytes} bytes is not remembered; at most {MAX_EXTENSION_STATE_BYTES} are \
+                "state of {bytes} bytes was not stored; at most {MAX_EXTENSION_STATE_BYTES} are \
                  allowed"
             ));
         }

@@ -44,7 +44,7 @@ impl Extension for MessageIntegrity {
             return;
         }
         context.log(format!(
-            "{} results without a call and {} messages with calls without a result were mended",
+            "{} results without a call and {} messages with calls without a result were repaired",
             orphans.len(),
             mended.len()
         ));

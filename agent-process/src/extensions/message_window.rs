@@ -50,7 +50,9 @@ impl Extension for MessageWindow {
         if cut == 0 {
             return;
         }
-        context.log(format!("{cut} of {count} messages leave the conversation"));
+        context.log(format!(
+            "removed {cut} of {count} messages from the conversation"
+        ));
         for target_id in oldest.into_iter().take(cut) {
             context.emit(MessageEvent::Remove { target_id });
         }

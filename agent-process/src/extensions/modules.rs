@@ -58,8 +58,8 @@ impl Extensions {
             .sum();
         if of_all > MAX_EXTENSION_STATE_BYTES {
             return Err(format!(
-                "the agent's extensions would remember {of_all} bytes; at most \
-                 {MAX_EXTENSION_STATE_BYTES} are allowed for all together"
+                "the states of the agent's extensions would take {of_all} bytes; at most \
+                 {MAX_EXTENSION_STATE_BYTES} are allowed in total"
             ));
         }
         if let Some(loaded) = self.loaded.get_mut(place) {

@@ -81,7 +81,7 @@ impl<'a> Said<'a> {
 }
 
 fn unwritable(error: &serde_json::Error) -> ModelError {
-    ModelError::new(format!("the question cannot be written: {error}"))
+    ModelError::new(format!("cannot serialize the request: {error}"))
 }
 
 /// Serializes the request, which is the same for every model.
@@ -98,8 +98,8 @@ fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> 
         return Err(ModelError {
             code: "E_CONTEXT_OVERFLOW",
             message: format!(
-                "the conversation has {bytes} bytes, more than the {QUESTION_BYTES_MAX} that one \
-                 question to a model carries; begin a new conversation"
+                "the conversation has {bytes} bytes, more than the {QUESTION_BYTES_MAX} that a \
+                 request to a model holds; begin a new conversation"
             ),
         });
     }
@@ -164,7 +164,7 @@ impl Step {
             tracing::warn!(
                 error = error.message,
                 next = fallback.name.as_str(),
-                "a model cannot answer; the next is asked instead"
+                "model failed; asking the next one"
             );
             before.push(format!("model `{asked}`: {}", error.message));
             asked.clone_from(&fallback.name);

@@ -64,7 +64,7 @@ fn compile_rule(rule: &Rule) -> Result<CompiledRule, String> {
         return Err("it does nothing; give it `say`, `call` or `fail`".to_owned());
     }
     if rule.fail.is_some() && (rule.say.is_some() || !rule.call.is_empty()) {
-        return Err("`fail` stands alone; take `say` and `call` out".to_owned());
+        return Err("`fail` cannot be combined with `say` or `call`".to_owned());
     }
     if let Some(delay_ms) = rule.delay_ms.filter(|delay| *delay > MAX_DELAY_MS) {
         return Err(format!(

@@ -68,9 +68,7 @@ async fn ask(
     let refused =
         |text: &str| ToolOutcome::error(format!("E_TOOL_DENIED: not carried out: {text}"));
     let Some(site) = site else {
-        return Err(refused(
-            "nobody can be asked to approve it outside of a turn",
-        ));
+        return Err(refused("approval can be requested only within a turn"));
     };
     let ask = AgentAsk {
         turn_id: site.turn_id.clone(),
@@ -98,6 +96,6 @@ async fn ask(
         Some(AgentAnswer::Refused { code, message }) => {
             Err(ToolOutcome::error(format!("{code}: {message}")))
         }
-        Some(_) | None => Err(refused("it was not heard whether it is approved")),
+        Some(_) | None => Err(refused("no approval decision was received")),
     }
 }

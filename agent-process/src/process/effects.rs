@@ -192,7 +192,7 @@ impl Agent {
                     tracing::warn!(
                         connection = server.connection(),
                         reason = %fault,
-                        "an MCP server does not say what it offers"
+                        "failed to list the tools of an MCP server"
                     );
                 }
             });

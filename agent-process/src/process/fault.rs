@@ -22,11 +22,11 @@ pub(crate) enum Ended {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
     /// The process could not be set up.
-    #[error("the process could not be set up")]
+    #[error("failed to set up the process")]
     Setup(#[source] std::io::Error),
     /// The kernel does not enforce the restrictions it accepted.
     #[cfg(target_os = "linux")]
-    #[error("the agent's process could not be confined")]
+    #[error("failed to confine the agent's process")]
     OwnSandbox(#[from] goondan_confinement::EnforceError),
     /// The link failed.
     #[error("the link to the orchestrator failed")]
@@ -35,7 +35,7 @@ pub(crate) enum ProcessError {
     #[error("the agent's tools cannot be set up")]
     Toolbox(#[from] ToolboxError),
     /// The engine rejected an input.
-    #[error("the orchestrator broke the protocol of turns")]
+    #[error("the orchestrator violated the turn protocol")]
     Engine(#[from] EngineFault),
     /// A message arrived at a point where it is invalid.
     #[error("`{kind}` came while {doing}")]
@@ -46,10 +46,10 @@ pub(crate) enum ProcessError {
         doing: &'static str,
     },
     /// The system is out of memory for the conversation.
-    #[error("there is no memory for the conversation")]
+    #[error("out of memory for the conversation")]
     Memory(#[source] std::io::Error),
     /// A recorded event of the open turn is unreadable.
-    #[error("record {place} of the open turn is no message event")]
+    #[error("record {place} of the open turn is not a message event")]
     BadRecord {
         /// Its position in the turn, from 1.
         place: usize,

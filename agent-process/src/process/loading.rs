@@ -69,7 +69,7 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 link.send(&pong, None, None).await?;
             }
             ToAgent::Shutdown(shutdown) => {
-                tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+                tracing::info!(reason = shutdown.reason, "shutdown requested");
                 let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
                 link.send(&ack, None, None).await?;
                 return Ok(Loading::Ended(Ended::Shutdown));

@@ -298,7 +298,9 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
             instance_key,
             input,
         }),
-        other => Err(invalid(format!("there is no `{other}` to ask agents for"))),
+        other => Err(invalid(format!(
+            "unknown request to other agents: `{other}`"
+        ))),
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn compare<T>(
     findings.truncate(FINDINGS_MAX);
     let stopped = match &is.end {
         End::Lacks(what) => Some(what.clone()),
-        End::Unplayable => Some("what is recorded cannot be played".to_owned()),
+        End::Unplayable => Some("the recording cannot be played".to_owned()),
         End::Replied(_) | End::Failed { .. } | End::GoesOn(_) => None,
     };
     RehearsedTurn {
@@ -107,7 +107,7 @@ fn fate_differs(before: &Fate, call: &Call) -> Option<(FindingKind, String, bool
             Some((FindingKind::Approval, detail, false))
         }
         (Fate::Asks, Fate::Runs) => {
-            let detail = "no person is asked any more".to_owned();
+            let detail = "a person is no longer asked".to_owned();
             Some((FindingKind::Approval, detail, false))
         }
     }
@@ -132,7 +132,7 @@ fn end_differs(was: &End, is: &End) -> Option<Finding> {
             Some(finding(FindingKind::TurnFails, *step, detail, worked))
         }
         End::GoesOn(step) => {
-            let detail = "the model is asked once more; the recording is over".to_owned();
+            let detail = "the model is asked again; the recording ends here".to_owned();
             Some(finding(FindingKind::TurnEnds, *step, detail, false))
         }
         End::Replied(step) => {

@@ -24,19 +24,19 @@ pub(crate) fn exports() -> Vec<Export> {
     let key = |what: &str| json!({"type": "string", "minLength": 1, "maxLength": MAX_INSTANCE_KEY_BYTES, "description": what});
     let input = json!({
         "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What it is to do. It sees nothing of this conversation but this text",
+        "description": "The task. The agent sees only this text of this conversation",
     });
     let own = "The key of one of its conversations, as `list` or `spawn` names it; the one that belongs to this conversation if not given";
     vec![
         export(
             "request",
-            "Gives another agent something to do and returns its answer. With `wait: false` it returns at once and the answer comes as a message later. After the time-out the answer comes as a message, too.",
+            "Sends a task to another agent and returns its answer. With `wait: false` it returns immediately and the answer arrives as a message later. After the timeout the answer also arrives as a message.",
             &json!({
                 "agent": agent, "input": input, "instanceKey": key(own),
-                "wait": {"type": "boolean", "description": "Whether to wait for the answer; true if not given"},
+                "wait": {"type": "boolean", "description": "True (default) to wait for the answer"},
                 "timeoutMs": {
                     "type": "integer", "minimum": 1, "maximum": MAX_REQUEST_TIMEOUT_MS,
-                    "description": format!("How many milliseconds to wait; {DEFAULT_REQUEST_TIMEOUT_MS} if not given"),
+                    "description": format!("Milliseconds to wait; default {DEFAULT_REQUEST_TIMEOUT_MS}"),
                 },
             }),
             &["agent", "input"],
@@ -44,7 +44,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "send",
-            "Gives another agent something to do. No answer comes back.",
+            "Sends a task to another agent. No answer comes back.",
             &json!({"agent": agent, "input": input, "instanceKey": key(own)}),
             &["agent", "input"],
             send,
@@ -61,7 +61,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "list",
-            "Lists the conversations there are with the agents, by their keys, and whether they are busy.",
+            "Lists the conversations of the agents with their keys and activity.",
             &json!({
                 "scope": {
                     "enum": ["conversation", "workspace"],
@@ -73,7 +73,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "catalog",
-            "Lists the agents of the swarm: what each is for and which tools it has.",
+            "Lists the agents of the swarm with their purpose and tools.",
             &json!({}),
             &[],
             |_| Ok(Question::Catalog {}),
@@ -181,7 +181,12 @@ pub(super) async fn answer_to(
     call: &ToolInvocation,
     question: Question,
 ) -> Result<AgentAnswer, ToolFault> {
-    let alone = || ToolFault::new("E_UNAVAILABLE", "other agents are reached only from a turn");
+    let alone = || {
+        ToolFault::new(
+            "E_UNAVAILABLE",
+            "other agents are available only within a turn",
+        )
+    };
     let site = call.site.as_ref().ok_or_else(alone)?;
     let ask = AgentAsk {
         turn_id: site.turn_id.clone(),

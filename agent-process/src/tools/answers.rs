@@ -42,8 +42,8 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             reason,
             ..
         } => ToolOutcome::error(format!(
-            "E_AGENT_PENDING: agent `{agent}` has not answered yet: {reason}. The request stands: its \
-             answer comes as a message that names request `{event_id}`. Do not ask again"
+            "E_AGENT_PENDING: agent `{agent}` has not answered yet: {reason}. The request stays \
+             open: its answer arrives as a message that names request `{event_id}`. Do not ask again"
         )),
         AgentAnswer::Instances { instances, more } => {
             let mut lines: Vec<String> = instances.iter().map(line_of_instance).collect();
@@ -57,7 +57,7 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             ToolOutcome::ok(lines.join("\n"))
         }
         AgentAnswer::Restarting {} => ToolOutcome::ok(
-            "the process is restarted after this turn; whatever comes next is done by the new one",
+            "the process restarts after this turn; the new one handles everything that follows",
         ),
         // Not requested by a tool: approval is decided before the tool runs.
         AgentAnswer::Approval { decision, .. } => ToolOutcome::ok(decision.as_str()),

@@ -29,7 +29,7 @@ const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
         name: "exec".into(),
-        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Whatever the command leaves running in the background is ended with it, unless it runs in a `session`.".into(),
+        description: "Runs a bash command in the work directory and returns its exit code, stdout and stderr. $GOONDAN_PROJECT_ROOT is the project. Background processes end with the command, unless it runs in a `session`.".into(),
         parameters: json!({
             "type": "object",
             "required": ["command"],
@@ -38,11 +38,11 @@ pub(crate) fn exports() -> Vec<Export> {
                 "command": {"type": "string", "minLength": 1, "maxLength": MAX_COMMAND_CHARS},
                 "timeoutMs": {
                     "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS,
-                    "description": format!("The command is ended after so many milliseconds; {DEFAULT_TIMEOUT_MS} if not given"),
+                    "description": format!("Time limit in milliseconds; default {DEFAULT_TIMEOUT_MS}"),
                 },
                 "session": {
                     "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$",
-                    "description": "A shell of this name, which keeps its directory, variables, functions and background jobs for later calls; started when it is first named",
+                    "description": "A shell of this name, which keeps its directory, variables, functions and background jobs for later calls; started on first use",
                 },
             },
         }),

@@ -196,9 +196,9 @@ impl Capture {
         } else {
             let path = self.path.display();
             let whole = match &self.keep {
-                Keep::Failed(why) => format!("the whole could not be kept: {why}"),
+                Keep::Failed(why) => format!("the full output could not be stored: {why}"),
                 Keep::Full => format!("the first {MAX_FILE_BYTES} bytes are in {path}"),
-                Keep::Open { .. } | Keep::NotNeeded => format!("the whole is in {path}"),
+                Keep::Open { .. } | Keep::NotNeeded => format!("the full output is in {path}"),
             };
             text.push_str(&String::from_utf8_lossy(&ends.head));
             text.push_str(&format!(

@@ -60,7 +60,7 @@ fn own_exports() -> Vec<Export> {
         },
         Export {
             name: "write".into(),
-            description: "Writes a text file in the work directory, in place of what was there. Missing directories are made.".into(),
+            description: "Writes a text file in the work directory and replaces an existing one. Missing directories are created.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "content"],
@@ -76,7 +76,7 @@ fn own_exports() -> Vec<Export> {
         },
         Export {
             name: "edit".into(),
-            description: "Replaces a text in a file of the work directory. `oldText` must stand in the file exactly once, to the letter, or exactly `count` times if that is given.".into(),
+            description: "Replaces a text in a file of the work directory. `oldText` must occur verbatim exactly once, or exactly `count` times if given.".into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "oldText", "newText"],
@@ -85,7 +85,7 @@ fn own_exports() -> Vec<Export> {
                     "path": path_schema(),
                     "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
                     "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
-                    "count": {"type": "integer", "minimum": 1, "description": "How often `oldText` stands in the file; each is replaced. 1 if not given"},
+                    "count": {"type": "integer", "minimum": 1, "description": "Number of occurrences of `oldText`, all of which are replaced; default 1"},
                 },
             }),
             is_idempotent: false,
@@ -149,7 +149,7 @@ fn read(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
         let is_full = text.len() + line.len() > MAX_READ_BYTES;
         if number >= past_last || (is_full && number > first) {
             text.push_str(&format!(
-                "[the file goes on; read it with offset {number}]\n"
+                "[the file continues; read it with offset {number}]\n"
             ));
             return Ok(text);
         }
@@ -224,7 +224,7 @@ fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
         return Err(ToolFault::new(
             "E_MANY_MATCHES",
             format!(
-                "`oldText` is {found} times in `{}`, not {wanted}; give more of the text around \
+                "`oldText` occurs {found} times in `{}`, not {wanted}; give more of the text around \
                  it, or `count: {found}` to replace them all",
                 args.path
             ),

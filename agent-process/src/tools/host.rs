@@ -441,7 +441,7 @@ impl Host {
                 .get(&id)
                 .is_some_and(|open| open.given_up.is_some());
             if is_stubborn {
-                self.end("a call did not stop when it was told to").await;
+                self.end("a call did not stop when canceled").await;
                 return;
             }
             self.give_up(id, GivenUp::TimedOut);
@@ -468,7 +468,7 @@ impl Host {
         open.deadline = Instant::now() + CANCEL_GRACE;
         let reason = match why {
             GivenUp::TimedOut => "the call took too long",
-            GivenUp::Dropped => "the call was given up",
+            GivenUp::Dropped => "the call was canceled",
         };
         if let Some(process) = &mut self.process {
             process.say(&ToHost::Cancel { id, reason });

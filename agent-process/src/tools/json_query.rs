@@ -204,7 +204,7 @@ fn written(value: &impl serde::Serialize) -> Result<String, ToolFault> {
         ToolFault::new(code, format!("the result cannot be written: {error}"))
     })?;
     String::from_utf8(text.0)
-        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is no text: {error}")))
+        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is not text: {error}")))
 }
 
 /// A text of at most [`MAX_RESULT_BYTES`].

@@ -148,7 +148,7 @@ impl Server {
             .map(|name| format!("`{name}`"))
             .collect();
         Misfit::NotInCatalog(format!(
-            "`{name}` is no tool of the MCP server of connection `{}`; it has {}",
+            "`{name}` is not a tool of the MCP server of connection `{}`; it has {}",
             self.connection,
             if names.is_empty() {
                 "none".to_owned()
@@ -208,7 +208,7 @@ impl Server {
                     tracing::warn!(
                         connection = self.connection.as_str(),
                         tool = tool.name,
-                        "a tool of an MCP server is left out: no model could call it by its name, or another has the same"
+                        "skipped an MCP tool: models cannot call it by its name, or another tool has the same name"
                     );
                     continue;
                 }

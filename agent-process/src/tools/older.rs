@@ -129,7 +129,7 @@ fn invalid(message: impl Into<String>) -> ToolFault {
 fn wait() -> Export {
     let told = Told {
         name: "seconds",
-        description: "Waits so many seconds.",
+        description: "Waits for a number of seconds.",
         properties: json!({"seconds": {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX}}),
         required: &["seconds"],
         is_idempotent: true,

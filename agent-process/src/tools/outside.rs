@@ -36,8 +36,12 @@ impl ConnectionRoute {
         call: &ToolInvocation,
         connections: &[ConnectionName],
     ) -> Result<Self, ToolFault> {
-        let outside =
-            || ToolFault::new("E_UNAVAILABLE", "connections are reached from a turn only");
+        let outside = || {
+            ToolFault::new(
+                "E_UNAVAILABLE",
+                "connections are available only within a turn",
+            )
+        };
         let site = call.site.clone().ok_or_else(outside)?;
         let origin = site.origin.as_ref();
         let home = origin.and_then(|origin| origin.connection.as_ref());
@@ -58,7 +62,7 @@ impl ConnectionRoute {
             ),
             _ => ToolFault::new(
                 "E_INVALID_REQUEST",
-                format!("say by which `connection`: there are {}", names()),
+                format!("set `connection` to one of {}", names()),
             ),
         })?;
         Ok(Self {
@@ -214,7 +218,7 @@ fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Expor
     if let ([_, _, ..], Some(fields)) = (&connections[..], properties.as_object_mut()) {
         let connection = json!({
             "enum": connections.as_ref(),
-            "description": "By which connection; if not given, the one this turn's input came by",
+            "description": "The connection to use; default: the one of this turn's input",
         });
         fields.insert("connection".to_owned(), connection);
     }

@@ -30,7 +30,7 @@ pub(crate) fn exports() -> Vec<Export> {
             }),
             ..export(
                 "submit",
-                "Hands in what you changed in your sandbox as a proposal, which a person looks at and applies. Returns the HANDOFF to give to whoever gave you the work. Called again, it replaces a proposal that was not applied.",
+                "Submits the changes in your sandbox as a proposal for a person to review and apply. Returns the HANDOFF for the agent or person who gave you the work. A repeated call replaces a proposal that has not been applied.",
                 &submit_parameters(),
                 &["goal"],
                 // The question is derived from the same arguments as the handoff.
@@ -43,9 +43,9 @@ pub(crate) fn exports() -> Vec<Export> {
             }),
             ..export(
                 "status",
-                "Tells how your proposal stands: open, applied, rejected or reverted, with what was said of it. An agent that prepares sandboxes may ask for those of other agents, and have a HANDOFF compared with the proposal.",
+                "Returns the state of your proposal (open, applied, rejected or reverted) with its review comments. An agent that prepares sandboxes can query those of other agents, and compare a HANDOFF with the proposal.",
                 &json!({
-                    "agent": {"type": "string", "minLength": 1, "description": "Whose proposal; your own if not given"},
+                    "agent": {"type": "string", "minLength": 1, "description": "The agent whose proposal to show; default: your own"},
                     "handoff": {
                         "type": "string", "maxLength": HANDOFF_TEXT_BYTES_MAX,
                         "description": "The HANDOFF that the agent gave you, to be compared with its proposal",
@@ -66,13 +66,13 @@ fn submit_parameters() -> Value {
     let text = |what: &str| json!({"type": "string", "description": what});
     let list = |what: &str| json!({"type": "array", "maxItems": 100, "items": {"type": "string"}, "description": what});
     json!({
-        "goal": text("What was to be done"),
-        "context": text("What was known when you began"),
-        "dod": text("When it counts as done"),
-        "tests": list("What you ran, and how it went; one line each"),
-        "next": list("What is to happen now; one line each"),
-        "summary": text("What you did and why, as Markdown, for the person who reviews it; without it `summary.md` of your `proposal` directory is taken"),
-        "testLog": text("What the tests said; without it `test.log` of your `proposal` directory is taken"),
+        "goal": text("The task"),
+        "context": text("Facts known at the start"),
+        "dod": text("Acceptance criteria"),
+        "tests": list("Tests you ran, with their results; one line each"),
+        "next": list("Next steps; one line each"),
+        "summary": text("Your changes and the reasons, as Markdown, for the reviewer; default: `summary.md` of your `proposal` directory"),
+        "testLog": text("Test output; default: `test.log` of your `proposal` directory"),
     })
 }
 
@@ -132,7 +132,7 @@ impl SubmitArgs {
 fn misfit(field: HandoffField, problem: &HandoffProblem) -> ToolFault {
     ToolFault::new(
         "E_TOOL_INVALID_ARGS",
-        format!("`{field}` cannot be taken: {problem}"),
+        format!("invalid `{field}`: {problem}"),
     )
 }
 
@@ -246,7 +246,7 @@ fn compared(handoff: &Handoff, proposal: &AgentProposal) -> String {
         .chain(unnamed.map(|path| format!("`{path}` is in the proposal and not in the HANDOFF")))
         .collect();
     if wrong.is_empty() {
-        return "the HANDOFF says what the proposal holds".to_owned();
+        return "the HANDOFF matches the proposal".to_owned();
     }
     wrong.join("\n")
 }
@@ -289,7 +289,7 @@ mod tests {
         assert!(text.contains(USUAL_NEXT), "{text}");
         assert_eq!(
             compared(&handoff, &proposal()),
-            "the HANDOFF says what the proposal holds"
+            "the HANDOFF matches the proposal"
         );
         let other: Handoff = text.replace("- a.txt", "- b.txt").parse().unwrap();
         let told = compared(&other, &proposal());

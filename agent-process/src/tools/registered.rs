@@ -158,7 +158,7 @@ impl RegisteredTools {
             .get_or_init(|| ArgumentSchema::new(&tool.entry.parameters));
         let checked = match schema {
             Ok(schema) => schema.check(input),
-            Err(reason) => Err(format!("its schema is not valid itself: {reason}")),
+            Err(reason) => Err(format!("its schema is invalid: {reason}")),
         };
         checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
     }

@@ -178,7 +178,7 @@ pub(crate) fn fault_of(path: &str, errno: Errno) -> ToolFault {
         ),
         Errno::ENOTDIR => ("E_NOT_A_DIRECTORY", "is not a directory, or lies in a file"),
         Errno::EISDIR => ("E_NOT_A_FILE", "is a directory"),
-        Errno::ENXIO => ("E_NOT_A_FILE", "is no regular file"),
+        Errno::ENXIO => ("E_NOT_A_FILE", "is not a regular file"),
         Errno::EACCES | Errno::EPERM => ("E_PERMISSION", "may not be used by this agent"),
         other => ("E_IO", other.desc()),
     };

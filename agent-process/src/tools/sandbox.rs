@@ -22,12 +22,12 @@ pub(crate) fn exports() -> Vec<Export> {
             is_idempotent: false,
             ..export(
                 "prepare",
-                "Copies files of the project for another agent, which then works on the copies and hands in a proposal. Prepare it before you give the agent its work. There is one sandbox for each agent in this conversation.",
+                "Copies project files for another agent, which works on the copies and submits a proposal. Prepare the sandbox before you give the agent its task. Each agent has one sandbox in this conversation.",
                 &json!({
                     "agent": {"type": "string", "minLength": 1, "description": "The agent, as `agents__catalog` names it"},
                     "files": {
                         "type": "array", "minItems": 1, "maxItems": 1000, "items": {"type": "string", "minLength": 1},
-                        "description": "Files and directories, relative to the project; of a directory all it holds",
+                        "description": "Files and directories, relative to the project; a directory includes all its contents",
                     },
                     "mayCreate": paths("Directories in which it may make new files, besides those in `files`; `.` for anywhere"),
                 }),
@@ -37,9 +37,9 @@ pub(crate) fn exports() -> Vec<Export> {
         },
         export(
             "status",
-            "Tells where your sandbox is, which files are in it and how its proposal stands. An agent that prepares sandboxes may ask for those of other agents.",
+            "Returns the location, files and proposal state of your sandbox. An agent that prepares sandboxes can query those of other agents.",
             &json!({
-                "agent": {"type": "string", "minLength": 1, "description": "Whose sandbox; your own if not given"},
+                "agent": {"type": "string", "minLength": 1, "description": "The agent whose sandbox to show; default: your own"},
             }),
             &[],
             |call| {

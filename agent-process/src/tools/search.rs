@@ -71,7 +71,7 @@ pub(crate) fn exports() -> Vec<Export> {
                 "additionalProperties": false,
                 "properties": {
                     "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS},
-                    "path": path("Where the search begins: a directory"),
+                    "path": path("The directory to start in: a directory"),
                 },
             }),
             is_idempotent: true,
@@ -161,7 +161,7 @@ impl Bounds {
         } else if self.time.read(self.begun.elapsed(), true).counted > SEARCH_TIMEOUT {
             self.ended = Some(format!("{} s have passed", SEARCH_TIMEOUT.as_secs()));
         } else if self.is_given_up.load(Ordering::Relaxed) {
-            self.ended = Some("the call was given up".to_owned());
+            self.ended = Some("the call was canceled".to_owned());
         }
         self.entries_left = self.entries_left.saturating_sub(1);
         self.ended.is_none()

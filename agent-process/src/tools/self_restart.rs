@@ -17,7 +17,7 @@ use super::invocation::ToolInvocation;
 pub(crate) fn exports() -> Vec<Export> {
     vec![export(
         "request",
-        "Has your own process restarted once this turn is over. What waits for you, and everything after it, is done by the new process, under the configuration as it is then. The conversation stays; shells and other processes of your tools end.",
+        "Restarts your own process after this turn. The new process handles everything that waits for you, with the configuration of that time. The conversation stays; shells and other processes of your tools end.",
         &json!({
             "reason": {
                 "type": "string", "minLength": 1, "maxLength": MAX_RESTART_REASON_CHARS,

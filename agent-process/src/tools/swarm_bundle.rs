@@ -22,7 +22,7 @@ pub(crate) fn exports() -> Vec<Export> {
     vec![
         export(
             "open",
-            "Begins a change of your own configuration, such as your prompt. Returns the changeset, its working copy and the files in it. Nothing takes effect before `commit`.",
+            "Starts a change of your own configuration, such as your prompt. Returns the changeset, its working copy and the files in it. Nothing takes effect before `commit`.",
             &json!({"revision": {"type": "string", "minLength": 1, "description": "The revision to begin with; the newest if not given"}}),
             &[],
             |call| {
@@ -74,10 +74,10 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "commit",
-            "Has a changeset checked: it must change only what you may change, and all of the configuration must load. Then it is active from your next step on, and has to prove itself; or it waits for a person. If you fail with it, it is taken back.",
+            "Validates a changeset: it may change only what you are permitted to change, and the whole configuration must load. It then takes effect from your next step on, on probation, or waits for a person. It is rolled back if you fail with it.",
             &json!({
                 "changeset": changeset,
-                "message": {"type": "string", "minLength": 1, "description": "What the change is for"},
+                "message": {"type": "string", "minLength": 1, "description": "Purpose of the change"},
             }),
             &["message"],
             |call| {
@@ -94,7 +94,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "status",
-            "Tells which revision of your configuration is active, and what became of your changesets.",
+            "Returns the active revision of your configuration and the results of your changesets.",
             &json!({}),
             &[],
             |_| Ok(asking(BundleAsk::Status {})),

@@ -22,10 +22,10 @@ pub(crate) fn exports() -> Vec<Export> {
     vec![
         export(
             "create",
-            "Gives a command-line agent a piece of work with a directory of its own, and starts it. Returns the task's id at once; `status` and `wait` tell what becomes of it. A person answers its questions and approves its phases.",
+            "Creates and starts a task for a command-line agent, in its own directory. Returns the task's id immediately; `status` and `wait` report its progress. A person answers its questions and approves its phases.",
             &json!({
-                "title": {"type": "string", "minLength": 1, "description": "What people call it"},
-                "description": {"type": "string", "minLength": 1, "description": "What is to be done. The agent sees nothing of this conversation but this text"},
+                "title": {"type": "string", "minLength": 1, "description": "Title shown to people"},
+                "description": {"type": "string", "minLength": 1, "description": "The work. The agent sees only this text of this conversation"},
                 "agent": {"type": "string", "minLength": 1, "description": "The agent that does it; the only one for tasks if not given"},
                 "phases": {"type": "integer", "minimum": 0, "description": "Phases that a person reviews one by one; 0, for none, if not given"},
                 "maxTokens": {"type": "integer", "minimum": 1, "description": "The most tokens it may take, in and out"},
@@ -35,7 +35,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "status",
-            "Tells how a task of this conversation stands and what it waits for; without an id, lists all of them.",
+            "Returns the state of a task of this conversation and its open requests; without an id, lists all tasks.",
             &json!({"taskId": task("The task, as `create` named it")}),
             &[],
             |call| {
@@ -46,12 +46,12 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "wait",
-            "Waits until a task of this conversation has ended or needs a person, then tells how it stands. After the time-out it tells that, too.",
+            "Waits until a task of this conversation has ended or needs a person, then returns its state. Also returns it after the timeout.",
             &json!({
                 "taskId": task("The task, as `create` named it"),
                 "timeoutMs": {
                     "type": "integer", "minimum": 1, "maximum": MAX_REQUEST_TIMEOUT_MS,
-                    "description": format!("How many milliseconds to wait; {DEFAULT_REQUEST_TIMEOUT_MS} if not given"),
+                    "description": format!("Milliseconds to wait; default {DEFAULT_REQUEST_TIMEOUT_MS}"),
                 },
             }),
             &["taskId"],

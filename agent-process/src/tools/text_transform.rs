@@ -53,21 +53,21 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         of_text(
             "trim",
-            "Takes white space off a text's ends, or off the ends of each line.",
+            "Trims white space at the ends of a text, or of each line.",
             &[
                 (
                     "side",
                     false,
                     json!({"enum": ["both", "start", "end"], "description": "`both` if not given"}),
                 ),
-                ("eachLine", false, flag("Each line by itself")),
+                ("eachLine", false, flag("Each line separately")),
             ],
             trim,
         ),
         of_text(
             "split",
             "Splits a text at a separator. Returns a JSON list.",
-            &[("separator", true, needed("Where it is split"))],
+            &[("separator", true, needed("The separator"))],
             split,
         ),
         export(
@@ -75,7 +75,7 @@ pub(crate) fn exports() -> Vec<Export> {
             "Joins texts with a separator between them.",
             &json!({
                 "parts": {"type": "array", "maxItems": MAX_PARTS, "items": {"type": "string"}},
-                "separator": part("What stands between them"),
+                "separator": part("The separator"),
             }),
             &["parts", "separator"],
             join,
@@ -88,7 +88,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         of_text(
             "slice",
-            "Cuts a piece out of a text, by characters: from `start` up to, but not with, `end`.",
+            "Returns a part of a text, by characters: from `start` up to but excluding `end`.",
             &slice_arguments(),
             slice,
         ),
@@ -108,11 +108,11 @@ pub(crate) fn exports() -> Vec<Export> {
 /// Additional arguments of `replace`: name, required flag, schema.
 fn replace_arguments() -> [(&'static str, bool, Value); 4] {
     [
-        ("find", true, needed("What is replaced")),
+        ("find", true, needed("The text to replace")),
         (
             "with",
             true,
-            part("What takes its place; `$1` or `${name}` is a group if `regex`"),
+            part("The replacement; `$1` or `${name}` is a group if `regex`"),
         ),
         ("regex", false, flag("`find` is a regular expression")),
         (
@@ -131,11 +131,7 @@ fn lines_arguments() -> [(&'static str, bool, Value); 6] {
             false,
             needed("A regular expression; only lines it matches stay"),
         ),
-        (
-            "unique",
-            false,
-            flag("A line that was there before is left out"),
-        ),
+        ("unique", false, flag("Omits repeated lines")),
         ("sort", false, flag("By the order of their characters")),
         ("reverse", false, flag("The last line first")),
         (
@@ -153,8 +149,8 @@ fn lines_arguments() -> [(&'static str, bool, Value); 6] {
 
 /// Additional arguments of `slice`: name, required flag, schema.
 fn slice_arguments() -> [(&'static str, bool, Value); 2] {
-    let start = position("Where it begins, from 0; 0 if not given");
-    let end = position("Where it ends; the text's end if not given");
+    let start = position("Start position, from 0; default 0");
+    let end = position("End position; default: the end of the text");
     [("start", false, start), ("end", false, end)]
 }
 

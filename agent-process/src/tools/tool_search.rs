@@ -60,7 +60,7 @@ pub(crate) fn settings_of(agent: &AgentDefinition) -> Option<SearchSettings> {
 
 /// Description of the tool for models.
 pub(crate) fn description() -> Cow<'static, str> {
-    "Looks for tools you are not offered yet, by what they are for. What it finds is offered to you from the next step on: call it then. Search again with other words if nothing fits.".into()
+    "Finds tools by their purpose that you are not offered yet. The tools it finds are offered from the next step on: call them then. Search again with other words if nothing fits.".into()
 }
 
 /// Schema of its arguments.
@@ -72,7 +72,7 @@ pub(crate) fn parameters(settings: &SearchSettings) -> Value {
         "properties": {
             "query": {
                 "type": "string", "minLength": settings.query_chars_min, "maxLength": 1_000,
-                "description": "What you want to do, in a few words, or the name of a tool",
+                "description": "Your goal in a few words, or the name of a tool",
             },
         },
     })

@@ -277,11 +277,11 @@ fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
             format!("the result of call {} of step {}", key.index, key.step)
         }
         Input::Answer { event } => format!("answer `{}`", event.id),
-        Input::Assembled { .. } => "word that extensions are ready".to_owned(),
+        Input::Assembled { .. } => "report that extensions are ready".to_owned(),
         Input::MiddlewareActed { invocation, .. } => {
-            format!("word of visit {} of an extension", invocation.0)
+            format!("report of invocation {} of an extension", invocation.0)
         }
-        Input::ExtensionsLost { .. } => "word that extensions are lost".to_owned(),
+        Input::ExtensionsLost { .. } => "report that extensions are lost".to_owned(),
         Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };
     EngineFault::Unexpected { input, doing }

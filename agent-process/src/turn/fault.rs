@@ -32,7 +32,7 @@ pub enum EngineFault {
         len: usize,
     },
     /// The orchestrator acknowledged an event that was never sent.
-    #[error("event {seq} is said to be durable, but only {sent} were sent")]
+    #[error("event {seq} was acknowledged, but only {sent} events were sent")]
     DurableBeforeSent {
         /// The event's number.
         seq: u64,

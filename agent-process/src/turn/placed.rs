@@ -35,9 +35,9 @@ pub(crate) fn note(message: &mut Message, node: &str) {
 /// The notice to an agent whose conversation moved from `before` to `node`.
 pub(crate) fn moved(id: MessageId, now: Timestamp, before: &str, node: &str) -> Message {
     let text = format!(
-        "This conversation was on node `{before}` and goes on at node `{node}`. Files that were written there may be \
-         missing here or older, and programs that were started there do not run here. Look at what is here before you \
-         rely on it, and make again what you need."
+        "This conversation was on node `{before}` and continues on node `{node}`. Files written \
+         there may be missing or older here, and programs started there do not run here. Check \
+         what exists here before you rely on it, and recreate what you need."
     );
     let mut message = Message::system(id, now, &text);
     note(&mut message, node);
@@ -133,7 +133,7 @@ mod tests {
             let told = messages.get(1).map(|it| it.data.content.to_text());
             if let (Some(told), Some(node)) = (told, node) {
                 assert!(
-                    told.contains(&format!("goes on at node `{node}`")),
+                    told.contains(&format!("continues on node `{node}`")),
                     "{told}"
                 );
             }

@@ -188,7 +188,8 @@ fn a_long_file_comes_in_parts() {
         parts += 1;
         let text = ok(&site, "read", json!({"path": "long", "offset": offset}));
         assert!(text.len() < 140_000);
-        let Some((part, note)) = text.split_once("[the file goes on; read it with offset ") else {
+        let Some((part, note)) = text.split_once("[the file continues; read it with offset ")
+        else {
             whole.push_str(&text);
             break;
         };
@@ -203,7 +204,7 @@ fn a_long_file_comes_in_parts() {
         json!({"path": "long", "offset": 7, "limit": 2}),
     );
     assert!(
-        two.starts_with("line 7\nline 8\n[the file goes on; read it with offset 9]"),
+        two.starts_with("line 7\nline 8\n[the file continues; read it with offset 9]"),
         "{two}"
     );
     assert_eq!(

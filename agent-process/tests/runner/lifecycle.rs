@@ -198,7 +198,10 @@ fn a_shutdown_lets_the_turn_end_and_begins_no_other() {
     assert_eq!(ended(&mut agent.child).code(), Some(0));
     let log = agent.log();
     let last = log.last().unwrap();
-    assert_eq!(last["message"], "agent process ended as asked", "{log:?}");
+    assert_eq!(
+        last["message"], "agent process ended as requested",
+        "{log:?}"
+    );
 }
 
 #[test]

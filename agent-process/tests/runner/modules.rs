@@ -126,7 +126,7 @@ async fn a_handler_gets_its_call_and_its_result_is_the_models() {
     assert_eq!(context, expected);
     let long = text(run(&lab, "long").await);
     assert!(
-        long.contains("the whole is in .goondan/outputs/t.1_c0.txt"),
+        long.contains("the full output is in .goondan/outputs/t.1_c0.txt"),
         "{long}"
     );
     let refused = lab

@@ -159,7 +159,7 @@ async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
         ),
         "{shown}"
     );
-    assert!(shown.contains("the whole is in .goondan/outputs/session-s.txt]"));
+    assert!(shown.contains("the full output is in .goondan/outputs/session-s.txt]"));
     assert!(
         shown.ends_with("50000\nfrom this command:\nstdout:\nmine\n"),
         "{shown}"

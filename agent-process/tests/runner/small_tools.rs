@@ -91,7 +91,7 @@ async fn texts_are_transformed_and_a_long_result_goes_to_a_file() {
     assert!(outcome.text.starts_with("abab") && outcome.text.ends_with("abab"));
     assert!(
         outcome.text.contains(
-            "[7232 bytes are left out here; the whole is in .goondan/outputs/t.1_c0.txt]"
+            "[7232 bytes are left out here; the full output is in .goondan/outputs/t.1_c0.txt]"
         ),
         "{}",
         outcome.text

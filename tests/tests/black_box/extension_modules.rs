@@ -225,7 +225,7 @@ fn a_module_that_fails_fails_its_turn_and_no_more() {
             "hang",
             [
                 "E_EXT_TIMEOUT",
-                "extension `lab` worked longer than 4000 ms",
+                "extension `lab` ran longer than 4000 ms",
                 "`timeoutSeconds`",
             ],
         ),

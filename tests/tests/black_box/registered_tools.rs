@@ -97,7 +97,7 @@ export function register(api) {
   });
   api.tools.register({ name: "memo__wait", parameters: word }, (ctx) =>
     new Promise((resolve) => ctx.signal.addEventListener("abort", () => {
-      api.logger.warn("the call was given up");
+      api.logger.warn("the call was canceled");
       resolve();
     })));
   api.pipeline.register("step", async (ctx) => {
@@ -177,7 +177,7 @@ fn compat_3_a_call_of_a_registered_tool_ends_with_its_time_and_the_turn_goes_on(
         "{late}"
     );
     daemon.log().wait_for("the module was told", |line| {
-        message(line).contains("the call was given up")
+        message(line).contains("the call was canceled")
     });
     assert_eq!(home.ask("ann", "call memo__ask hi"), "worker heard hi");
 }

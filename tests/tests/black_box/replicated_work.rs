@@ -163,7 +163,7 @@ fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_nod
     assert_eq!(after["active"], before["active"]);
     // It says where it goes on.
     let told = b.history("main").to_string();
-    assert!(told.contains("goes on at node `b`"), "{told}");
+    assert!(told.contains("continues on node `b`"), "{told}");
     // What waits for a person can be decided here.
     let id = before["changesets"][0]["changesetId"].as_str().unwrap();
     b.gdn(&["bundle", "diff", id])

@@ -51,7 +51,7 @@ fn an_agent_has_its_own_process_restarted_after_its_turn_and_the_reason_is_told(
     let before = pid(&home);
     let answer = home.ask("main", "restart tired");
     assert!(
-        answer.starts_with("the process is restarted after this turn"),
+        answer.starts_with("the process restarts after this turn"),
         "{answer}"
     );
     wait_until_it_told(&home, "it is tired");
@@ -109,7 +109,7 @@ fn what_waits_for_an_agent_that_restarts_itself_is_answered_once_by_the_new_proc
     let messages = home.history("main");
     check(&messages);
     assert_eq!(shape(&messages), "uatata".to_owned() + &"ua".repeat(5));
-    assert!(result_text(&messages[2]).starts_with("the process is restarted"));
+    assert!(result_text(&messages[2]).starts_with("the process restarts"));
     for (n, answer) in messages[6..].chunks(2).enumerate() {
         assert_eq!(text(&answer[1]), format!("now {n}"));
     }
@@ -122,7 +122,7 @@ fn an_agent_that_restarts_itself_over_and_over_is_stopped_from_it() {
     let daemon = Daemon::serving(&home);
     for n in 0..5 {
         let answer = home.ask("main", &format!("restart n{n}"));
-        assert!(answer.starts_with("the process is restarted"), "{answer}");
+        assert!(answer.starts_with("the process restarts"), "{answer}");
         wait_until_it_told(&home, &format!("it is n{n}"));
     }
     let refused = home.ask("main", "restart again");
@@ -136,7 +136,7 @@ fn an_agent_that_restarts_itself_over_and_over_is_stopped_from_it() {
     assert_eq!(pid(&home), process, "it was not restarted");
     // Another conversation has its own count.
     let other = home.ask("other", "restart me");
-    assert!(other.starts_with("the process is restarted"), "{other}");
+    assert!(other.starts_with("the process restarts"), "{other}");
     let restarted = daemon
         .stop()
         .saying("the process is restarted: its agent asked for it");

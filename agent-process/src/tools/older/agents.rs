@@ -63,7 +63,7 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
         (
             Told {
                 name: "send",
-                description: "Gives another agent something to do. No answer comes back.",
+                description: "Sends a task to another agent. No answer comes back.",
                 properties: json!({
                     "target": target(), "input": input(), "instanceKey": key(), "eventType": text(),
                     "metadata": object(),
@@ -121,7 +121,7 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
 pub(super) fn restart() -> Vec<Export> {
     let told = Told {
         name: "request",
-        description: "Has your own process restarted once this turn is over.",
+        description: "Restarts your own process after this turn.",
         properties: json!({"reason": {"type": "string", "maxLength": MAX_RESTART_REASON_CHARS}}),
         required: &[],
         is_idempotent: true,
@@ -295,7 +295,7 @@ async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, T
             .map(|agent| format!("`{}`", agent.name))
             .collect();
         let message = format!(
-            "there is no agent `{target}`; there are {}",
+            "agent `{target}` does not exist; available: {}",
             names.join(", ")
         );
         return Err(ToolFault::new("E_AGENT_NOT_FOUND", message));

@@ -72,7 +72,7 @@ fn read(call: &ToolInvocation) -> Result<(Args, Value), ToolFault> {
     let args: Args = call.args()?;
     let document = serde_json::from_str(&args.data);
     let document = document
-        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("`data` is no JSON: {error}")))?;
+        .map_err(|error| ToolFault::new("E_NOT_JSON", format!("`data` is not JSON: {error}")))?;
     Ok((args, document))
 }
 

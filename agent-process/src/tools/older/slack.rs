@@ -58,7 +58,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
         of(
             connections,
             "edit",
-            "Gives a message another text.",
+            "Replaces the text of a message.",
             of_message(&[("text", "string"), ("mrkdwn", "boolean")]),
             &["text"],
             true,
@@ -76,7 +76,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
         of(
             connections,
             "react",
-            "Puts reactions under a message.",
+            "Adds reactions to a message.",
             of_message(&[("emoji", "string"), ("emojis", "texts")]),
             &[],
             true,

@@ -33,7 +33,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
         of(
             connections,
             "edit",
-            "Gives a message another text.",
+            "Replaces the text of a message.",
             of_chat(&[
                 chat,
                 message,
@@ -57,7 +57,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
         of(
             connections,
             "react",
-            "Puts a reaction under a message, or takes it away.",
+            "Adds a reaction to a message, or removes it.",
             of_chat(&[
                 chat,
                 message,

@@ -32,7 +32,7 @@ pub(super) fn exports() -> Vec<Export> {
         ),
         of(
             "slice",
-            "Cuts a piece out of a text.",
+            "Returns a part of a text.",
             json!({"text": text(), "start": {"type": "number"}, "end": {"type": "number"}}),
             &["text"],
             slice,
@@ -56,7 +56,7 @@ pub(super) fn exports() -> Vec<Export> {
         ),
         of(
             "trim",
-            "Takes white space off a text's ends.",
+            "Trims white space at the ends of a text.",
             json!({"text": text(), "mode": {"enum": ["start", "end", "both"]}}),
             &["text"],
             trim,

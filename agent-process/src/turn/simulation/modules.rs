@@ -368,7 +368,7 @@ fn ext_4_extensions_remember_at_most_so_much_together() {
     let half = MAX_EXTENSION_STATE_BYTES / 2;
     assert_eq!(remember(0, half), Ok(Vec::new()));
     let refused = remember(1, half).unwrap_err();
-    assert!(refused.contains("for all together"), "{refused}");
+    assert!(refused.contains("are allowed in total"), "{refused}");
     assert_eq!(remember(1, half - 10), Ok(Vec::new()));
     assert_eq!(
         remember(0, half - 10),
