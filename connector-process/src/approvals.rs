@@ -157,7 +157,7 @@ impl Presses {
             approval_id = approval_id.as_str(),
             decision = decision.as_str(),
             ?verdict,
-            "button handed in"
+            "button press submitted"
         );
         let note = Note {
             approval_id,
@@ -236,14 +236,14 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): N
                 match done {
                     Done::Told => {}
                     Done::Failed(Work::Tell(..), trouble) => {
-                        tracing::debug!(reason = trouble.reason, "could not tell who pressed");
+                        tracing::debug!(reason = trouble.reason, "failed to notify the user who pressed a button");
                     }
                     Done::Failed(work, trouble) => {
                         let gives_up = desk.failed(&work, trouble.is_final);
                         tracing::warn!(
                             reason = trouble.reason,
                             gives_up,
-                            "cannot show people a tool call that waits for them"
+                            "failed to show a waiting tool call"
                         );
                         if gives_up {
                             keep(&gateway, &desk).await;
@@ -282,7 +282,7 @@ async fn remembered(gateway: &Gateway) -> Desk {
         match gateway.state().await {
             Ok(state) => return Desk::of(state.as_deref()),
             Err(reason) => {
-                tracing::warn!(reason, "cannot read what is shown; trying again");
+                tracing::warn!(reason, "failed to read the shown tool calls; retrying");
                 failures = failures.saturating_add(1);
                 sleep(pause(failures)).await;
             }
@@ -297,6 +297,6 @@ async fn keep(gateway: &Gateway, desk: &Desk) {
         Err(error) => Err(error.to_string()),
     };
     if let Err(reason) = kept {
-        tracing::warn!(reason, "cannot keep where tool calls are shown");
+        tracing::warn!(reason, "failed to store where tool calls are shown");
     }
 }

@@ -87,7 +87,7 @@ impl FrameSender {
 
 fn log_unwritable(error: &MessageError) {
     let error = goondan_log::error_chain(error);
-    tracing::error!(error, "what came of a call cannot be written as JSON");
+    tracing::error!(error, "failed to serialize the result of a call");
 }
 
 /// In-flight calls.
@@ -144,7 +144,7 @@ impl Calls {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_panic)) => Err(CallError::new(
                     CallErrorCode::Internal,
-                    "the connector has a fault; its log says more",
+                    "the connector failed; see its log",
                 )),
                 Err(TimeIsUp) => Err(CallError::new(
                     CallErrorCode::TimedOut,

@@ -81,7 +81,7 @@ pub(crate) async fn run(
     };
     tracing::error!(
         reason,
-        "this process does nothing until its configuration is mended"
+        "the connector is idle until its configuration is fixed"
     );
     gateway.report(false, reason).await;
     stop.cancelled().await;
@@ -106,14 +106,14 @@ fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
     let Some(described) = goondan_connectors::find(name) else {
         let names = goondan_connectors::BUILTINS.map(|described| format!("`{}`", described.name));
         return Err(format!(
-            "there is no connector `{name}` in goondan {GOONDAN_VERSION}; there is {}",
+            "goondan {GOONDAN_VERSION} has no connector `{name}`; available: {}",
             names.join(", ")
         ));
     };
     let problems = goondan_connectors::check(described, config, secrets);
     if !problems.is_empty() {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        return Err(format!("the settings cannot work: {}", problems.join("; ")));
+        return Err(format!("invalid settings: {}", problems.join("; ")));
     }
     let Some((_, make)) = BUILTINS.iter().find(|(builtin, _)| *builtin == name) else {
         return Err(format!(

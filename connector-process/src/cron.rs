@@ -167,7 +167,7 @@ impl Work<'_> {
             tracing::warn!(
                 schedule = entry.name,
                 skipped = decision.skipped,
-                "occurrences were missed and are not made up for"
+                "skipped missed occurrences"
             );
         }
         for occurrence in decision.due {
@@ -188,7 +188,7 @@ impl Work<'_> {
                 trace_id = %trace.trace_id,
                 is_late,
                 duplicate = accepted.duplicate,
-                "occurrence handed in"
+                "occurrence submitted"
             );
             ledger = ledger.with(occurrence);
             self.keep(entry, ledgers, ledger.clone()).await?;
@@ -210,7 +210,7 @@ impl Work<'_> {
         self.gateway
             .keep(state)
             .await
-            .map_err(|reason| format!("what became of it cannot be kept: {reason}"))
+            .map_err(|reason| format!("failed to store the ledger: {reason}"))
     }
 }
 
@@ -218,12 +218,12 @@ async fn read_ledgers(gateway: &Gateway) -> Result<Ledgers, String> {
     let state = gateway
         .state()
         .await
-        .map_err(|reason| format!("what became of earlier occurrences is not known: {reason}"))?;
+        .map_err(|reason| format!("failed to load the ledgers: {reason}"))?;
     let Some(state) = state else {
         return Ok(BTreeMap::new());
     };
     serde_json::from_str(state.get())
-        .map_err(|error| format!("what became of earlier occurrences cannot be read: {error}"))
+        .map_err(|error| format!("failed to parse the ledgers: {error}"))
 }
 
 fn next_words(next: Option<&(Timestamp, String)>) -> String {

@@ -97,7 +97,8 @@ impl Discord {
         );
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
-            key: key.ok_or("`publicKey` is no public key; copy it from the application's page")?,
+            key: key
+                .ok_or("`publicKey` is not a public key; copy it from the application's page")?,
             channels: values.names("channels"),
             interactions,
             api: Arc::new(api),
@@ -131,16 +132,14 @@ impl Discord {
             COMPONENT => ("component", component(body)?),
             FORM => ("component", form(body)?),
             _ => {
-                return Ok(Meaning::Answer(only_for_them(
-                    "goondan does not know this.",
-                )));
+                return Ok(Meaning::Answer(only_for_them("Unknown command.")));
             }
         };
         let id = required(body, "/id")?;
         let channel = required(body, "/channel_id")?;
         if !is_allowed(self.channels.as_deref(), channel) {
             return Ok(Meaning::Answer(only_for_them(
-                "Nobody listens in this channel.",
+                "This channel is not monitored.",
             )));
         }
         if let (Some(application), Some(token)) =
@@ -220,7 +219,7 @@ impl Service for Discord {
     fn on_refused(&self, refusal: &Refusal) -> Answer {
         match refusal {
             Refusal::ByOrchestrator(refused) => {
-                only_for_them(&format!("This could not be taken: {}", refused.message))
+                only_for_them(&format!("The request was refused: {}", refused.message))
             }
             other => crate::listener::refused(other),
         }

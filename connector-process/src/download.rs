@@ -38,7 +38,7 @@ pub(crate) async fn fetch(
         Err(broken) => return Err(failed.without_answer(&broken)),
     };
     if (300..400).contains(&answered.status) {
-        let message = format!("{service} sends elsewhere for the file");
+        let message = format!("{service} redirects the file to another address");
         return Err(CallError::new(CallErrorCode::Refused, message)
             .suggest("the token may lack the right to read files"));
     }

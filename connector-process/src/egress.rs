@@ -70,13 +70,19 @@ impl Doors {
         let doors = match self.0 {
             Ok(doors) => doors,
             Err(why) => {
-                tracing::error!(why, "no program can be let out");
+                tracing::error!(
+                    why,
+                    "failed to create the sockets; programs cannot reach any host"
+                );
                 gateway.report(false, why).await;
                 return stop.cancelled().await;
             }
         };
         let callers: Vec<String> = doors.iter().map(|door| door.list().to_string()).collect();
-        let detail = format!("lets programs reach what is listed: {}", callers.join("; "));
+        let detail = format!(
+            "programs can reach the listed hosts: {}",
+            callers.join("; ")
+        );
         gateway.report(true, detail).await;
         let mut serving = tokio::task::JoinSet::new();
         for door in doors {

@@ -101,10 +101,10 @@ impl Fetcher {
     fn check(&self, url: &Url) -> Result<(), CallError> {
         let refused = |message: String| Err(CallError::new(CallErrorCode::Refused, message));
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-            return refused("a request goes to a host".to_owned());
+            return refused("the URL must name a host".to_owned());
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return refused("a URL that holds a password is not taken".to_owned());
+            return refused("a URL with a password is not accepted".to_owned());
         }
         let scheme = url.scheme();
         let is_allowed = |allowed: &AllowedHost| allowed.allows(scheme, host, port);
@@ -136,7 +136,7 @@ impl Fetcher {
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
         let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
         let mut method = Method::from_bytes(method.as_bytes())
-            .map_err(|_none| invalid(format!("`{method}` is no method")))?;
+            .map_err(|_none| invalid(format!("`{method}` is not a valid method")))?;
         let is_repeatable = matches!(method, Method::GET | Method::HEAD);
         let mut request = Request {
             url,
@@ -287,10 +287,10 @@ fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(invalid(format!("the header `{name}` is not yours to set")));
+            return Err(invalid(format!("the header `{name}` cannot be set")));
         }
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_none| invalid(format!("`{name}` is no name of a header")))?;
+            .map_err(|_none| invalid(format!("`{name}` is not a valid header name")))?;
         let value = HeaderValue::from_str(value)
             .map_err(|_none| invalid(format!("the header `{name}` cannot have this value")))?;
         headers.insert(header, value);

@@ -143,8 +143,8 @@ pub(crate) fn was_not_started(status: ExitStatus) -> bool {
 pub(crate) fn ended(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended by itself with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
 }

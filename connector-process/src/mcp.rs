@@ -30,7 +30,7 @@ use crate::service::masked;
 mod actions;
 #[expect(
     deprecated,
-    reason = "the protocol is to drop roots, and servers of today ask for them"
+    reason = "the protocol will drop roots, but today's servers request them"
 )]
 mod client;
 mod content;
@@ -119,7 +119,7 @@ impl Mcp {
             (None, Some(url)) => {
                 ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
             }
-            (None, None) => return Err("neither `command` nor `url` is set".to_owned()),
+            (None, None) => return Err("set `command` or `url`".to_owned()),
         };
         Ok(Self {
             address,
@@ -208,7 +208,7 @@ impl Mcp {
                 reason,
                 failures,
                 pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                "the MCP server is not there"
+                "the MCP server is not available"
             );
             let detail = format!("{reason}; trying again after {} s", pause.as_secs());
             gateway.report_declined(detail, token).await;

@@ -74,7 +74,7 @@ impl Service for Metrics {
     }
 
     fn exposed(&self) -> &'static str {
-        "anybody who reaches this address can read the names of the project and what its agents take"
+        "any client that can reach this address can read the project's names and its agents' usage"
     }
 
     fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {

@@ -78,7 +78,7 @@ impl ModelCaller {
     fn new(model: &HostedModel) -> Result<Self, String> {
         let connect_timeout = Duration::from_millis(model.timeouts.connect_ms);
         let client = http::client(connect_timeout)
-            .map_err(|error| format!("there is no HTTP client: {error}"))?;
+            .map_err(|error| format!("failed to create the HTTP client: {error}"))?;
         let model = Arc::new(model.clone());
         Ok(Self { model, client })
     }
@@ -175,7 +175,7 @@ async fn ask(
         return Err(CallError::new(CallErrorCode::NotFound, message));
     }
     let completion: Completion = serde_json::from_str(call.params.get())
-        .map_err(|error| invalid(format!("the question cannot be read: {error}")))?;
+        .map_err(|error| invalid(format!("cannot parse the request: {error}")))?;
     let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
     let question = Question::of(model, completion);
     let (body, reader) = exchange_of(model, &question).map_err(invalid)?;
@@ -188,7 +188,7 @@ async fn ask(
     let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
     for (name, value) in keys_of(model) {
         let mut value = HeaderValue::try_from(value).map_err(|_| {
-            invalid("the `apiKey` holds what no header can".to_owned())
+            invalid("the `apiKey` contains characters that no header can".to_owned())
                 .suggest(format!("check the `apiKey` of Model `{}`", model.name))
         })?;
         value.set_sensitive(true);

@@ -171,7 +171,7 @@ async fn ask_form<T: Serialize>(
         None => {
             let error = failed.by_status(
                 answered.status,
-                "no answer that can be read",
+                "the answer is unreadable",
                 answered.retry_after_ms(),
             );
             let is_refusal = (300..500).contains(&answered.status) && answered.status != 429;

@@ -43,7 +43,7 @@ fn url_of(endpoint: &str, path: &str) -> Result<Url, String> {
     let url = Url::parse(&format!("{endpoint}{path}")).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        "`endpoint` is no address of a collector; write it like `http://127.0.0.1:4318`".to_owned()
+        "`endpoint` is not the URL of a collector; write it like `http://127.0.0.1:4318`".to_owned()
     })
 }
 
@@ -86,7 +86,7 @@ impl Otlp {
             Some(secret) => {
                 let value = HeaderValue::from_str(secret).ok();
                 let mut value =
-                    value.ok_or("the secret `authorization` cannot stand in a header")?;
+                    value.ok_or("the secret `authorization` is not a valid header value")?;
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -191,7 +191,7 @@ impl Collector {
             match delivered {
                 Ok(()) => is_failing = false,
                 Err(reason) if !is_failing => {
-                    tracing::warn!(reason, "metrics were not exported; it is tried again");
+                    tracing::warn!(reason, "failed to export metrics; retrying");
                     is_failing = true;
                 }
                 Err(_) => {}

@@ -208,7 +208,7 @@ fn refuse(refusals: &mut LineLimit, address: SocketAddr, why: &str) {
             %address,
             why,
             left_out,
-            "a connection to the relay was refused, as others were that no line tells of"
+            "a connection to the relay was refused; some refusals were not logged"
         ),
     }
 }
@@ -309,7 +309,7 @@ struct Serving {
 
 impl Serving {
     async fn report_alone(&self) {
-        let detail = format!("listening on {}; nobody is connected", self.place);
+        let detail = format!("listening on {}; no client is connected", self.place);
         self.gateway.report(false, detail).await;
     }
 
@@ -330,7 +330,7 @@ impl Serving {
                 self.turn_away(arrived, &connected.client);
                 return Some(connected);
             }
-            tracing::info!(client = arrived.client.name, "a client has come again");
+            tracing::info!(client = arrived.client.name, "client reconnected");
             connected.end().await;
         }
         let cut = CancellationToken::new();
@@ -352,7 +352,7 @@ impl Serving {
             mut wire,
         } = arrived;
         let why = format!("`{}` is connected", here.name);
-        tracing::warn!(client = client.name, %address, why, "a client was turned away");
+        tracing::warn!(client = client.name, %address, why, "client rejected");
         let stop = self.stop.clone();
         self.turned_away.spawn(async move {
             let limit = Duration::from_millis(RELAY_HANDSHAKE_TIMEOUT_MS);

@@ -216,7 +216,7 @@ impl Failed<'_> {
         }
         let message = format!("{message}; outcome unknown");
         CallError::new(CallErrorCode::Interrupted, message)
-            .suggest("look whether it had its effect before you try again")
+            .suggest("check if it took effect before you try again")
     }
 }
 

@@ -176,7 +176,7 @@ impl Session {
     fn pass_on(&self, news: ApprovalNews) {
         let following = self.following.as_ref();
         if following.is_none_or(|it| it.try_send(news).is_err()) {
-            tracing::warn!("nobody here hears of a tool call that waits for a person");
+            tracing::warn!("no approval subscriber; dropping notification");
         }
     }
 
@@ -375,7 +375,7 @@ pub(crate) async fn run(
                 Heard::Call(call, trace) => calls.begin(*call, trace),
                 Heard::Cancel(call_id) => calls.cancel(call_id),
                 Heard::Quiesce => {
-                    tracing::info!("asked to take nothing new");
+                    tracing::info!("quiescing");
                     ends.quiesce();
                 }
                 Heard::Stop(reason) => {

@@ -268,7 +268,7 @@ fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
         return Some("it is from a bot");
     }
     let is_written = text(body, "/event/subtype").is_none_or(|kind| WRITTEN.contains(&kind));
-    (!is_written).then_some("nobody wrote it")
+    (!is_written).then_some("it is not a written message")
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Telegram {
         let token = secrets.get("botToken").map_or("", String::as_str);
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b":_-".contains(&byte);
         if !token.bytes().all(is_token) {
-            return Err("the secret `botToken` is no token of a bot".to_owned());
+            return Err("the secret `botToken` is not a bot token".to_owned());
         }
         let client = http::service_client()?;
         Ok(Self {
@@ -152,7 +152,7 @@ impl Work<'_> {
                 tracing::warn!(
                     reason,
                     pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                    "cannot get news from Telegram; trying again"
+                    "failed to poll Telegram; retrying"
                 );
                 self.tell(false, format!("{reason}; trying again")).await;
                 pause
@@ -227,7 +227,7 @@ impl Work<'_> {
         let event = match to_update(id, update, self.telegram.chats.as_deref()) {
             Update::Event(event) => *event,
             Update::Ignored(reason) => {
-                tracing::debug!(update_id = id, reason, "update left alone");
+                tracing::debug!(update_id = id, reason, "update ignored");
                 return Ok(());
             }
         };
@@ -244,7 +244,7 @@ impl Work<'_> {
                     event_id = accepted.event_id.as_str(),
                     trace_id = %trace.trace_id,
                     duplicate = accepted.duplicate,
-                    "update handed in"
+                    "update submitted"
                 );
                 Ok(())
             }
@@ -256,7 +256,7 @@ impl Work<'_> {
                     tracing::warn!(
                         update_id = id,
                         reason = refused.message,
-                        "update passed over: it has nowhere to go"
+                        "update skipped: no rule routes it"
                     );
                     Ok(())
                 }

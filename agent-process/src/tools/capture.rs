@@ -272,7 +272,7 @@ mod tests {
         let root = Root::open(dir.path()).unwrap();
         let mut capture = Capture::new("c");
         capture.push(&root, Stream::Stdout, &[b'x'; HEAD_BYTES + TAIL_BYTES + 1]);
-        assert!(shown(&capture).contains("could not be kept"));
+        assert!(shown(&capture).contains("could not be stored"));
         assert_eq!(outside.path().read_dir().unwrap().count(), 0);
     }
 }

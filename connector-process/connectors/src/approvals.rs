@@ -119,7 +119,7 @@ mod tests {
         assert!(nowhere.contains("needs the setting `chat`"), "{nowhere}");
         let tokenless = refused("slack", json!({"channel": "C1", "users": ["U1"]}));
         assert!(
-            tokenless.contains("there is no secret `botToken`"),
+            tokenless.contains("the secret `botToken` is missing"),
             "{tokenless}"
         );
     }

@@ -35,7 +35,7 @@ const PORT: Setting = Setting::optional(
 const PATH: Setting = Setting::optional(
     "path",
     Content::UrlPath,
-    "The one path that is answered, exactly as it stands.",
+    "The only path that is served, matched exactly.",
 )
 .or(Default::Text("/"));
 
@@ -67,7 +67,7 @@ const fn event(name: &'static str, properties: &'static [&'static str]) -> Descr
 
 static WEBHOOK: Connector = Connector {
     name: "webhook",
-    about: "`POST` a text, and an agent gets it as an event.",
+    about: "A `POST` request sends a text to an agent as an event.",
     settings: &[
         HOST,
         PORT,
@@ -91,27 +91,27 @@ static WEBHOOK: Connector = Connector {
         Setting::optional(
             "signature",
             Content::Map(&SIGNATURE),
-            "How requests are signed.",
+            "The signature scheme of requests.",
         ),
         Setting::optional(
             CALLBACK_SETTING,
             Content::UrlPath,
-            "The path on which people come back from authorization servers: that of `redirectUri` of an OAuthApp.",
+            "The path to which users return from authorization servers: the path of `redirectUri` of an OAuthApp.",
         ),
         Setting::optional(
             "reply",
             Content::Map(&REPLY),
-            "How whoever posted gets what the agent answers.",
+            "Delivery of the agent's reply to the sender.",
         ),
     ],
     one_of: None,
     needs: Some(("signature", "hmac")),
     secrets: &[
-        secret("hmac", false, "With it, every request must be signed."),
+        secret("hmac", false, "If set, every request must be signed."),
         secret(
             "callbackHmac",
             false,
-            "With it, every reply that is posted is signed.",
+            "If set, every posted reply is signed.",
         ),
     ],
     events: &[DescribedEvent {
@@ -124,12 +124,12 @@ static REPLY: [Setting; 2] = [
     Setting::optional(
         "wait",
         Content::Map(&REPLY_WAIT),
-        "The answer to the request is the reply, if it comes in time.",
+        "The response to the request is the reply, if it arrives in time.",
     ),
     Setting::optional(
         "callback",
         Content::Map(&REPLY_CALLBACK),
-        "The reply is posted there.",
+        "The reply is posted to an address.",
     ),
 ];
 
@@ -139,16 +139,16 @@ const REPLY_WAIT_MS_CEILING: u64 = 600_000;
 static REPLY_WAIT: [Setting; 1] = [Setting::optional(
     "timeoutMs",
     Content::Number(1, REPLY_WAIT_MS_CEILING),
-    "How long a request waits, in milliseconds.",
+    "Longest wait of a request, in milliseconds.",
 )
 .or(Default::Number(30_000))];
 
 static REPLY_CALLBACK: [Setting; 2] = [
-    Setting::required("url", Content::Url, "Where replies are posted."),
+    Setting::required("url", Content::Url, "The URL that replies are posted to."),
     Setting::optional(
         "allowPrivate",
         Content::Truth,
-        "Whether that may be an address of this machine or a private network.",
+        "True to permit an address of this machine or a private network.",
     )
     .or(Default::Truth(false)),
 ];
@@ -165,7 +165,7 @@ static SIGNATURE: [Setting; 4] = [
     Setting::optional(
         "prefix",
         Content::AnyText,
-        "What stands before the signature's digits.",
+        "The text before the signature's digits.",
     )
     .or(Default::Text("sha256=")),
     Setting::optional("encoding", Content::Word(&["hex"]), "Hexadecimal digits.")
@@ -174,11 +174,11 @@ static SIGNATURE: [Setting; 4] = [
 
 static CRON: Connector = Connector {
     name: "cron",
-    about: "At times of your choice, an agent gets a text of your choice.",
+    about: "Sends a text to an agent at configured times.",
     settings: &[Setting::required(
         "schedules",
         Content::Named(&SCHEDULE),
-        "What is said to the agent, and when.",
+        "The texts for agents and their times.",
     )],
     one_of: None,
     needs: None,
@@ -192,11 +192,11 @@ static SCHEDULE: [Setting; 7] = [
         Content::Name(crate::schedule::NAME_BYTES_MAX),
         "Its name among the schedules.",
     ),
-    Setting::required("cron", Content::Cron, "When, as a cron expression."),
+    Setting::required("cron", Content::Cron, "The times, as a cron expression."),
     Setting::optional(
         "timeZone",
         Content::TimeZone,
-        "Where its clock hangs on the wall.",
+        "The time zone of the expression.",
     )
     .or(Default::Text("UTC")),
     Setting::required("input", Content::Text, "The text for the agent."),
@@ -208,13 +208,13 @@ static SCHEDULE: [Setting; 7] = [
     Setting::optional(
         "catchUp",
         Content::Word(&["none", "latest", "all"]),
-        "What becomes of occurrences that nobody was there for.",
+        "Handling of occurrences missed while the daemon was down.",
     )
     .or(Default::Text("latest")),
     Setting::optional(
         "catchUpMax",
         Content::Number(1, crate::schedule::CATCH_UP_MAX),
-        "How many missed occurrences `all` makes up for: the latest ones.",
+        "Maximum number of missed occurrences that `all` catches up: the latest ones.",
     )
     .or(Default::Number(10)),
 ];
@@ -222,30 +222,25 @@ static SCHEDULE: [Setting; 7] = [
 const APPROVAL_USERS: Setting = Setting::required(
     "users",
     Content::Names,
-    "Who may decide, by the ids that the service gives people.",
+    "The people who may decide, by their ids at the service.",
 );
 
 const APPROVAL_AGENTS: Setting = Setting::optional(
     "agents",
     Content::Names,
-    "The only agents whose calls are asked about there.",
+    "The only agents whose calls are shown.",
 );
 
-const APPROVALS_ABOUT: &str =
-    "Where tool calls that wait for a person are shown with buttons, and who may decide.";
+const APPROVALS_ABOUT: &str = "The chat that shows tool calls that wait for a person, with buttons, and the people who may decide.";
 
 static APPROVALS_OF_TELEGRAM: [Setting; 3] = [
-    Setting::required("chat", Content::Id, "The chat in which is asked, by id."),
+    Setting::required("chat", Content::Id, "The chat to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
 ];
 
 static APPROVALS_OF_SLACK: [Setting; 3] = [
-    Setting::required(
-        "channel",
-        Content::Id,
-        "The channel in which is asked, by id.",
-    ),
+    Setting::required("channel", Content::Id, "The channel to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
 ];
@@ -274,14 +269,14 @@ static TELEGRAM: Connector = Connector {
         Setting::optional(
             "sendTo",
             Content::Names,
-            "Further chats that may be written to, if `chats` is set.",
+            "Additional chats that can be written to, if `chats` is set.",
         ),
         Setting::optional("endpoint", Content::Url, "The Bot API server.")
             .or(Default::Text("https://api.telegram.org")),
         Setting::optional(
             "pollSeconds",
             Content::Number(1, 50),
-            "How long one request waits for news.",
+            "Long-polling time of one request.",
         )
         .or(Default::Number(50)),
         APPROVALS_IN_TELEGRAM,
@@ -334,7 +329,7 @@ static SLACK: Connector = Connector {
         Setting::optional(
             "sendTo",
             Content::Names,
-            "Further channels that may be written to, if `channels` is set.",
+            "Additional channels that can be written to, if `channels` is set.",
         ),
         Setting::optional("endpoint", Content::Url, "Slack's Web API.")
             .or(Default::Text("https://slack.com/api")),
@@ -373,7 +368,7 @@ const SLACK_ACTION_PROPERTIES: &[&str] = &["team", "channel", "user", "action", 
 
 static GITHUB: Connector = Connector {
     name: "github",
-    about: "What happens in a GitHub repository.",
+    about: "Activity in a GitHub repository.",
     settings: &[
         HOST,
         PORT,
@@ -387,7 +382,7 @@ static GITHUB: Connector = Connector {
         Setting::optional(
             "sendTo",
             Content::Names,
-            "Further repositories that may be written to, if `repositories` is set.",
+            "Additional repositories that can be written to, if `repositories` is set.",
         ),
         Setting::optional("endpoint", Content::Url, "GitHub's REST API.")
             .or(Default::Text("https://api.github.com")),
@@ -422,7 +417,7 @@ static DISCORD: Connector = Connector {
         Setting::optional(
             "sendTo",
             Content::Names,
-            "Further channels that may be written to, if `channels` is set.",
+            "Additional channels that can be written to, if `channels` is set.",
         ),
         Setting::optional("endpoint", Content::Url, "Discord's API.")
             .or(Default::Text("https://discord.com/api/v10")),
@@ -467,7 +462,7 @@ static HTTP: Connector = Connector {
         Setting::optional(
             "allowPrivate",
             Content::Truth,
-            "Whether they may have addresses of this machine or of private networks.",
+            "True to permit addresses of this machine and of private networks.",
         )
         .or(Default::Truth(false)),
         Setting::optional(
@@ -488,7 +483,7 @@ const HTTP_BYTES_CEILING: u64 = 2 * 1024 * 1024;
 
 static OTLP: Connector = Connector {
     name: "otlp",
-    about: "Hands traces of turns and metrics to a collector, by OTLP over HTTP.",
+    about: "Exports traces of turns and metrics to a collector, with OTLP over HTTP.",
     settings: &[
         Setting::optional(
             "endpoint",
@@ -499,13 +494,13 @@ static OTLP: Connector = Connector {
         Setting::optional(
             "serviceName",
             Content::Text,
-            "What the service is called at the collector.",
+            "The service name at the collector.",
         )
         .or(Default::Text("goondan")),
         Setting::optional(
             "metricsSeconds",
             Content::Number(0, 86_400),
-            "How often metrics are handed over, in seconds; 0 is never.",
+            "Interval of metrics exports, in seconds; 0 disables them.",
         )
         .or(Default::Number(60)),
     ],
@@ -521,7 +516,7 @@ static OTLP: Connector = Connector {
 
 static METRICS: Connector = Connector {
     name: "metrics",
-    about: "Answers with what the daemon counts, as OpenMetrics. It brings no events.",
+    about: "Serves the daemon's metrics as OpenMetrics. It produces no events.",
     settings: &[
         HOST,
         Setting::optional(
@@ -533,7 +528,7 @@ static METRICS: Connector = Connector {
         Setting::optional(
             "path",
             Content::UrlPath,
-            "The one path that is answered, exactly as it stands.",
+            "The only path that is served, matched exactly.",
         )
         .or(Default::Text("/metrics")),
     ],
@@ -545,7 +540,7 @@ static METRICS: Connector = Connector {
 
 static MCP: Connector = Connector {
     name: "mcp",
-    about: "A server that speaks the Model Context Protocol, for the tool `mcp`. It brings no events.",
+    about: "A server of the Model Context Protocol, for the tool `mcp`. It produces no events.",
     settings: &[
         Setting::optional(
             "command",
@@ -557,11 +552,7 @@ static MCP: Connector = Connector {
             Content::Variables,
             "Environment variables of the program.",
         ),
-        Setting::optional(
-            "url",
-            Content::Url,
-            "Where the server is, if it is spoken to over HTTP.",
-        ),
+        Setting::optional("url", Content::Url, "The URL of a server over HTTP."),
         Setting::optional(
             "headers",
             Content::Headers,
@@ -570,25 +561,25 @@ static MCP: Connector = Connector {
         Setting::optional(
             "auth",
             Content::Word(&["oauth"]),
-            "How requests to `url` get their token: `oauth` by a person's login at the authorization server that \
-             the server names.",
+            "Source of the token for `url`: `oauth` uses a person's login at the authorization \
+             server that the server names.",
         ),
         Setting::optional(
             "startSeconds",
             Content::Number(1, 600),
-            "How long the server may take to be ready.",
+            "Time limit for the server to become ready.",
         )
         .or(Default::Number(60)),
         Setting::optional(
             "timeoutSeconds",
             Content::Number(1, 600),
-            "How long one call of a tool may take.",
+            "Time limit of one tool call.",
         )
         .or(Default::Number(120)),
         Setting::optional(
             "questionSeconds",
             Content::Number(1, 3_600),
-            "How long a question of the server waits for a person's answer.",
+            "Time limit of a server's question to a person.",
         )
         .or(Default::Number(600)),
     ],

@@ -119,10 +119,10 @@ impl fmt::Display for Problem {
         };
         match &self.kind {
             ProblemKind::Unknown { known } if known.is_empty() => {
-                write!(f, "`{name}` is no {what}; there is none")
+                write!(f, "unknown {what} `{name}`; none exist")
             }
             ProblemKind::Unknown { known } => {
-                write!(f, "`{name}` is no {what}; there are {}", listed(known))
+                write!(f, "unknown {what} `{name}`; available: {}", listed(known))
             }
             ProblemKind::Missing { name: missing } if name.is_empty() => {
                 write!(f, "the {what} `{missing}` is missing")
@@ -139,16 +139,13 @@ impl fmt::Display for Problem {
                 write!(f, "exactly one of `{one}` and `{other}` must be set")
             }
             ProblemKind::Twice { name: twice } => {
-                write!(f, "`{name}`: another one is named `{twice}` too")
+                write!(f, "`{name}`: duplicate name `{twice}`")
             }
             ProblemKind::NeedsSecret { secret } => {
-                write!(f, "`{name}` is set, and there is no secret `{secret}`")
+                write!(f, "`{name}` is set, but the secret `{secret}` is missing")
             }
             ProblemKind::Empty => {
-                write!(
-                    f,
-                    "the secret `{name}` is empty, so that it protects nothing"
-                )
+                write!(f, "the secret `{name}` is empty, so it protects nothing")
             }
         }
     }

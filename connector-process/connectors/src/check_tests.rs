@@ -22,11 +22,11 @@ fn each_wrong_value_is_named() {
     for (config, said) in [
         (
             json!({"prot": 1}),
-            "`prot` is no setting; there are `host`, `port`",
+            "unknown setting `prot`; available: `host`, `port`",
         ),
         (
             json!({"signature": {"key": "x"}}),
-            "`signature.key` is no setting",
+            "unknown setting `signature.key`",
         ),
         (
             json!({"port": 65536}),
@@ -80,12 +80,12 @@ fn every_problem_is_found_and_not_only_the_first() {
     let expected = [
         "`schedules[0].cron` must be a cron expression",
         "`schedules[0].timeZone` must be the IANA name of a time zone",
-        "`schedules[0].inptu` is no setting",
+        "unknown setting `schedules[0].inptu`",
         "`schedules[0]` needs the setting `input`",
         "`schedules[1].catchUp` must be `none`, `latest`, `all`",
-        "`schedules[1]`: another one is named `a` too",
+        "`schedules[1]`: duplicate name `a`",
         "`schedules[2]` must be a map, and is a number",
-        "`key` is no secret; there is none",
+        "unknown secret `key`; none exist",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
@@ -105,13 +105,13 @@ fn what_could_switch_a_check_off_by_mistake_is_a_problem() {
     let no_secret = found(json!({"signature": {}}), &[]);
     assert_eq!(
         no_secret,
-        ["`signature` is set, and there is no secret `hmac`"]
+        ["`signature` is set, but the secret `hmac` is missing"]
     );
     assert!(found(json!({}), &[("hmac", "")])[0].contains("is empty"));
     let misspelt = found(json!({}), &[("hmca", "swordfish")]);
     assert_eq!(
         misspelt,
-        ["`hmca` is no secret; there are `hmac`, `callbackHmac`"]
+        ["unknown secret `hmca`; available: `hmac`, `callbackHmac`"]
     );
     assert_eq!(
         problems("telegram", &json!({}), &[]),

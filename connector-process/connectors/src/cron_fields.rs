@@ -30,12 +30,12 @@ pub(crate) fn explain(text: &str) -> Option<String> {
     let written: Vec<&str> = text.split_whitespace().collect();
     if written.len() != FIELDS.len() {
         let seconds = if written.len() == FIELDS.len() + 1 {
-            "; there are no seconds, so leave out the first"
+            "; seconds are not supported, so omit the first"
         } else {
             ""
         };
         return Some(format!(
-            "it has {} fields and takes five: minute, hour, day of the month, month, weekday{seconds}",
+            "expected minute, hour, day of the month, month, weekday; found {} fields{seconds}",
             written.len()
         ));
     }
@@ -136,12 +136,12 @@ mod tests {
             ("5-1 * * * *", "the minute `5-1` ends before it begins"),
             (
                 "0 9 * *",
-                "it has 4 fields and takes five: minute, hour, day of the month, month, weekday",
+                "expected minute, hour, day of the month, month, weekday; found 4 fields",
             ),
             (
                 "0 0 9 * * *",
-                "it has 6 fields and takes five: minute, hour, day of the month, month, weekday; there \
-                 are no seconds, so leave out the first",
+                "expected minute, hour, day of the month, month, weekday; found 6 fields; \
+                 seconds are not supported, so omit the first",
             ),
         ] {
             assert_eq!(check_cron(cron), Err(said.to_owned()), "{cron}");

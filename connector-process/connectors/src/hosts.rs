@@ -43,7 +43,7 @@ impl AllowedHost {
             // The colons belong to an IPv6 address without a port.
             Some((_, port)) if port.ends_with(']') => (rest, None),
             Some((host, port)) => {
-                let number: u16 = port.parse().map_err(|_not_a_port| "a port that is none")?;
+                let number: u16 = port.parse().map_err(|_not_a_port| "an invalid port")?;
                 (host, Some(number))
             }
             None => (rest, None),
@@ -52,7 +52,7 @@ impl AllowedHost {
             _ if host == "*" => Pattern::Every,
             Some(name) if is_name(name) && !is_address(name) => Pattern::Below(format!(".{name}")),
             None if is_name(host) || is_address(host) => Pattern::Only(host.to_owned()),
-            Some(_) | None => return Err("no name of a host"),
+            Some(_) | None => return Err("an invalid host name"),
         };
         let usual = if is_tls { 443 } else { 80 };
         let port = port.unwrap_or(usual);

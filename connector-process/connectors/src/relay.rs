@@ -39,14 +39,18 @@ pub(crate) static RELAY: Connector = Connector {
         Setting::optional(
             CONNECTOR,
             Content::Word(RELAYED),
-            "The built-in connector that runs on the other machine. Without it, a program does.",
+            "The built-in connector that runs on the other machine. Without it, a program runs there.",
         ),
         Setting::required(
             "certificate",
             Content::Text,
-            "The certificate that the relay shows, as PEM.",
+            "The certificate that the relay presents, as PEM.",
         ),
-        Setting::required("clients", Content::Named(&CLIENTS), "Who may connect."),
+        Setting::required(
+            "clients",
+            Content::Named(&CLIENTS),
+            "The clients that may connect.",
+        ),
     ],
     one_of: None,
     needs: None,
@@ -62,7 +66,7 @@ static CLIENTS: [Setting; 2] = [
     Setting::required(
         "name",
         Content::Name(CLIENT_NAME_BYTES),
-        "What the other machine is called here.",
+        "The name of the other machine here.",
     ),
     Setting::required(
         "fingerprint",

@@ -88,7 +88,7 @@ pub fn check_cron(text: &str) -> Result<(), String> {
     let start = jiff::civil::date(2024, 1, 1).at(0, 0, 0, 0);
     match cron.find_next_occurrence(&start, true) {
         Ok(_) => Ok(()),
-        Err(_) => Err("that time never comes".to_owned()),
+        Err(_) => Err("the time never occurs".to_owned()),
     }
 }
 
@@ -100,7 +100,7 @@ pub fn check_cron(text: &str) -> Result<(), String> {
 pub fn check_time_zone(text: &str) -> Result<(), String> {
     TimeZone::get(text)
         .map(|_zone| ())
-        .map_err(|_unknown| "there is none of that name".to_owned())
+        .map_err(|_unknown| "unknown time zone".to_owned())
 }
 
 /// State of the occurrences of one schedule.

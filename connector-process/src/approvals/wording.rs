@@ -21,11 +21,11 @@ pub(super) fn waits(show: &ApprovalShow) -> Message {
     let may_approve = show.may_approve && is_whole;
     let mut head = format!("Tool call {id} waits for a person.");
     if show.may_have_begun {
-        head.push_str(" It may have begun before: its rule was another then.");
+        head.push_str(" It may have started already, under an earlier rule.");
     }
     if !may_approve {
         head.push_str(&format!(
-            " It is too long to be approved here. To see all of it: gdn approvals {id}"
+            " It is too long to be approved here. To see the full call: gdn approvals {id}"
         ));
     }
     Message {

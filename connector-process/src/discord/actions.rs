@@ -151,7 +151,7 @@ impl Api {
             service: "Discord",
             is_repeatable,
         };
-        let no_url = || CallError::new(CallErrorCode::Internal, "`endpoint` leads nowhere");
+        let no_url = || CallError::new(CallErrorCode::Internal, "`endpoint` is not a usable URL");
         let mut url = Url::parse(&self.endpoint).map_err(|_no_url| no_url())?;
         url.path_segments_mut()
             .map_err(|()| no_url())?
@@ -160,8 +160,8 @@ impl Api {
         let mut builder = self.client.request(request.method, url);
         if request.is_bots {
             let Some(token) = &self.token else {
-                let message = "there is no command to answer, and without the secret `botToken` of the \
-                               Connection there is no bot that could write";
+                let message = "the command can no longer be answered, and without the secret \
+                               `botToken` of the Connection no bot can write";
                 return Err(CallError::new(CallErrorCode::Refused, message));
             };
             builder = builder.header("authorization", format!("Bot {token}"));
@@ -236,7 +236,7 @@ fn id(text: &str) -> Result<&str, CallError> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(text);
     }
-    let message = format!("`{text}` is no id of Discord: those are digits");
+    let message = format!("`{text}` is not a Discord id; ids are digits");
     Err(CallError::new(CallErrorCode::Invalid, message))
 }
 

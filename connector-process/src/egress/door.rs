@@ -59,7 +59,9 @@ impl Door {
         let listener = self.listener.try_clone().and_then(UnixListener::from_std);
         let listener = match listener {
             Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "cannot take connections of sandboxes"),
+            Err(error) => {
+                return tracing::error!(%error, "failed to listen for connections of sandboxes");
+            }
         };
         let places = Arc::new(Semaphore::new(EGRESS_CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
@@ -68,17 +70,17 @@ impl Door {
             let handed_in = match listener.accept().await {
                 Ok((handed_in, _)) => handed_in,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take a connection of a sandbox");
+                    tracing::warn!(%error, "failed to accept a connection of a sandbox");
                     sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
                     continue;
                 }
             };
             if !is_of_this_user(&handed_in) {
-                self.rules.tell_refused("it is a process of another user");
+                self.rules.tell_refused("the peer belongs to another user");
                 continue;
             }
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                let why = format_args!("there are {EGRESS_CONNECTIONS_MAX} connections already");
+                let why = format_args!("{EGRESS_CONNECTIONS_MAX} connections are already open");
                 self.rules.tell_refused(why);
                 continue;
             };
@@ -153,5 +155,5 @@ fn receive(handed_in: &UnixStream) -> io::Result<OwnedFd> {
         _ => None,
     });
     let received = received.next().and_then(|mut fds| fds.next());
-    received.ok_or_else(|| io::Error::other("no connection was handed in"))
+    received.ok_or_else(|| io::Error::other("no connection was received"))
 }

@@ -33,14 +33,18 @@ pub(super) fn judge(said: &[u8], target: &Target) -> Beginning {
         None => Beginning::More,
         Some(&HANDSHAKE) => judge_handshake(said, target),
         Some(_) if target.port == HTTPS_PORT => {
-            Beginning::Bad(format!("what is said to `{target}` is not TLS"))
+            Beginning::Bad(format!("the connection to `{target}` does not use TLS"))
         }
         Some(_) => Beginning::Good,
     }
 }
 
 fn judge_handshake(said: &[u8], target: &Target) -> Beginning {
-    let no_hello = || Beginning::Bad(format!("what is said to `{target}` is no beginning of TLS"));
+    let no_hello = || {
+        Beginning::Bad(format!(
+            "the connection to `{target}` starts with an invalid TLS handshake"
+        ))
+    };
     let (mut acceptor, mut rest) = (Acceptor::default(), said);
     while !rest.is_empty() {
         if !matches!(acceptor.read_tls(&mut rest), Ok(1..)) {

@@ -83,7 +83,7 @@ where
         .await;
     if let Err(error) = served {
         // A broken connection of the program is not an error of the egress.
-        tracing::debug!(error = error_chain(&error), "a program broke off");
+        tracing::debug!(error = error_chain(&error), "connection of a program broke");
     }
     let promise = begun
         .promised
@@ -181,7 +181,7 @@ fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, Refusal> {
     match place {
         Some((host, port)) => Ok(Target::read(host, port)?),
         None => Err(Refusal::NoRequest(
-            "a request names a host and a port, and no user",
+            "a request must name a host and a port, without a user",
         )),
     }
 }

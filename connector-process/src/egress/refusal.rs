@@ -34,7 +34,7 @@ pub(super) enum Refusal {
         caller: String,
     },
     /// An address that no program may reach, even if it is listed.
-    #[error("`{target}` leads to {address}, where no sandbox leads")]
+    #[error("`{target}` resolves to {address}, which no sandbox may reach")]
     Never { target: Target, address: IpAddr },
     /// The name cannot be resolved.
     #[error("`{target}` cannot be resolved: {why}")]

@@ -32,7 +32,7 @@ impl Refusals {
                 %caller,
                 %why,
                 left_out,
-                "a program of a sandbox was refused, as others were that no line tells of"
+                "a program of a sandbox was refused; some refusals were not logged"
             ),
         }
     }

@@ -16,7 +16,7 @@ use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The path does not exist.
-    #[error("nothing is at this path")]
+    #[error("the path does not exist")]
     NotFound,
     /// The method is not supported.
     #[error("only {allowed} is understood")]
@@ -31,13 +31,13 @@ pub(crate) enum Refusal {
         max: usize,
     },
     /// The client sent the body too slowly.
-    #[error("the body did not come within {timeout_ms} ms")]
+    #[error("the body did not arrive within {timeout_ms} ms")]
     TooSlow {
         /// The limit in milliseconds.
         timeout_ms: u128,
     },
     /// The body was cut off or violates HTTP framing.
-    #[error("the body did not come whole")]
+    #[error("the body is incomplete")]
     BrokenBody(#[source] axum::Error),
     /// The signature is missing or wrong.
     #[error(transparent)]
@@ -49,10 +49,10 @@ pub(crate) enum Refusal {
     #[error("too many requests are in progress")]
     Busy,
     /// Too many replies are pending.
-    #[error("as many replies are promised as can be; some must be handed over first")]
+    #[error("too many replies are pending; try again later")]
     NoPlace,
     /// Its reply callback could not be stored.
-    #[error("the event is taken, but its reply cannot be promised: {reason}")]
+    #[error("the event is accepted, but its reply cannot be scheduled: {reason}")]
     NotPromised {
         /// A description of the failure.
         reason: String,
@@ -175,7 +175,7 @@ mod tests {
         let body = refused_body(&Malformed::BadKey(cause).into());
         let expected = json!({"error": {
             "code": "bad_instance_key",
-            "message": "the instance key cannot be used: instance key must not be empty",
+            "message": "the instance key is invalid: instance key must not be empty",
         }});
         assert_eq!(body, expected);
     }

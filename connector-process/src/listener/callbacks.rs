@@ -163,7 +163,7 @@ impl CallbackWorker {
                 Some(promise) = self.promises.recv() => self.promise(promise, &gateway).await,
                 Some(ended) = self.deliveries.join_next() => match ended {
                     Ok(promised) => self.end(promised, &gateway).await,
-                    Err(error) => tracing::error!(%error, "handing a reply over failed; it is tried again at the next start"),
+                    Err(error) => tracing::error!(%error, "failed to deliver a reply; retrying at the next start"),
                 },
                 else => return,
             }
@@ -177,7 +177,7 @@ impl CallbackWorker {
             match gateway.state().await {
                 Ok(state) => break state,
                 Err(reason) => {
-                    tracing::warn!(reason, "what is promised cannot be read; trying again");
+                    tracing::warn!(reason, "failed to read pending replies; retrying");
                 }
             }
             failures += 1;
@@ -186,7 +186,7 @@ impl CallbackWorker {
         };
         let kept = state.map_or(Ok(Kept::default()), |it| serde_json::from_str(it.get()));
         let kept = kept.unwrap_or_else(|error: serde_json::Error| {
-            tracing::error!(%error, "what was promised cannot be understood; no reply of before is handed over");
+            tracing::error!(%error, "failed to parse pending replies; earlier replies will not be delivered");
             Kept::default()
         });
         for KeptPromise {
@@ -260,7 +260,7 @@ impl CallbackWorker {
             self.pending.remove(&promised);
         }
         if let Err(reason) = self.keep(gateway).await {
-            tracing::warn!(reason, "that replies are handed over could not be kept");
+            tracing::warn!(reason, "failed to record delivered replies");
         }
     }
 
@@ -274,7 +274,7 @@ impl CallbackWorker {
         };
         let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
         if state.get().len() > MAX_CONNECTION_STATE_BYTES {
-            return Err("too many replies are promised already".to_owned());
+            return Err("too many replies are pending".to_owned());
         }
         gateway.keep(state).await
     }
@@ -293,7 +293,7 @@ async fn outcome_of(promised: &Promised, gateway: &Gateway) -> Option<TurnOutcom
             Some(Reply::Unknown {}) => return None,
             Some(Reply::Open { message }) => {
                 let event_id = promised.event_id.as_str();
-                tracing::debug!(event_id, message, "a promised reply is not to come for now");
+                tracing::debug!(event_id, message, "pending reply is not available yet");
             }
             // The process is about to end.
             None => std::future::pending().await,

@@ -10,19 +10,19 @@ pub(crate) enum Malformed {
     #[error("the body is not valid UTF-8")]
     NotText(#[source] std::str::Utf8Error),
     /// The body does not match its content type.
-    #[error("the body is to be JSON and is not")]
+    #[error("request body is not valid JSON")]
     NotJson(#[source] serde_json::Error),
     /// The input for the agent is empty.
     #[error("the input is empty")]
     EmptyInput,
     /// `inputField` names a field that is missing or not a string.
-    #[error("the input must be a text in the field `{field}` of a JSON body")]
+    #[error("the input must be a string in the field `{field}` of a JSON body")]
     NoInput {
         /// The field.
         field: String,
     },
     /// A field for a key or an id is neither a string nor a whole number.
-    #[error("the field `{field}` must hold a text or a whole number")]
+    #[error("the field `{field}` must be a string or a whole number")]
     NotAName {
         /// The field.
         field: String,
@@ -40,16 +40,16 @@ pub(crate) enum Malformed {
         header: HeaderName,
     },
     /// A required field of the body is missing or has another type.
-    #[error("the field `{field}` of the body is missing, or holds something else than it should")]
+    #[error("the field `{field}` of the body is missing or has the wrong type")]
     NoField {
         /// The field.
         field: &'static str,
     },
     /// The instance key is invalid.
-    #[error("the instance key cannot be used")]
+    #[error("the instance key is invalid")]
     BadKey(#[source] InvalidId),
     /// The event id is invalid.
-    #[error("the event id cannot be used")]
+    #[error("the event id is invalid")]
     BadId(#[source] InvalidId),
 }
 

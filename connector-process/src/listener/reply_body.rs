@@ -28,7 +28,8 @@ pub(super) fn answer(
     let status = match outcome {
         TurnOutcome::Completed { .. } => StatusCode::OK,
         TurnOutcome::Failed { .. } => {
-            let message = "the agent could not answer; an operator finds out why by the event id";
+            let message =
+                "the agent could not answer; operators can find the reason by the event id";
             add("error", json!({"code": FAILED, "message": message}));
             StatusCode::INTERNAL_SERVER_ERROR
         }

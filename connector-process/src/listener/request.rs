@@ -368,7 +368,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         if !self.answered {
-            self.log("client left before its answer", None, None);
+            self.log("client disconnected before its answer", None, None);
         }
     }
 }

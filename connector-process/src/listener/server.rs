@@ -118,7 +118,7 @@ async fn serve(
                     requests.tasks.spawn(async move {
                         tokio::select! {
                             () = evicted.cancelled() => {
-                                tracing::debug!(%address, "a connection gave way to others");
+                                tracing::debug!(%address, "evicted a connection");
                             }
                             () = connection(stream, router, timeouts, stop) => {}
                         }
@@ -169,8 +169,8 @@ async fn connection(
     match result {
         Ok(Ok(())) => {}
         // A broken connection of a client is not an error of the server.
-        Ok(Err(error)) => tracing::debug!(error = error_chain(&error), "a connection broke off"),
-        Err(_elapsed) => tracing::debug!("a connection outlived its time and was cut"),
+        Ok(Err(error)) => tracing::debug!(error = error_chain(&error), "connection broke"),
+        Err(_elapsed) => tracing::debug!("closed a connection at its age limit"),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
 
     /// Warning for an endpoint that is reachable from other machines without signatures.
     fn exposed(&self) -> &'static str {
-        "anybody who reaches this address can speak to the agents: set the secret that requests are signed with"
+        "any client that can reach this address can talk to the agents; set the secret that signs requests"
     }
 
     /// Creates the requested page.

@@ -17,7 +17,7 @@ pub(crate) enum NotSigned {
         header: HeaderName,
     },
     /// The time in the header is too far in the past or future; the request may be a replay.
-    #[error("`{header}` is more than {window_s} seconds away from this machine's clock")]
+    #[error("`{header}` differs by more than {window_s} seconds from this machine's clock")]
     Stale {
         /// The header with the time.
         header: HeaderName,

@@ -98,7 +98,11 @@ impl Actions {
         let action: Action = service::action(MCP.connector, call)?;
         let serving = self.server.borrow().clone();
         let serving = serving.ok_or_else(|| {
-            CallError::new(CallErrorCode::Unavailable, "the MCP server is not there").later(None)
+            CallError::new(
+                CallErrorCode::Unavailable,
+                "the MCP server is not available",
+            )
+            .later(None)
         })?;
         match action {
             Action::Tools { known } => to_value(&self.tools(&serving, known.as_deref()).await?),

@@ -90,10 +90,7 @@ impl Client {
             }
             InputRequest::ListRoots(_) => serde_json::to_value(self.roots())
                 .map_err(|error| ErrorData::internal_error(error.to_string(), None)),
-            _ => Err(ErrorData::invalid_params(
-                "no model is offered to a server",
-                None,
-            )),
+            _ => Err(ErrorData::invalid_params("sampling is not supported", None)),
         }
     }
 
@@ -209,6 +206,6 @@ fn result_of(answered: QuestionAnswered) -> Value {
 }
 
 fn only_forms() -> ErrorData {
-    let message = "a person is asked by a form only: `mode` must be `form` or missing";
+    let message = "only form mode is supported: `mode` must be `form` or missing";
     ErrorData::invalid_params(message, None)
 }

@@ -168,8 +168,7 @@ impl OwnTool {
 }
 
 fn asks_somebody() -> Failed {
-    let message =
-        "the server wants to ask somebody something before it answers, and nobody is there";
+    let message = "the server requires a person's answer first, which this tool does not support";
     Failed::Call(CallError::new(CallErrorCode::Refused, message))
 }
 

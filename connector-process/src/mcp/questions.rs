@@ -156,7 +156,7 @@ impl OpenCalls {
             CallMatch::Call(call_id) => self.hold(call_id).ok_or_else(no_call),
             CallMatch::NoCall => Err(no_call()),
             CallMatch::Ambiguous(count) => Err(refused(format!(
-                "{count} calls are open, and the request does not say which of them it is for: put the \
+                "{count} calls are open, and the request does not identify its call: put the \
                  `traceparent` of the call's `_meta` into the `_meta` of the request"
             ))),
         }

@@ -141,7 +141,7 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever waited is gone; the task ends with the connection at the latest"
+        reason = "the waiter is gone; the task ends with the connection at the latest"
     )]
     fn drop(&mut self) {
         let Some(id) = self.id.take() else {
@@ -149,7 +149,7 @@ impl Drop for CancelOnDrop {
         };
         let peer = self.peer.clone();
         tokio::spawn(async move {
-            let reason = "the request was given up".to_owned();
+            let reason = "the request was canceled".to_owned();
             let params = CancelledNotificationParam::new(Some(id), Some(reason));
             if let Err(error) = peer.notify_cancelled(params).await {
                 tracing::debug!(error = %error, "failed to cancel a request at the MCP server");

@@ -239,7 +239,7 @@ async fn stopped(stop: &CancellationToken, calls_over: &CancellationToken) {
 fn exit_words(status: std::io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => format!("the server {}", guarded::ended(status)),
-        Err(error) => format!("the server ended, nobody knows how: {error}"),
+        Err(error) => format!("the server ended with an unknown status: {error}"),
     }
 }
 
@@ -280,6 +280,6 @@ async fn pass_messages_on(mut lines: Lines<ChildStdout>, mut messages: DuplexStr
 async fn finish(log: JoinSet<()>) {
     let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
     if timeout(time_limit, log.join_all()).await.is_err() {
-        tracing::warn!("what the server's program wrote last could not be read");
+        tracing::warn!("failed to read the last output of the server's program");
     }
 }

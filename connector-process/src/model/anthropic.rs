@@ -46,7 +46,7 @@ pub(super) fn request(model: &HostedModel, question: &Question) -> Result<Value,
         ));
     }
     let mut body = json!({"model": model.model, "max_tokens": reply_tokens, "stream": true});
-    let fields = body.as_object_mut().ok_or("there is no body")?;
+    let fields = body.as_object_mut().ok_or("the request has no body")?;
     let marked = model.prompt_caching;
     let mut tools: Vec<Value> = question.tools.iter().map(|tool| {
         json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})

@@ -26,13 +26,13 @@ pub(super) enum Fault {
     #[error(transparent)]
     NoEvent(#[from] NoEvent),
     /// An event is not JSON.
-    #[error("an event of its stream is no JSON")]
+    #[error("an event of its stream is not JSON")]
     NoJson(#[source] serde_json::Error),
     /// The provider reports an error.
     #[error("the provider says that it failed")]
     Said(Value),
     /// It does not follow the provider's protocol.
-    #[error("it is no reply in this protocol")]
+    #[error("the reply does not follow the protocol")]
     Strange,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum NoEvent {
     #[error("one event of its stream has more than {REPLY_EVENT_BYTES_MAX} bytes")]
     TooLong,
     /// It is not UTF-8.
-    #[error("its stream is no UTF-8")]
+    #[error("its stream is not UTF-8")]
     NotText,
 }
 

@@ -220,7 +220,7 @@ pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> C
         HostedProvider::Google => "Google's",
     };
     let message = format!(
-        "{} sent what is no reply in {protocol} protocol: an answer {kind}; {said}",
+        "{} sent a response that does not follow {protocol} protocol: an answer {kind}; {said}",
         place_of(model)
     );
     CallError::new(CallErrorCode::Internal, message).suggest(format!(
@@ -286,7 +286,7 @@ pub(super) fn nothing_said(model: &HostedModel, reason: Option<&str>) -> CallErr
 pub(super) fn excess(model: &HostedModel, what: &str) -> CallError {
     let message = format!("{} sent too much: {what}", place_of(model));
     CallError::new(CallErrorCode::Internal, message).suggest(format!(
-        "lower `maxTokens` of Model `{}`, or look at what the server does",
+        "lower `maxTokens` of Model `{}`, or check the server",
         model.name
     ))
 }

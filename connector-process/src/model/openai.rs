@@ -97,7 +97,7 @@ fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
                     let pictures: Vec<Value> = pictures.map(|picture| image(&picture)).collect();
                     if !pictures.is_empty() {
                         let text = format!(
-                            "What `{}` ({}) returned:",
+                            "Images returned by `{}` ({}):",
                             result.tool_name, result.tool_call_id
                         );
                         images.push(json!({"type": "text", "text": text}));

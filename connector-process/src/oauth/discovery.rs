@@ -210,7 +210,7 @@ impl Asking<'_> {
         }
         let why = "the server does not say where its endpoints are; name them in the OAuthApp";
         let why = match last {
-            300..400 => "the server sends elsewhere, which is not followed",
+            300..400 => "the server redirects, which is not followed",
             _ => why,
         };
         Err(Unknown::Refused("no_metadata", format!("{why} ({last})")))
@@ -262,8 +262,8 @@ fn challenge_in(answered: &Answered) -> Found<Challenge> {
     must_be_up(SERVER, answered)?;
     match answered.status {
         401 | 403 => Ok(bearer::challenge_of(&answered.headers)),
-        200..=299 => refused("it takes requests without a token: nobody has to log in there"),
-        300..=399 => refused("the server sends elsewhere: name the address where it is itself"),
+        200..=299 => refused("it accepts requests without a token; no login is required"),
+        300..=399 => refused("the server redirects; set its final address"),
         status => refused(format!(
             "it answered {status} to a request without a token, and no 401 that asks for a login: check its \
              address"
@@ -272,7 +272,7 @@ fn challenge_in(answered: &Answered) -> Found<Challenge> {
 }
 
 fn parsed(address: &str) -> Found<Url> {
-    Url::parse(address).or_else(|_| refused(format!("`{address}` is no address")))
+    Url::parse(address).or_else(|_| refused(format!("`{address}` is not a URL")))
 }
 
 fn read(said: &Value, issuer: &str) -> Found<Metadata> {

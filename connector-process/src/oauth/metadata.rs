@@ -45,7 +45,7 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
         None => Ok(None),
         Some(url) if url.starts_with("https://") => Ok(Some(url.to_owned())),
         Some(url) if is_local && url.starts_with("http://") => Ok(Some(url.to_owned())),
-        Some(_) => Err(format!("its `{name}` is no address with `https`")),
+        Some(_) => Err(format!("its `{name}` is not an `https` URL")),
     };
     let methods = said.get("code_challenge_methods_supported");
     let knows_s256 = methods

@@ -79,7 +79,7 @@ pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Rep
             !said.is_empty() && !said.iter().any(|it| it == redirect_uri.as_str())
         });
         if is_left_out {
-            let why = "it registered other redirect addresses than the one that it was told";
+            let why = "it registered different redirect addresses than requested";
             return Some(Reply::Refused(refused("invalid_redirect_uri", Some(why))));
         }
     }

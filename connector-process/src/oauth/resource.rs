@@ -48,12 +48,12 @@ pub(super) fn places(resource: &Url) -> Vec<String> {
 /// The reason why it is not trustworthy.
 pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
     let Some(named) = said.get("resource").and_then(Value::as_str) else {
-        return Err("what it says of its tokens names no `resource`".to_owned());
+        return Err("its metadata has no `resource`".to_owned());
     };
     if !is_of(named, resource) {
         let named = shown(named);
         return Err(format!(
-            "what it says of its tokens is of `{named}`, and not of `{resource}`"
+            "its metadata is for `{named}`, expected `{resource}`"
         ));
     }
     let servers = texts(said, "authorization_servers");

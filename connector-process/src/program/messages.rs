@@ -66,12 +66,12 @@ struct Status {
 /// The reason why it is invalid, without its contents.
 pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
     let value: Value = serde_json::from_slice(line)
-        .map_err(|error| format!("wrote a line to stdout that is no JSON ({error})"))?;
+        .map_err(|error| format!("wrote a line to stdout that is not JSON ({error})"))?;
     match value.get("type").and_then(Value::as_str) {
         Some("event") => Ok(event(value)?),
         Some("status") => {
             let status: Status = serde_json::from_value(value)
-                .map_err(|error| format!("wrote a `status` that is none ({error})"))?;
+                .map_err(|error| format!("wrote an invalid `status` ({error})"))?;
             Ok(ProgramMessage::Status {
                 ready: status.ready,
                 detail: status.detail,

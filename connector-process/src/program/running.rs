@@ -129,7 +129,7 @@ impl Running {
             }
             (Err(reason), _) => reason,
             (Ok(()), Ok(status)) => guarded::ended(status),
-            (Ok(()), Err(error)) => format!("ended, nobody knows how: {error}"),
+            (Ok(()), Err(error)) => format!("ended with an unknown status: {error}"),
         };
         End::Failed {
             reason,
@@ -188,7 +188,7 @@ impl Running {
                 }
                 Some(()) = &mut given_up => {
                     if !has_exited {
-                        tracing::warn!("the connector program does not end and is killed");
+                        tracing::warn!("connector program did not stop in time; killing it");
                     }
                     return Ok(());
                 }
@@ -261,7 +261,7 @@ impl Running {
         };
         let time_limit = Duration::from_millis(PROGRAM_LAST_WORDS_TIMEOUT_MS);
         if timeout(time_limit, rest).await.is_err() {
-            tracing::warn!("what the connector program wrote last could not be read");
+            tracing::warn!("failed to read the last output of the connector program");
         }
     }
 

@@ -80,10 +80,7 @@ impl RelayedCalls {
             news => waiting.try_send(news).is_err(),
         });
         if may_fail {
-            tracing::debug!(
-                call_id = call_id.0,
-                "nobody waits for what came of this call"
-            );
+            tracing::debug!(call_id = call_id.0, "no waiter for the result of this call");
         }
     }
 
@@ -163,7 +160,7 @@ impl CallHandler for RelayedCalls {
             }
             let message = "the link to the other machine broke off; outcome unknown";
             let error = CallError::new(CallErrorCode::Interrupted, message).of_unknown_outcome();
-            Err(error.suggest("look whether it had its effect before you try again"))
+            Err(error.suggest("check if it took effect before you try again"))
         }
         .boxed()
     }

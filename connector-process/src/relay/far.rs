@@ -182,7 +182,7 @@ impl Far<'_> {
     async fn take(&mut self, link: Link) {
         let is_another = |connector: &Connector| connector.expected != link.expected;
         if self.connector.as_ref().is_some_and(is_another) {
-            tracing::warn!("the relay is of another connection now; the connector is started anew");
+            tracing::warn!("the relay belongs to another connection now; restarting the connector");
             self.end_connector().await;
         }
         let connector = self.connector.get_or_insert_with(|| {
@@ -218,7 +218,7 @@ impl Far<'_> {
 
     fn lose_link(&mut self, error: &WireError) {
         let error = error_chain(error);
-        tracing::warn!(error, "the link to the relay ended; making it anew");
+        tracing::warn!(error, "the link to the relay ended; reconnecting");
         self.link = None;
         // A link that ends immediately counts as a failed link.
         self.failures = self.failures.saturating_add(1);
@@ -228,7 +228,7 @@ impl Far<'_> {
                 to_connector,
                 ..Frames::default()
             }),
-            Err(error) => tracing::error!(error = error_chain(&error), "calls cannot be given up"),
+            Err(error) => tracing::error!(error = error_chain(&error), "failed to cancel calls"),
         }
     }
 
@@ -264,7 +264,7 @@ impl Far<'_> {
             for frame in frames.to_connector {
                 if process.put(frame).is_err() {
                     // Its silence or exit is detected soon.
-                    tracing::error!("the connector does not read what it is told");
+                    tracing::error!("the connector does not read its input");
                     return;
                 }
             }
@@ -326,7 +326,10 @@ impl Far<'_> {
                 to_relay,
                 ..Frames::default()
             }),
-            Err(error) => tracing::error!(error = error_chain(&error), "its end cannot be told"),
+            Err(error) => tracing::error!(
+                error = error_chain(&error),
+                "failed to report the end of the connector"
+            ),
         }
     }
 
@@ -351,7 +354,7 @@ impl Far<'_> {
                 to_connector,
                 ..Frames::default()
             }),
-            Err(error) => tracing::error!(error = error_chain(&error), "a refusal cannot be told"),
+            Err(error) => tracing::error!(error = error_chain(&error), "failed to send a refusal"),
         }
     }
 
@@ -381,7 +384,7 @@ impl Far<'_> {
         };
         let limit = Duration::from_millis(RELAY_STOP_TIMEOUT_MS);
         if goondan_clock::timeout(limit, finishing).await.is_err() {
-            tracing::warn!("the connector does not end and is killed");
+            tracing::warn!("connector did not stop in time; killing it");
         }
         self.end_connector().await;
     }

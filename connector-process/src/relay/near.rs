@@ -225,12 +225,12 @@ impl Link<'_> {
                 })
             }
             ToOrchestrator::QuestionAsk(_) => {
-                let message = "a relay asks nobody".to_owned();
+                let message = "a relay does not forward questions to people".to_owned();
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
                 Box::pin(std::future::ready(refused))
             }
             ToOrchestrator::ApprovalPress(_) => {
-                let message = "nothing is approved by a relay".to_owned();
+                let message = "a relay does not forward approvals".to_owned();
                 let verdict = ApprovalVerdict::NotAllowed { message };
                 Box::pin(std::future::ready(ToConnector::ApprovalVerdict(verdict)))
             }

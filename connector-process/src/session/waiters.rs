@@ -25,7 +25,7 @@ impl<T> Waiters<T> {
     pub(super) fn settle(&mut self, in_reply_to: Option<u64>, reply: T) {
         let waiter = in_reply_to.and_then(|request_id| self.0.remove(&request_id));
         if waiter.is_none_or(|waiter| waiter.send(reply).is_err()) {
-            tracing::debug!(in_reply_to, "nobody waits for this reply any more");
+            tracing::debug!(in_reply_to, "no waiter for this reply");
         }
     }
 

@@ -88,7 +88,7 @@ impl Api {
             CallError::new(CallErrorCode::Refused, message)
                 .suggest("name the `url_private` of a file of Slack")
         };
-        let url = Url::parse(written).map_err(|_error| refused("its address is none"))?;
+        let url = Url::parse(written).map_err(|_error| refused("its address is invalid"))?;
         let is_of_api = Url::parse(&self.endpoint).is_ok_and(|api| api.origin() == url.origin());
         let host = url.host_str().unwrap_or_default();
         let is_of_slack = url.scheme() == "https"
@@ -344,7 +344,7 @@ fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallErro
         "fatal_error" | "internal_error" | "request_timeout" => failed.unknown(message),
         "" => CallError::new(
             CallErrorCode::Internal,
-            "Slack is not understood: an answer that is no success",
+            "unexpected answer from Slack: not a success",
         ),
         _ => error(CallErrorCode::Invalid),
     })

@@ -318,7 +318,7 @@ mod tests {
                 .to_string()
         };
         assert!(refused("a=b").contains("`payload`"));
-        assert!(refused("payload=%7B").contains("is to be JSON"));
+        assert!(refused("payload=%7B").contains("is not valid JSON"));
         assert!(refused("command=%2Fx&team_id=T").contains("`/channel_id`"));
     }
 }

@@ -65,7 +65,7 @@ impl Actions {
         }
         let path = told.get("file_path").and_then(Value::as_str);
         let Some(path) = path.filter(|path| is_file_path(path)) else {
-            let message = "Telegram tells no place of the file";
+            let message = "Telegram returned no path for the file";
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };
         let mut fetched = download::fetch(self.api.file(path), "Telegram", bytes_max).await?;
@@ -202,7 +202,7 @@ fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
         )
         .suggest("a bot reaches only chats that it is in, or whose people wrote to it first"),
         ApiError::Refused { description, .. } if description.contains("can't parse entities") => {
-            error(CallErrorCode::Invalid).suggest("mend the mark-up, or leave `parseMode` out")
+            error(CallErrorCode::Invalid).suggest("fix the markup, or omit `parseMode`")
         }
         ApiError::Refused { description, .. } if description.contains("too long") => {
             error(CallErrorCode::TooLarge)

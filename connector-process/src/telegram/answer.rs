@@ -17,10 +17,10 @@ pub(super) enum ApiError {
         status: u16,
     },
     /// Another client receives the bot's updates.
-    #[error("somebody else listens to this bot, or it has a webhook: {0}")]
+    #[error("another client polls this bot, or it has a webhook: {0}")]
     Conflict(String),
     /// Too many requests.
-    #[error("Telegram asks for {retry_after_s} s of patience")]
+    #[error("Telegram requests a pause of {retry_after_s} s")]
     TooMany {
         /// Time to wait, in seconds.
         retry_after_s: u64,
@@ -40,7 +40,7 @@ pub(super) enum ApiError {
     #[error("Telegram cannot be reached: {0}")]
     Lost(String),
     /// The answer cannot be parsed.
-    #[error("Telegram is not understood: {0}")]
+    #[error("unexpected answer from Telegram: {0}")]
     Strange(String),
     /// The daemon did not accept an event at the moment.
     #[error("the daemon takes no events at the moment: {0}")]
@@ -98,7 +98,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
                 .and_then(Value::as_u64)
                 .unwrap_or(1),
         },
-        200 => ApiError::Strange("an answer that is no success".to_owned()),
+        200 => ApiError::Strange("not a success".to_owned()),
         status => ApiError::Refused {
             status,
             description,

@@ -29,7 +29,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
         .iter()
         .find_map(|kind| Some((*kind, update.get(kind)?)));
     let Some((kind, message)) = found else {
-        return Update::Ignored("it is no message");
+        return Update::Ignored("it is not a message");
     };
     let Some(chat) = message.pointer("/chat/id").and_then(Value::as_i64) else {
         return Update::Ignored("it belongs to no chat");
@@ -47,7 +47,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
     };
     let key = format!("telegram:{chat}");
     let (Ok(id), Ok(key)) = (event_id(&format!("telegram:{id}")), instance_key(&key)) else {
-        return Update::Ignored("its numbers cannot be used");
+        return Update::Ignored("its ids are invalid");
     };
     let fact = |pointer: &str| message.pointer(pointer);
     let mut properties = properties([
@@ -160,7 +160,7 @@ mod tests {
             Update::Ignored(reason) => reason,
             Update::Event(event) => panic!("{event:?}"),
         };
-        assert_eq!(of(json!({"poll": {}}), None), "it is no message");
+        assert_eq!(of(json!({"poll": {}}), None), "it is not a message");
         let sticker = json!({"message": message(&json!({"sticker": {}}))});
         assert_eq!(of(sticker, None), "it has no text");
         let text = json!({"message": message(&json!({"text": "x"}))});

@@ -109,7 +109,7 @@ fn a_connection_that_cannot_work_says_why_and_waits() {
             "telegraph",
             json!({}),
             json!({}),
-            "there is no connector `telegraph`",
+            "has no connector `telegraph`",
         ),
         (
             "webhook",

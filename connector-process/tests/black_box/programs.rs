@@ -151,8 +151,8 @@ fn settings_and_secrets_come_first_and_the_environment_is_clean() {
 fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
     for (text, said) in [
         ("echo hello; sleep 100", "that is no JSON"),
-        ("exit 7", "ended by itself with exit code 7"),
-        ("kill -9 $$", "was ended by signal 9"),
+        ("exit 7", "exited with code 7"),
+        ("kill -9 $$", "was killed by signal 9"),
         (
             "echo '{\"type\":\"evnt\"}'; sleep 100",
             "neither `event` nor `status`",

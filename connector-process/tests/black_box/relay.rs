@@ -27,7 +27,7 @@ fn near() -> (Orchestrator, SocketAddr) {
     let mut orchestrator = Orchestrator::start_as("relay", &config, &json!({"key": RELAY.key}));
     let status = orchestrator.status();
     assert!(!status.ready);
-    let address = between(&status.detail, "listening on ", "; nobody is connected");
+    let address = between(&status.detail, "listening on ", "; no client is connected");
     (orchestrator, address.parse().unwrap())
 }
 
@@ -116,7 +116,7 @@ fn rep_1_an_event_goes_through_and_its_sender_hears_of_it_once_it_is_durable() {
     let error = error_of_call(&mut orchestrator);
     assert!(error.message.contains("makes no calls"), "{error}");
     assert!(far.stop().success());
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
     orchestrator.shutdown();
     orchestrator.expect_graceful_end();
 }
@@ -133,7 +133,7 @@ fn rep_1_msg_13_an_event_that_a_cut_line_left_open_is_sent_again_as_the_same_eve
     let first = orchestrator.next_event();
     let id = first.event.id.clone().unwrap();
     line.cut();
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
     // It is durable, but its waiting client cannot be notified.
     orchestrator.accept(&first, id.as_str(), false);
     // Calls of agents fail in the meantime and can be retried.

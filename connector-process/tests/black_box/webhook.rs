@@ -226,7 +226,7 @@ fn a_client_that_leaves_harms_nobody() {
     let client = Client::sending(address, &post(&[], b"goodbye"));
     let pending = orchestrator.event();
     drop(client);
-    let line = orchestrator.log_line("client left before its answer");
+    let line = orchestrator.log_line("client disconnected before its answer");
     assert_eq!(
         line["traceId"],
         json!(pending.envelope.trace.unwrap().trace_id)

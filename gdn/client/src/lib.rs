@@ -115,7 +115,7 @@ pub enum ConnectError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The first request failed for another reason.
-    #[error("the daemon does not take the connection")]
+    #[error("the daemon refused the connection")]
     Handshake(#[source] CallError),
 }
 
@@ -616,7 +616,9 @@ fn check_user(socket: PathBuf, theirs: Option<u32>, ours: u32) -> Result<(), Con
         }),
         None => Err(ConnectError::Unreachable {
             socket,
-            source: std::io::Error::other("the system does not tell whose process listens"),
+            source: std::io::Error::other(
+                "the system does not report the owner of the listening process",
+            ),
         }),
     }
 }

@@ -71,11 +71,7 @@ impl Failed {
             }
             Self::Call(error) => {
                 let why = with_causes(error);
-                let told = Told::new(
-                    "lost",
-                    &why,
-                    "look whether it was done before you do it again",
-                );
+                let told = Told::new("lost", &why, "check if it was done before you repeat it");
                 (StatusCode::SERVICE_UNAVAILABLE, told)
             }
             Self::Connect(error) => {

@@ -85,9 +85,9 @@ enum Failure {
         address: SocketAddr,
         source: std::io::Error,
     },
-    #[error("cannot say where the page is: {0}")]
+    #[error("failed to print the page's address: {0}")]
     Announce(std::io::Error),
-    #[error("the system has no random numbers to give: {0}")]
+    #[error("the system provides no random numbers: {0}")]
     Random(#[from] getrandom::Error),
     #[error("cannot begin: {0}")]
     Begin(std::io::Error),
@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "there is nobody else to tell")]
+#[expect(clippy::print_stderr, reason = "stderr is the only output")]
 fn tell(failure: &Failure) {
     eprintln!("goondan-studio: {failure}");
 }

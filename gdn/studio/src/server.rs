@@ -131,7 +131,7 @@ impl Studio {
         }
         if head.method != Method::POST {
             let hint = "open the address that `gdn studio` shows";
-            let told = Told::new("methodNotAllowed", &"there is GET and POST", hint);
+            let told = Told::new("methodNotAllowed", &"only GET and POST are supported", hint);
             return Err(Declined(StatusCode::METHOD_NOT_ALLOWED, told));
         }
         if path == "/api/login" {
@@ -258,7 +258,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn unknown() -> Declined {
-    let message = "this page is not logged in, or not any more";
+    let message = "this page is not logged in, or its login has expired";
     let hint = "open the next address that `gdn studio` shows: each is good once, and for a minute";
     Declined(
         StatusCode::UNAUTHORIZED,
@@ -267,7 +267,7 @@ fn unknown() -> Declined {
 }
 
 fn no_such(path: &str) -> Declined {
-    let message = format!("there is no {path}");
+    let message = format!("{path} does not exist");
     let hint = "open the address that `gdn studio` shows";
     Declined(StatusCode::NOT_FOUND, Told::new("notFound", &message, hint))
 }

@@ -215,7 +215,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
     telegram.have_deeds(vec![unwell; 2]);
     let (sending, id) = sent(&home, "a", "run z");
     daemon.log().wait_for("it cannot be shown", |line| {
-        line["message"] == "cannot show people a tool call that waits for them"
+        line["message"] == "failed to show a waiting tool call"
     });
     home.gdn(&["approve", &id]).exits(0);
     sending.wait().exits(0).prints(&["ran z"]);

@@ -76,7 +76,7 @@ spec: {{connectorRef: Connector/broken}}
     );
     let daemon = Daemon::serving(&home);
     wait_for_detail(&home, "taken", "cannot listen on 127.0.0.1");
-    wait_for_detail(&home, "broken", "ended by itself with exit code 1");
+    wait_for_detail(&home, "broken", "exited with code 1");
     daemon.log().wait_for("the program's own words", |line| {
         line["message"] == "no luck" && line["connection"] == "broken"
     });

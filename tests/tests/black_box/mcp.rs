@@ -347,7 +347,7 @@ fn a_server_over_http_is_spoken_to_with_its_token_and_a_wrong_one_is_told() {
     });
     let told = detail(&home);
     assert!(
-        told.contains("cannot be spoken to") && !told.contains("rmcp"),
+        told.contains("failed to connect to") && !told.contains("rmcp"),
         "{told}"
     );
     home.ask("a", "call echo x");

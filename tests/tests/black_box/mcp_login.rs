@@ -97,7 +97,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     refused(Lie::Huge, &["more than 262144 bytes"]);
     refused(
         Lie::CloudServer,
-        &["169.254.169.254", "where no request goes"],
+        &["169.254.169.254", "which no request may reach"],
     );
     refused(
         Lie::OtherIssuer,
@@ -108,7 +108,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
         Lie::PlainEndpoint,
         &["http://evil.example/token", "no `https`"],
     );
-    refused(Lie::NoLogin, &["nobody has to log in there"]);
+    refused(Lie::NoLogin, &["no login is required"]);
     assert_eq!(server.asked(), []);
 
     // A callback of another server ends the login, and no code goes anywhere.
@@ -202,7 +202,7 @@ fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() 
     };
     fails(Lie::BrokenRegistration, 8, &["answered 500"]);
     fails(Lie::HugeRegistration, 8, &["more than 262144 bytes"]);
-    fails(Lie::OtherRedirect, 10, &["other redirect addresses"]);
+    fails(Lie::OtherRedirect, 10, &["different redirect addresses"]);
 
     // Nobody knows whether it was registered: the daemon dies, and the next login registers another.
     server.lie(Some(Lie::SilentRegistration));

@@ -66,7 +66,7 @@ fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the
     let line = Line::to(address);
     let home = relay_home(address);
     let daemon = Daemon::serving(&home);
-    wait_for_detail(&home, "nobody is connected");
+    wait_for_detail(&home, "no client is connected");
     let far = far_side(&elsewhere, &line, &telegram);
     telegram.write(2, "say one");
     let messages = history(&home, "telegram:2", 4);
@@ -77,7 +77,7 @@ fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the
     wait_for_detail(&home, "`dmz` at 127.0.0.1: ");
 
     line.cut();
-    wait_for_detail(&home, "nobody is connected");
+    wait_for_detail(&home, "no client is connected");
     telegram.write(2, "say two");
     let polls = telegram.polls();
     wait_until("the other machine goes on alone", || {

@@ -94,10 +94,10 @@ fn trouble_with_telegram_is_shown_and_passes() {
     let daemon = Daemon::serving(&home);
     wait_until("it listens", || detail(&home) == "listening as @double_bot");
     for (mishap, said) in [
-        (answer(409, json!({})), "somebody else listens to this bot"),
+        (answer(409, json!({})), "another client polls this bot"),
         (
             answer(429, json!({"parameters": {"retry_after": 1}})),
-            "asks for 1 s of patience",
+            "requests a pause of 1 s",
         ),
         (answer(502, json!({})), "Telegram answered 502"),
         (Mishap::Break, "Telegram cannot be reached"),

@@ -221,7 +221,7 @@ fn msg_13_a_promised_reply_is_handed_over_signed_over_kills_and_until_it_is_take
     daemon
         .log()
         .wait_for("the reply is posted and not taken", |line| {
-            line["message"] == "a reply was not taken; trying again" && line["eventId"] == "e1"
+            line["message"] == "reply not accepted; retrying" && line["eventId"] == "e1"
         });
     let log = daemon.kill();
     let before = receiver.posts().len();

@@ -54,9 +54,9 @@ impl ReplyTarget {
     /// A description of why the target is unusable, without the address, which may be secret.
     pub(crate) fn new(callback: &Values<'_>, secret: Option<&str>) -> Result<Self, String> {
         let url = callback.text("url").and_then(|url| Url::parse(url).ok());
-        let url = url.ok_or("`reply.callback.url` is no address that replies can be posted to")?;
+        let url = url.ok_or("`reply.callback.url` is not a URL that replies can be posted to")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("`reply.callback.url` holds a password; sign with the secret `callbackHmac` instead".to_owned());
+            return Err("`reply.callback.url` contains a password; sign with the secret `callbackHmac` instead".to_owned());
         }
         let allows_private = callback.truth("allowPrivate");
         let host = url.host_str().unwrap_or_default();
@@ -83,21 +83,21 @@ impl ReplyTarget {
         for attempt in 1.. {
             let NotTaken { why, is_final } = match self.post(event_id, trace, &body).await {
                 Ok(()) => {
-                    return tracing::info!(%trace_id, event_id, attempt, "reply handed over");
+                    return tracing::info!(%trace_id, event_id, attempt, "reply delivered");
                 }
                 Err(not_taken) => not_taken,
             };
             if is_final || attempt >= CALLBACK_ATTEMPTS_MAX {
                 return tracing::error!(
                     %trace_id, event_id, attempt, reason = why,
-                    "a reply could not be handed over and is given up; the same event posted again has it handed over"
+                    "failed to deliver a reply; giving up; posting the same event again delivers it"
                 );
             }
             let pause = back_off(attempt, CALLBACK_PAUSE_FIRST_MS, CALLBACK_PAUSE_MAX_MS);
             let next_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(
                 %trace_id, event_id, attempt, next_in_ms, reason = why,
-                "a reply was not taken; trying again"
+                "reply not accepted; retrying"
             );
             sleep(pause).await;
         }

@@ -138,7 +138,7 @@ async fn calls_have_numbers_of_their_own_and_end_with_the_link_or_the_connector(
     assert_eq!(read(&ended.to_relay[0])["payload"]["callId"], 5);
 
     exchange.of_relay(&call(6)).unwrap();
-    let told = exchange.lose_connector("was ended by signal 9").unwrap();
+    let told = exchange.lose_connector("was killed by signal 9").unwrap();
     let error = &read(&told[0])["payload"]["outcome"]["error"];
     assert_eq!(
         (&error["code"], &error["outcomeUnknown"]),

@@ -209,7 +209,7 @@ fn expect_service(orchestrator: &mut Orchestrator, relay: SocketAddr) {
     orchestrator.accept(&pending, "e", false);
     assert_eq!(client.response().status, 202);
     assert!(far.stop().success());
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn garbage_after_the_welcome_ends_the_link_and_no_more() {
         listed.expect_end();
         let error = ended_in_log(&orchestrator);
         assert!(error.contains(expected), "{error}");
-        orchestrator.status_saying("nobody is connected");
+        orchestrator.status_saying("no client is connected");
     }
     orchestrator.ping();
     expect_service(&mut orchestrator, relay);
@@ -385,7 +385,7 @@ fn rep_1_as_many_requests_as_may_be_open_are_all_answered() {
         assert_eq!(answer["payload"]["eventId"], format!("e{request}"));
     }
     drop(listed);
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
     expect_service(&mut orchestrator, relay);
 }
 
@@ -417,7 +417,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
         let mut asked = 0;
         loop {
             match orchestrator.receive().1 {
-                ToOrchestrator::Status(it) if it.detail.contains("nobody is connected") => break,
+                ToOrchestrator::Status(it) if it.detail.contains("no client is connected") => break,
                 ToOrchestrator::Status(_) | ToOrchestrator::ReplyForget(_) => {}
                 _ => asked += 1,
             }
@@ -454,7 +454,7 @@ fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() 
         }
     }
     drop(listed);
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
     expect_service(&mut orchestrator, relay);
 }
 
@@ -472,6 +472,6 @@ fn larger_requests_than_may_be_kept_end_the_link_and_no_more() {
         "{error}"
     );
     listed.expect_end();
-    orchestrator.status_saying("nobody is connected");
+    orchestrator.status_saying("no client is connected");
     expect_service(&mut orchestrator, relay);
 }
