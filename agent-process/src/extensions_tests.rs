@@ -55,7 +55,7 @@ fn enter(
     let mut outputs = Vec::new();
     for at in 0..extensions.depth(scope) {
         let Some(Layer::Builtin { place }) = extensions.layer(scope, at) else {
-            panic!("layer {at} is no built-in extension")
+            panic!("layer {at} is not a built-in extension")
         };
         outputs.extend(extensions.enter_at(place, step, conversation, now()));
     }
@@ -263,7 +263,7 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     assert_eq!(
         last.data.role,
         Role::User,
-        "no model lets its own words be gone on with"
+        "models cannot continue their own message"
     );
     let reminded = conversation.len();
     drop(last);

@@ -256,7 +256,7 @@ mod tests {
         let (mut calls, mut written) = calls();
         calls.begin(order(1, "echo"), None);
         let refused = error_of(&mut written).await;
-        assert_eq!(refused, (1, CallErrorCode::NotFound), "nobody serves yet");
+        assert_eq!(refused, (1, CallErrorCode::NotFound), "no handler yet");
         calls.serve_with(Arc::new(Echo));
         calls.begin(order(2, "hang"), None);
         calls.begin(order(3, "echo"), None);

@@ -1,5 +1,5 @@
 // The host of an agent's extensions that are modules of the project, for bun, deno and node.
-// It speaks the protocol of extension hosts (docs/extensions.md) and is given to the runtime as an argument.
+// It implements the protocol of extension hosts (docs/extensions.md) and is passed to the runtime as an argument.
 import { AsyncLocalStorage } from "node:async_hooks";
 import process from "node:process";
 import { createInterface } from "node:readline";
@@ -19,7 +19,7 @@ const logger = {
   error: (...parts) => log("error", ...parts),
 };
 Object.assign(logger, { log: logger.info, trace: logger.debug });
-// Standard output is the protocol's: what a module prints there is logged.
+// Standard output carries the protocol, so output of modules is logged instead.
 Object.assign(console, logger);
 process.stdout.write = (text) => {
   const lines = String(text).replace(/\n$/, "");
@@ -30,22 +30,22 @@ process.stdout.write = (text) => {
 const RINGS = ["turn", "step", "toolCall"];
 const TOOL_NAME = /^[A-Za-z0-9_-]+$/;
 const extensions = new Map();
-// The tools that modules have registered, by name, and the calls of them that are open.
+// Tools registered by modules, by name, and their open calls.
 const tools = new Map();
 const calls = new Map();
 const visits = new Map();
 const asks = new Map();
 const listeners = new Map();
-// The conversation: what it was when the turn began, and the turn's events.
+// The conversation at the start of the turn, and the turn's events.
 let base = [];
 let events = [];
 let turn;
 let limits;
-// What modules written for 0.0.3 are told of their agent; none for those of today.
+// The agent's description for modules written for 0.0.3; undefined for current modules.
 let older;
 let lastAsk = 0;
 
-// A `Date` is what its text is on the way out.
+// Converts each `Date` to its text.
 const plain = (value) =>
   value instanceof Date ? value.toISOString()
     : Array.isArray(value) ? value.map(plain)
@@ -60,7 +60,7 @@ const answerOf = ({ inReplyTo, from, eventId, status, request }, createdAt) => (
   requestEventType: request?.eventType, requestMetadata: request?.metadata,
 });
 
-// A message as modules are given it.
+// A message in the form that modules receive.
 const given = (message) => {
   if (older === undefined || message === undefined || message.createdAt instanceof Date) return message;
   const { metadata = {}, createdAt } = message;
@@ -88,7 +88,7 @@ const textOf = (content) =>
     ? content
     : (content ?? []).filter((part) => part.type === "text").map((part) => part.text).join("");
 
-// EXT-4: only JSON values.
+// EXT-4: accepts only JSON values.
 const checkJson = (value, path, seen = new Set()) => {
   if (value === null || ["string", "boolean"].includes(typeof value) || Number.isFinite(value)) return;
   const isPlain = [Object.prototype, Array.prototype, null].includes(
@@ -177,7 +177,7 @@ const apiOf = (extension) => ({
   logger,
 });
 
-// Of errors that say little by themselves.
+// Adds advice to unclear errors.
 const hint = (error) =>
   error instanceof SyntaxError && /'export'|import statement/.test(error.message)
     ? "; name the file .mjs or .mts, or write \"type\": \"module\" into package.json"
@@ -186,7 +186,7 @@ const brief = (error) =>
   error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : format(error);
 
 const register = async (message) => {
-  // The runtime is up: from here on, time is the modules'.
+  // The runtime is up; the modules' time limit starts here.
   send({ type: "started" });
   limits = message.limits;
   older = message.contract === "own" ? undefined : message.about;
@@ -219,7 +219,7 @@ const register = async (message) => {
   send({ type: "registered", middlewares, tools: toolsToTell() });
 };
 
-// What a visit brings since it was last heard of.
+// Events and state of an invocation since its last report.
 const notesOf = (visit) => {
   const notes = { events: visit.drafts.splice(0) };
   if (visit.extension.isChanged) notes.state = visit.extension.state;
@@ -228,7 +228,7 @@ const notesOf = (visit) => {
 };
 
 const draft = (visit, event) => {
-  if (visit.isOver) throw new Error("the middleware has returned; it emits no events any more");
+  if (visit.isOver) throw new Error("the middleware has returned and can no longer emit events");
   event = plain(event);
   checkJson(event, "the event");
   const { type, targetId, message } = event;
@@ -265,7 +265,7 @@ const draft = (visit, event) => {
 };
 
 const ask = (visit, question) => {
-  if (visit.isOver) throw new Error("the middleware has returned; it asks for nothing any more");
+  if (visit.isOver) throw new Error("the middleware has returned and can no longer ask");
   lastAsk += 1;
   visit.asked += 1;
   send({ type: "ask", id: lastAsk, visit: visit.id, place: visit.asked, question });
@@ -273,7 +273,7 @@ const ask = (visit, question) => {
   return new Promise((resolve, reject) => asks.set(id, { resolve, reject }));
 };
 
-// The same for a call of a tool.
+// Asks other agents on behalf of a tool call.
 const askFor = (call) => (question) => {
   lastAsk += 1;
   call.asked += 1;
@@ -282,7 +282,7 @@ const askFor = (call) => (question) => {
   return new Promise((resolve, reject) => asks.set(id, { resolve, reject }));
 };
 
-// A tool that a module has registered is called.
+// Calls a tool that a module has registered.
 const call = async ({ id, toolName, toolCallId, stepId, args, workDir }) => {
   const { extension, handler } = tools.get(toolName);
   const controller = new AbortController();
@@ -351,7 +351,7 @@ const stateOf = (visit) => {
   };
 };
 
-// A tool's result is the value it returned, to modules of 0.0.3.
+// Modules written for 0.0.3 receive a tool's result as the value it returned.
 const outputOf = (text) => {
   if (older === undefined || !/^[[{]/.test(text)) return text;
   try {
@@ -361,7 +361,7 @@ const outputOf = (text) => {
   }
 };
 
-// The event of a turn, and what surrounds it, as modules of 0.0.3 are told of them.
+// The event and context of a turn, in the form of 0.0.3.
 const inboundOf = ({ metadata, ...event }) => {
   const note = metadata?.request;
   const type = note?.eventType ?? event.type;
@@ -389,7 +389,7 @@ const surroundingsOf = ({ agentName, event }) => {
 
 const CODE = /^(E_[A-Z0-9_]+): /;
 
-// What came of next(), as each type of middleware is told.
+// The result of `next()` for each type of middleware.
 const told = {
   turn({ reply, code, message }) {
     const { turnId } = turn;
@@ -422,7 +422,7 @@ const told = {
   },
 };
 
-// What a middleware returned, as the turn goes on with it. Nothing: what came.
+// Converts a middleware's return value; undefined passes on the result of `next()`.
 const returned = {
   turn(result) {
     if (result === undefined) return undefined;
@@ -512,7 +512,7 @@ const enter = async (message) => {
     const brought = await working.run(extension, fn, ctx);
     if (visit.settle === undefined && type !== "toolCall") throw new Error("it returned without calling `next()`");
     const result = returned[type](brought, visit.came);
-    // What stays as it came need not be said again.
+    // An unchanged result is not sent again.
     const { text, isError } = visit.came ?? {};
     const isAsItCame = type === "toolCall" && result?.text === text && result?.isError === isError;
     last = { type: "leave", result: isAsItCame ? undefined : result };
@@ -564,7 +564,7 @@ const take = {
   },
 };
 
-process.on("unhandledRejection", (reason) => log("error", "nobody caught this rejection:", reason));
+process.on("unhandledRejection", (reason) => log("error", "unhandled rejection:", reason));
 
 createInterface({ input: process.stdin, crlfDelay: Infinity })
   .on("line", (line) => {

@@ -176,7 +176,7 @@ fn text_of_task(task: &TaskDetail) -> String {
         lines.extend(task.documents.iter().map(|file| format!("- {file}")));
     }
     let untold = task.recent.len().saturating_sub(RECENT_TOLD);
-    lines.push("what happened last:".to_owned());
+    lines.push("latest events:".to_owned());
     lines.extend(task.recent.iter().skip(untold).map(|happened| {
         let event = happened.event.replace('_', " ");
         match happened.detail.as_str() {
@@ -239,7 +239,7 @@ mod tests {
              work area: /t/menu-1f\n\
              documents:\n\
              - docs/menu.md\n\
-             what happened last:\n\
+             latest events:\n\
              - 2026-11-24T10:00:00.000Z question asked: q1 Which soup?"
         );
     }

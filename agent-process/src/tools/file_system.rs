@@ -85,7 +85,7 @@ fn own_exports() -> Vec<Export> {
                     "path": path_schema(),
                     "oldText": {"type": "string", "minLength": 1, "maxLength": MAX_WRITE_BYTES},
                     "newText": {"type": "string", "maxLength": MAX_WRITE_BYTES},
-                    "count": {"type": "integer", "minimum": 1, "description": "Number of occurrences of `oldText`, all of which are replaced; default 1"},
+                    "count": {"type": "integer", "minimum": 1, "description": "Number of occurrences of `oldText`, each replaced; default 1"},
                 },
             }),
             is_idempotent: false,

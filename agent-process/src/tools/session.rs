@@ -283,7 +283,7 @@ impl Session {
     ) -> ToolOutcome {
         let mut text = if is_over_time {
             let session = if goes_on {
-                "the session goes on as it is"
+                "the session continues unchanged"
             } else {
                 "its session could not be kept: directory, variables and jobs are lost"
             };

@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(watch(&[&one, &other, &one, &one]).verdict(), None);
         }
         let both = [one[0].clone(), one[0].clone(), one[0].clone()];
-        assert_eq!(watch(&[&both]).verdict(), None, "one step is no circle");
+        assert_eq!(watch(&[&both]).verdict(), None, "one step is not a circle");
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl World {
                 let outcome = ToolOutcome::ok(format!("did {}", call.id));
                 life.answers.push(Input::ToolFinished { key, outcome });
             }
-            Effect::AskSummary { .. } => panic!("nobody in this world wants a summary"),
+            Effect::AskSummary { .. } => panic!("no extension in this world requests a summary"),
             Effect::Observe(_) | Effect::Log { .. } => {}
             effect @ (Effect::Assemble | Effect::Enter(_) | Effect::Return { .. }) => {
                 assert_eq!(

@@ -24,7 +24,7 @@ pub(super) struct NoTools;
 
 impl ToolRules for NoTools {
     fn check(&self, _call: &ToolCall) -> Result<(), Misfit> {
-        Err(Misfit::NotInCatalog("there are no tools".to_owned()))
+        Err(Misfit::NotInCatalog("no tools exist".to_owned()))
     }
 
     fn is_idempotent(&self, _tool_name: &str) -> bool {

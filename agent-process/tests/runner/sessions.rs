@@ -99,7 +99,7 @@ async fn a_time_out_ends_the_command_and_keeps_the_session() {
             outcome
                 .text
                 .starts_with("E_TOOL_TIMEOUT: the command ran longer than 1000 ms")
-                && outcome.text.contains("the session goes on as it is"),
+                && outcome.text.contains("the session continues unchanged"),
             "{}",
             outcome.text
         );

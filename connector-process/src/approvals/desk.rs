@@ -289,7 +289,7 @@ mod tests {
     fn steer_3_what_is_decided_before_it_is_posted_is_never_posted() {
         let mut desk = Desk::of(None);
         desk.hear(show("a-1"));
-        assert_eq!(desk.begin(false), None, "the service is to be left alone");
+        assert_eq!(desk.begin(false), None, "the service must not be called");
         desk.hear(close("a-1"));
         assert_eq!(desk.begin(true), None);
         // A message that is being posted is updated once it exists.

@@ -1,5 +1,5 @@
 // Runs a connector that is a module with `export default async function (ctx)`, for bun, deno and node.
-// It speaks the protocol of programs (docs/connectors/program.md). `modulePath` stands before this text.
+// It implements the protocol of programs (docs/connectors/program.md). `modulePath` is prepended to this text.
 import { randomUUID } from "node:crypto";
 import process from "node:process";
 import { createInterface } from "node:readline";
@@ -18,7 +18,7 @@ const logger = {
   warn: (...parts) => log("warn", ...parts),
   error: (...parts) => log("error", ...parts),
 };
-// Standard output is the protocol's: what a module prints there is logged.
+// Standard output carries the protocol, so output of modules is logged instead.
 Object.assign(console, logger);
 process.stdout.write = (text) => {
   const lines = String(text).replace(/\n$/, "");
@@ -26,7 +26,7 @@ process.stdout.write = (text) => {
   return true;
 };
 
-// How long an event that cannot be taken now waits before it is handed in again, in milliseconds.
+// Pause before a temporarily refused event is submitted again, in milliseconds.
 const RETRY_MS = 1_000;
 
 const waiting = new Map();
@@ -101,16 +101,16 @@ const start = async ({ config, secrets }) => {
     fail(error instanceof Error ? (error.stack ?? error.message) : format(error));
   }
   if (isStopping) process.exit(0);
-  // A server or a timer that the module began goes on without it.
+  // Servers and timers of the module keep the process alive.
   process.stdin.unref?.();
   process.once("beforeExit", () => {
-    fail("the connector returned, and nothing of it goes on; it is to run until it is told to stop");
+    fail("the connector returned and left nothing running; it must run until it is stopped");
   });
 };
 
 const stop = () => {
   isStopping = true;
-  // As modules know it: they listen for the signal.
+  // Modules expect the signal.
   if (process.listenerCount("SIGTERM") > 0) process.emit("SIGTERM", "SIGTERM");
   else process.exit(0);
 };

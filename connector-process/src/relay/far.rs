@@ -278,7 +278,7 @@ impl Far<'_> {
         };
         let started = match settings.assignment(&connector.expected) {
             Ok(assignment) => Child::start(&assignment).await,
-            Err(why) => Err(format!("cannot be: {why}")),
+            Err(why) => Err(format!("cannot be created: {why}")),
         };
         connector.started_at = Instant::now();
         match started {

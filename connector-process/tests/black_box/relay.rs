@@ -238,7 +238,7 @@ fn a_far_side_that_cannot_be_says_why_and_ends() {
     assert_eq!(ran.status.code(), Some(2));
     let said = String::from_utf8(ran.stderr).unwrap();
     assert!(
-        said.contains("relay.json` cannot be: invalid type"),
+        said.contains("relay.json` is invalid: invalid type"),
         "{said}"
     );
     let misread: Result<Value, _> = serde_json::from_slice(&ran.stdout);

@@ -116,7 +116,7 @@ mod tests {
         sessions.admit(&secret("late"), 1_000);
         assert!(!sessions.exchange("late", &secret("t4"), 1_000 + TICKET_LIFE_MS));
         assert!(!sessions.knows("t3", 2_000) && !sessions.knows("t4", 2_000));
-        assert!(!sessions.knows("a", 2_000), "a ticket is no token");
+        assert!(!sessions.knows("a", 2_000), "a ticket is not a token");
     }
 
     #[test]

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(time.read(ms(5), true), counted(9_000_000));
         let late = 9_000_000 + PAUSE_MIN_MS - 1;
         let read = time.read(ms(late), true);
-        assert_eq!(read, counted(late), "a little late is no pause");
+        assert_eq!(read, counted(late), "a short delay is not a pause");
     }
 
     #[test]

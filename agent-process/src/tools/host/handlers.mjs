@@ -1,9 +1,9 @@
-// What handlers of tools are told, wherever they run. Stands behind the text of a host.
+// Context of tool handlers in every host. This text is appended to a host's text.
 const inputOf = (event) =>
   typeof event === "string" ? event : String(event?.input ?? event?.message?.text ?? "");
 
-// The way to other agents, as handlers of 0.0.3 know it. `ask` gives what was answered, or fails with a code.
-// `eventId` names what was asked.
+// The interface to other agents of 0.0.3. `ask` returns the answer or fails with a code.
+// `eventId` is the id of the question.
 const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
   const errand = (op, target, event, rest) => ({
     op,
@@ -54,7 +54,7 @@ const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
   };
 };
 
-// The message that makes a call.
+// The message that contains a call.
 const messageOf = ({ toolCallId, stepId }, toolName, input) => ({
   id: stepId ?? toolCallId,
   data: { role: "assistant", content: [{ type: "tool-call", toolCallId, toolName, input }] },
@@ -63,7 +63,7 @@ const messageOf = ({ toolCallId, stepId }, toolName, input) => ({
   source: { type: "assistant", stepId: stepId ?? "" },
 });
 
-// What a handler threw, as it is told.
+// The error that a handler threw, for the agent.
 const thrownOf = (error) => {
   const text = (value) => (typeof value === "string" ? value : undefined);
   return { code: text(error?.code), suggestion: text(error?.suggestion), helpUrl: text(error?.helpUrl) };

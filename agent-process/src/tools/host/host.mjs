@@ -1,5 +1,5 @@
 // The host of an agent's JavaScript and TypeScript tool modules, for bun, deno and node.
-// It speaks the protocol of tool hosts (docs/tools.md) and is given to the runtime as an argument.
+// It implements the protocol of tool hosts (docs/tools.md) and is passed to the runtime as an argument.
 import { AsyncLocalStorage } from "node:async_hooks";
 import process from "node:process";
 import { createInterface } from "node:readline";
@@ -14,7 +14,7 @@ const modules = new Map();
 
 const log = (level, ...parts) =>
   send({ type: "log", level, message: format(...parts), id: running.getStore() });
-// What a `console` has, since modules are told that it is one.
+// All methods of a `console`, because modules use it as one.
 const logger = {
   log: (...parts) => log("info", ...parts),
   trace: (...parts) => log("debug", ...parts),
@@ -23,7 +23,7 @@ const logger = {
   warn: (...parts) => log("warn", ...parts),
   error: (...parts) => log("error", ...parts),
 };
-// Standard output is the protocol's: what a module prints there is logged.
+// Standard output carries the protocol, so output of modules is logged instead.
 Object.assign(console, logger, { log: logger.info, trace: logger.debug });
 process.stdout.write = (text) => {
   const lines = String(text).replace(/\n$/, "");
@@ -36,7 +36,7 @@ const load = async (path) => {
   return modules.get(path);
 };
 
-// Of errors that say little by themselves.
+// Adds advice to unclear errors.
 const hint = (error) =>
   error instanceof SyntaxError && /'export'|import statement/.test(error.message)
     ? "; name the file .mjs or .mts, or write \"type\": \"module\" into package.json"
@@ -69,7 +69,7 @@ const handlerOf = (handlers, name) => {
 const brief = (error) =>
   error instanceof Error ? `${error.name}: ${error.message}${hint(error)}` : format(error);
 
-// A module is only loaded, to see whether it can be.
+// Loads a module only to check that it loads.
 const check = async ({ id, module, exports }) => {
   try {
     const handlers = await handlersOf(module);
@@ -80,7 +80,7 @@ const check = async ({ id, module, exports }) => {
   }
 };
 
-// Questions to other agents that are open.
+// Open questions to other agents.
 let lastAsk = 0;
 const asks = new Map();
 const fault = (code, message) => Object.assign(new Error(message), { code });
@@ -121,7 +121,7 @@ const run = async ({ id, tool, module, export: name, input, config, context }) =
   }
 };
 
-process.on("unhandledRejection", (reason) => log("error", "nobody caught this rejection:", reason));
+process.on("unhandledRejection", (reason) => log("error", "unhandled rejection:", reason));
 
 createInterface({ input: process.stdin, crlfDelay: Infinity })
   .on("line", (line) => {

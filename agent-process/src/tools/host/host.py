@@ -1,5 +1,5 @@
-# Runs a tool module as its own program: its names are those of `__main__`, and its siblings can be imported.
-# `python3 -I -c` leaves out where it starts and what the user installed.
+# Runs a tool module as the main program, so that its names are in `__main__` and it can import its siblings.
+# `python3 -I -c` ignores the start directory and the user's packages.
 def _run(path):
     import io, os, sys
 

@@ -79,7 +79,7 @@ impl Settings {
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = read(file)?;
         let written: Written = serde_json::from_str(&text)
-            .map_err(|error| format!("`{}` cannot be: {error}", file.display()))?;
+            .map_err(|error| format!("`{}` is invalid: {error}", file.display()))?;
         let file = std::path::absolute(file).map_err(|error| error.to_string())?;
         let directory = file.parent().unwrap_or(Path::new("/")).to_owned();
         let server = Fingerprint::of_hex(&written.fingerprint)
@@ -133,7 +133,10 @@ impl Settings {
             return Ok(());
         }
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Err(format!("`{name}` cannot work so: {}", problems.join("; ")))
+        Err(format!(
+            "invalid settings of `{name}`: {}",
+            problems.join("; ")
+        ))
     }
 
     /// The assignment for the local connector, based on the one that the relay expects.
