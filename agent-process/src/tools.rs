@@ -416,7 +416,7 @@ impl ToolRules for Toolbox {
                     .schema
                     .get_or_init(|| match self.catalog.get(tool.place) {
                         Some(entry) => ArgumentSchema::new(&entry.parameters),
-                        None => Err("it is not in the catalog".to_owned()),
+                        None => Err("not in the catalog".to_owned()),
                     });
                 let checked = match schema {
                     Ok(schema) => schema.check(&call.input),

@@ -64,7 +64,7 @@ pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
             Some(fd) if fd == IPC_FD => Start::Serve,
             Some(fd) => Start::Misused(format!(
                 "{BINARY_NAME}: {IPC_FD_VAR} is `{}`, and only `{IPC_FD}` (stdin) is understood\n\
-                 hint: this process and the orchestrator that started it are of different builds\n",
+                 hint: this process and its orchestrator are different builds\n",
                 fd.display()
             )),
             None => Start::Misused(format!(
@@ -79,14 +79,14 @@ fn help() -> String {
     format!(
         "One connector of goondan, such as a webhook.\n\n\
          goondan-orchestrator starts this process for each Connection of goondan.yaml and talks to\n\
-         it over a socket on its stdin ({IPC_FD_VAR}={IPC_FD}). By hand it is of one use: to relay a\n\
+         it over a socket on its stdin ({IPC_FD_VAR}={IPC_FD}). Run by hand, it can only relay a\n\
          connector to a daemon on another machine.\n\n\
          Usage: {BINARY_NAME} {RELAY_TO} FILE\n\
          \x20      {BINARY_NAME} [--version | --help]\n\n\
          Exit codes:\n\
          \x20 0  asked to stop\n\
-         \x20 1  the orchestrator is gone, or is of another version; a relay cannot begin\n\
-         \x20 2  not started by the orchestrator, or by a file that cannot be\n"
+         \x20 1  the orchestrator is gone or has another version; a relay failed to start\n\
+         \x20 2  not started by the orchestrator, or with an invalid file\n"
     )
 }
 

@@ -54,7 +54,7 @@ impl Doors {
         let opened = doors.iter().map(|door| {
             Door::open(door).map_err(|error| {
                 let socket = door.socket.display();
-                format!("`{socket}` cannot be made: {}", error_chain(&error))
+                format!("failed to create `{socket}`: {}", error_chain(&error))
             })
         });
         Self(opened.collect())

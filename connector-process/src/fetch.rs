@@ -330,7 +330,7 @@ fn to_text(body: &[u8], content_type: &str, url: &Url, raw: bool) -> (String, Op
     }
     let (text, note) = decoded(body, content_type);
     if !raw && (kind == "text/html" || kind == "application/xhtml+xml") {
-        let note = note.unwrap_or_else(|| "HTML, as the text it shows".to_owned());
+        let note = note.unwrap_or_else(|| "HTML, converted to text".to_owned());
         return (page::to_text(&text, url), Some(note));
     }
     (text, note)
@@ -352,7 +352,7 @@ fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
     // A truncated text may end within a character.
     let note = error
         .error_len()
-        .map(|_not_at_the_end| "not UTF-8: some characters could not be read".to_owned());
+        .map(|_not_at_the_end| "not UTF-8: some characters were unreadable".to_owned());
     (text, note)
 }
 

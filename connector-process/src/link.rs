@@ -62,7 +62,7 @@ pub(crate) enum LinkError {
     #[error("install goondan-orchestrator and goondan-connector-process of the same version")]
     OtherVersion(#[source] VersionMismatch),
     /// The orchestrator sent an agent's assignment.
-    #[error("the orchestrator gave a connector process the assignment of an agent")]
+    #[error("the orchestrator sent the assignment of an agent to a connector process")]
     NotAConnector,
     /// The orchestrator sends pings but does not read the answers.
     #[error("the orchestrator does not read: {waiting} frames wait for it")]

@@ -112,7 +112,7 @@ impl Mcp {
                 project_root: assignment
                     .project_root
                     .clone()
-                    .ok_or("a program needs a project, and the daemon names none")?,
+                    .ok_or("a program needs a project, but the daemon sent none")?,
                 sandbox: assignment.sandbox.clone(),
                 egress: assignment.egress_socket.clone(),
             },

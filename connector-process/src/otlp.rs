@@ -134,7 +134,7 @@ impl CallHandler for Exporter {
         let (collector, stop) = (Arc::clone(&self.collector), self.stop.clone());
         async move {
             if call.method != EXPORT {
-                let message = format!("an exporter of traces does not know `{}`", call.method);
+                let message = format!("unknown method of an exporter: `{}`", call.method);
                 return Err(CallError::new(CallErrorCode::NotFound, message));
             }
             let export: Export = serde_json::from_str(call.params.get())
@@ -148,7 +148,7 @@ impl CallHandler for Exporter {
                 tokio::select! {
                     delivered = collector.deliver(&collector.url, &body) => delivered?,
                     () = given_up => {
-                        let message = "the connection ends, and the collector does not answer";
+                        let message = "the connection is ending, and the collector does not answer";
                         return Err(CallError::new(CallErrorCode::Cancelled, message));
                     }
                 }

@@ -160,7 +160,7 @@ fn relay(file: &Path) -> ExitCode {
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = error_chain(&error), "the relay cannot begin");
+            tracing::error!(error = error_chain(&error), "the relay failed to start");
             ExitCode::from(EXIT_ORCHESTRATOR_LOST)
         }
     };
@@ -172,7 +172,7 @@ fn relay(file: &Path) -> ExitCode {
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
     /// A basic system call failed.
-    #[error("cannot set the process up")]
+    #[error("failed to set up the process")]
     Setup(#[source] std::io::Error),
     /// The orchestrator is gone or cannot be understood.
     #[error("cannot work without the orchestrator")]

@@ -135,7 +135,7 @@ impl Slack {
                 return Ok(Meaning::Answer(answer));
             }
             "event_callback" => {}
-            _ => return ignored("goondan wants no such callback"),
+            _ => return ignored("unsupported callback"),
         }
         let kind = required(body, "/event/type")?;
         if let Some(reason) = why_ignored(kind, body) {
@@ -261,7 +261,7 @@ fn plain(kind: &str, text: &str) -> String {
 /// Reason to ignore an event, by its type and its author.
 fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
     if !matches!(kind, "message" | "app_mention") {
-        return Some("goondan wants messages and mentions only");
+        return Some("only messages and mentions are supported");
     }
     // Messages of bots are ignored, because two bots could answer each other forever.
     if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {

@@ -207,7 +207,7 @@ impl Work<'_> {
         for update in updates {
             let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
                 return Err(ApiError::Strange(
-                    "it sent an update without a number".to_owned(),
+                    "Telegram sent an update without an id".to_owned(),
                 ));
             };
             self.hand_in(id, update).await?;

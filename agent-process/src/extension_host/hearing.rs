@@ -61,7 +61,7 @@ impl ExtensionHost {
                     why.push_str(&format!(" while {at_work}"));
                 }
                 if !last_words.is_empty() {
-                    why.push_str("; its last words:\n");
+                    why.push_str("; its last output:\n");
                     why.push_str(&last_words);
                 }
                 self.lose("E_EXT_CRASHED", why);

@@ -77,7 +77,7 @@ fn text_of(status: &BundleStatus) -> String {
         let (turns, failures) = (probation.turns, probation.failures);
         push(
             &mut out,
-            &format!("it has to prove itself: {turns} turns completed, {failures} failures"),
+            &format!("on probation: {turns} turns completed, {failures} failures"),
         );
     }
     for file in &status.files {

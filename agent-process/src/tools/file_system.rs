@@ -165,7 +165,10 @@ fn read(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     if number < first && first > 1 {
         return Err(ToolFault::new(
             "E_PAST_END",
-            format!("`{}` has {number} lines; none from {first}", args.path),
+            format!(
+                "`{}` has only {number} lines, none from {first} on",
+                args.path
+            ),
         ));
     }
     Ok(text)

@@ -409,7 +409,7 @@ impl Host {
         self.not_before = Some(Instant::now() + pause);
         let mut message = format!("{name} ended ({how}) while the call ran");
         if !last_words.is_empty() {
-            message.push_str("; its last words:\n");
+            message.push_str("; its last output:\n");
             message.push_str(last_words);
         }
         for open in std::mem::take(&mut self.calls).into_values() {

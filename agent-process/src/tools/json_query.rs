@@ -214,7 +214,7 @@ impl io::Write for BoundedText {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
         if self.0.len() + part.len() > MAX_RESULT_BYTES {
             return Err(io::Error::other(format!(
-                "it has more than {MAX_RESULT_BYTES} bytes; ask for less at a time"
+                "the result has more than {MAX_RESULT_BYTES} bytes; ask for less at a time"
             )));
         }
         self.0.extend_from_slice(part);

@@ -157,7 +157,7 @@ pub(crate) fn locate<'a>(
         return Err(ToolFault::new(
             "E_PATH_READ_ONLY",
             format!(
-                "`{path}` is in a directory of the task that goondan alone writes; write beside it"
+                "`{path}` is in a directory of the task that only goondan writes; write beside it"
             ),
         ));
     }

@@ -242,8 +242,8 @@ fn compared(handoff: &Handoff, proposal: &AgentProposal) -> String {
     let unnamed = proposal.changed.iter().map(|file| file.path.as_str());
     let unnamed = unnamed.filter(|path| !is_named(path));
     let wrong: Vec<String> = invented
-        .map(|path| format!("`{path}` is in the HANDOFF and not in the proposal"))
-        .chain(unnamed.map(|path| format!("`{path}` is in the proposal and not in the HANDOFF")))
+        .map(|path| format!("`{path}` is in the HANDOFF but not in the proposal"))
+        .chain(unnamed.map(|path| format!("`{path}` is in the proposal but not in the HANDOFF")))
         .collect();
     if wrong.is_empty() {
         return "the HANDOFF matches the proposal".to_owned();

@@ -62,8 +62,8 @@ fn secret(shown: &str) -> ToolFault {
     ToolFault::new(
         "E_FILE_SECRET",
         format!(
-            "`{shown}` is a file for secrets, which file tools do not open, since what they read stays in \
-             the conversation; ask the person for what you need of it, or read its template"
+            "`{shown}` is a secret file, which file tools do not open because their output stays \
+             in the conversation; ask the person for the parts you need, or read its template"
         ),
     )
 }

@@ -103,13 +103,15 @@ impl RegisteredTools {
                 parameters,
             } = tool;
             if too_many {
-                let why =
-                    format!("extensions register at most {MAX_REGISTERED_TOOLS} tools together");
+                let why = format!(
+                    "extensions can register at most {MAX_REGISTERED_TOOLS} tools in total"
+                );
                 return Err((extension, why));
             }
             if self.taken.contains(&name) {
-                let why =
-                    format!("the agent has a tool `{name}` already; register it by another name");
+                let why = format!(
+                    "the agent already has a tool `{name}`; register it under another name"
+                );
                 return Err((extension, why));
             }
             let name = match ToolName::new(name) {
@@ -168,7 +170,7 @@ impl RegisteredTools {
         let offered = self.offered();
         let mut offered = offered.iter().flat_map(|offered| offered.iter());
         let Some(tool) = offered.find(|it| it.entry.name.as_str() == name) else {
-            let message = format!("`{name}` is registered by no extension of this agent");
+            let message = format!("no extension of this agent has registered `{name}`");
             let fault = ToolFault::new("E_TOOL_NOT_IN_CATALOG", message);
             return Box::pin(std::future::ready(fault.into()));
         };

@@ -170,11 +170,11 @@ pub(crate) fn fault_of(path: &str, errno: Errno) -> ToolFault {
     let (code, why) = match errno {
         Errno::ENOENT => (
             "E_FILE_NOT_FOUND",
-            "does not exist; list its directory to see what does",
+            "does not exist; list its directory for the existing files",
         ),
         Errno::EXDEV | Errno::ELOOP => (
             "E_PATH_OUTSIDE",
-            "is reached by a symbolic link that leads outside, which is not followed",
+            "is behind a symbolic link that leads outside and is not followed",
         ),
         Errno::ENOTDIR => ("E_NOT_A_DIRECTORY", "is not a directory, or lies in a file"),
         Errno::EISDIR => ("E_NOT_A_FILE", "is a directory"),

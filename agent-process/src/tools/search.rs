@@ -157,7 +157,7 @@ impl Bounds {
             return false;
         }
         if self.entries_left == 0 {
-            self.ended = Some(format!("{MAX_SEARCHED_ENTRIES} entries were looked at"));
+            self.ended = Some(format!("{MAX_SEARCHED_ENTRIES} entries were scanned"));
         } else if self.time.read(self.begun.elapsed(), true).counted > SEARCH_TIMEOUT {
             self.ended = Some(format!("{} s have passed", SEARCH_TIMEOUT.as_secs()));
         } else if self.is_given_up.load(Ordering::Relaxed) {
@@ -409,9 +409,9 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
     }
     if found.unreadable > 0 {
         let count = found.unreadable;
-        found.text.push_str(&format!(
-            "[{count} files are too large or cannot be read]\n"
-        ));
+        found
+            .text
+            .push_str(&format!("[{count} files are too large or unreadable]\n"));
     }
     note_the_end(&bounds, &mut found.text);
     Ok(found.text)
@@ -452,7 +452,7 @@ impl Found {
                 continue;
             }
             if self.lines_left == 0 || self.text.len() > MAX_GREP_BYTES {
-                bounds.ended = Some("there are more matches than are shown".to_owned());
+                bounds.ended = Some("more matches exist than are shown".to_owned());
                 return;
             }
             self.lines_left -= 1;

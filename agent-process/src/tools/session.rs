@@ -122,7 +122,7 @@ impl Sessions {
             return Err(ToolFault::new(
                 "E_TOO_MANY_SESSIONS",
                 format!(
-                    "there are {MAX_SESSIONS} sessions ({}); use one of them, or end one with the \
+                    "{MAX_SESSIONS} sessions are already open ({}); use one, or end one with the \
                      command `exit`",
                     names.join(", ")
                 ),

@@ -148,9 +148,9 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
             Happened::Ended(how) => {
                 let words = process.take().map(Process::last_words).unwrap_or_default();
                 return Err(if words.is_empty() {
-                    format!("ended as it was started ({how})")
+                    format!("exited at startup ({how})")
                 } else {
-                    format!("ended as it was started ({how}); its last words:\n{words}")
+                    format!("exited at startup ({how}); its last output:\n{words}")
                 });
             }
         }

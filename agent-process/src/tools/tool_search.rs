@@ -117,7 +117,7 @@ pub(crate) fn run(
         let count = catalog.len().saturating_sub(1);
         return ToolFault::new(
             "E_NO_MATCH",
-            format!("none of {count} tools is about that; try other words"),
+            format!("no match among {count} tools; try other words"),
         )
         .into();
     }
@@ -321,7 +321,7 @@ mod tests {
         let nothing = run(&call("zebra"), &catalog(), &settings());
         assert_eq!(
             nothing.text,
-            "E_NO_MATCH: none of 4 tools is about that; try other words"
+            "E_NO_MATCH: no match among 4 tools; try other words"
         );
         assert_eq!(names_found(&nothing.text), Vec::<String>::new());
     }

@@ -196,7 +196,7 @@ impl<R: ToolRules> Engine<R> {
     /// [`EngineFault`] if the input does not fit the turn's current state.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
         let Some(mut turn) = self.turn.take() else {
-            return Err(unexpected(&input, "no turn ran"));
+            return Err(unexpected(&input, "no turn was running"));
         };
         let doing = turn.doing();
         match input {

@@ -199,7 +199,7 @@ async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back
         crash.starts_with("E_TOOL_CRASHED: ") && crash.contains("ended (exit code 3)"),
         "{crash}"
     );
-    assert!(crash.ends_with("its last words:\nlast words"), "{crash}");
+    assert!(crash.ends_with("its last output:\nlast words"), "{crash}");
     assert_eq!(text(run(&lab, "count").await), "1", "a new host");
     assert!(error(run(&lab, "crash").await).contains("exit code 3"));
     assert!(error(run(&lab, "crash").await).contains("exit code 3"));

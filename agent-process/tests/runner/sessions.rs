@@ -211,7 +211,7 @@ async fn there_are_only_so_many_sessions() {
     assert!(
         refused
             .text
-            .starts_with("E_TOO_MANY_SESSIONS: there are 8 sessions (n0, n1,"),
+            .starts_with("E_TOO_MANY_SESSIONS: 8 sessions are already open (n0, n1,"),
         "{}",
         refused.text
     );

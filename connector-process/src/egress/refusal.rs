@@ -25,8 +25,8 @@ pub(super) enum Refusal {
     },
     /// The name resolves to an address of this machine or its network.
     #[error(
-        "`{target}` leads to {address}, which is private; a person who means that can add the address to \
-         `network: {{allow: […]}}` of the sandbox of {caller}, beside the name"
+        "`{target}` resolves to {address}, which is private; to permit it, a person can add the address to \
+         `network: {{allow: […]}}` of the sandbox of {caller}, next to the name"
     )]
     Private {
         target: Target,

@@ -155,9 +155,7 @@ fn to_request(action: &Action) -> Result<Request, CallError> {
                 (Some(comment), _) => format!("{issues}/comments/{comment}/reactions"),
                 (None, Some(number)) => format!("{issues}/{number}/reactions"),
                 (None, None) => {
-                    return Err(invalid(
-                        "neither a comment nor a number is named".to_owned(),
-                    ));
+                    return Err(invalid("name a comment or a number".to_owned()));
                 }
             };
             (Method::POST, path, json!({"content": content}))
@@ -187,12 +185,14 @@ fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, Ca
     let error = failed.by_status(status, said, retry_after_ms);
     Err(match error.code {
         CallErrorCode::Unauthorized => {
-            error.suggest("put a token that is valid into the secret `token` of the Connection")
+            error.suggest("put a valid token into the secret `token` of the Connection")
         }
         CallErrorCode::Refused => error.suggest(
             "the token needs the permission to write issues and pull requests of this repository",
         ),
-        CallErrorCode::NotFound => error.suggest("it is not there, or the token may not see it"),
+        CallErrorCode::NotFound => {
+            error.suggest("the object does not exist, or the token has no access")
+        }
         _ => error,
     })
 }

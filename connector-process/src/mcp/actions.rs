@@ -173,7 +173,7 @@ impl Actions {
         let Some(listed) = listed.as_ref() else {
             return Err(CallError::new(
                 CallErrorCode::Internal,
-                "nothing was listed",
+                "the tools have not been listed",
             ));
         };
         let is_known = known == Some(&listed.digest);
@@ -263,7 +263,7 @@ fn to_error(error: &ServiceError) -> CallError {
         ServiceError::McpError(said) => CallError::new(
             CallErrorCode::Invalid,
             format!(
-                "the MCP server refuses it: {} ({})",
+                "the MCP server rejected the request: {} ({})",
                 said.message, said.code.0
             ),
         ),
@@ -274,7 +274,7 @@ fn to_error(error: &ServiceError) -> CallError {
         }
         declined if wording::verdict_of(declined).is_some() => {
             let reason = wording::of_request(declined);
-            let message = format!("the MCP server declines: {reason}");
+            let message = format!("the MCP server rejected the token: {reason}");
             CallError::new(CallErrorCode::Unauthorized, message)
                 .of_token(wording::verdict_of(declined))
         }
@@ -288,7 +288,7 @@ fn to_error(error: &ServiceError) -> CallError {
         other => CallError::new(
             CallErrorCode::Internal,
             format!(
-                "the MCP server does not keep to its protocol: {}",
+                "the MCP server violated the protocol: {}",
                 error_chain(other)
             ),
         ),

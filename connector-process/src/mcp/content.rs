@@ -123,7 +123,7 @@ impl ResultBuilder {
                     media_type: Some(kind.to_owned()),
                 });
             } else {
-                shown.push_str(", left out: too many images, or too large ones");
+                shown.push_str(", omitted: too many or too large images");
             }
         }
         shown.push(']');

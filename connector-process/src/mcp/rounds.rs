@@ -37,7 +37,7 @@ pub(super) async fn call_tool(
             CallAnswer::InputRequired(needed) => needed,
             CallAnswer::Task => {
                 return Err(refused(
-                    "the server made a task of the call, which is not supported",
+                    "the server created a task for the call, which is not supported",
                 ));
             }
         };
@@ -52,13 +52,13 @@ pub(super) async fn call_tool(
         let responses = client.respond_all(call_id, requests).await;
         params.input_responses = Some(responses.map_err(|error| {
             refused(&format!(
-                "the server wants to know something before it answers, and cannot: {}",
+                "the server asks a question first, which failed: {}",
                 error.message
             ))
         })?);
     }
     Err(refused(&format!(
-        "the server wants to know something before it answers for more than {MCP_ROUNDS_MAX} times"
+        "the server asked questions more than {MCP_ROUNDS_MAX} times"
     )))
 }
 

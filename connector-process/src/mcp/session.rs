@@ -210,7 +210,7 @@ impl Session {
             status = exited => return exit_words(status),
             end = self.running.waiting() => match end {
                 Ok(reason) => format!("the server closed the connection ({reason:?})"),
-                Err(error) => format!("the connection has a fault: {error}"),
+                Err(error) => format!("the connection failed: {error}"),
             },
         };
         // A program that closes its pipes is about to exit, and its exit code is more informative.

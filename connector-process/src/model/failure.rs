@@ -121,12 +121,12 @@ pub(super) fn of_status(
         || status == StatusCode::PAYLOAD_TOO_LARGE && is_rate_limit(body);
     if !is_rate && (is_overflow(body) || status == StatusCode::PAYLOAD_TOO_LARGE) {
         return error(CallErrorCode::TooLarge)
-            .suggest("begin a new conversation, or choose a model that takes longer ones");
+            .suggest("begin a new conversation, or choose a model with a longer context");
     }
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => error(CallErrorCode::Unauthorized)
             .suggest(format!(
-                "check the `apiKey` of Model `{}` and what it may be used for",
+                "check the `apiKey` of Model `{}` and its permissions",
                 model.name
             ))
             .of_token(headers.and_then(|headers| verdict_of(status.as_u16(), headers))),
@@ -146,7 +146,7 @@ pub(super) fn of_status(
         }
         status if status.is_server_error() || status.as_u16() == OVERLOADED => {
             error(CallErrorCode::Overloaded)
-                .suggest("try again later; the provider has trouble")
+                .suggest("try again later; the provider is having problems")
                 .later(after_ms)
         }
         _ => error(CallErrorCode::Invalid).suggest(format!(
@@ -177,7 +177,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if is_overflow(&text) {
         error(CallErrorCode::TooLarge)
-            .suggest("begin a new conversation, or choose a model that takes longer ones")
+            .suggest("begin a new conversation, or choose a model with a longer context")
     } else if is_used_up(&text) {
         error(CallErrorCode::Refused)
             .suggest("check the balance and the plan of your account with the provider")
@@ -189,7 +189,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
         "invalid_api_key",
     ]) {
         error(CallErrorCode::Unauthorized).suggest(format!(
-            "check the `apiKey` of Model `{}` and what it may be used for",
+            "check the `apiKey` of Model `{}` and its permissions",
             model.name
         ))
     } else if has_begun || says(&["overloaded", "server_error", "api_error", "UNAVAILABLE"]) {
@@ -238,7 +238,7 @@ pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallEr
     };
     let message = format!("`{}` declined to answer ({reason}){words}", model.model);
     CallError::new(CallErrorCode::Refused, message)
-        .suggest("say it in other words, or begin a new conversation without what is refused")
+        .suggest("rephrase the message, or begin a new conversation without the refused content")
 }
 
 /// The reply reached its maximum length before its first word, because all of its tokens were
@@ -274,7 +274,7 @@ pub(super) fn nothing_said(model: &HostedModel, reason: Option<&str>) -> CallErr
         |reason| format!("finish reason `{}`", quoted(reason)),
     );
     let message = format!(
-        "`{}` replied with no word and no tool call ({reason})",
+        "`{}` replied without words or tool calls ({reason})",
         model.model
     );
     CallError::new(CallErrorCode::Overloaded, message)
@@ -323,7 +323,7 @@ pub(super) fn silent(model: &HostedModel) -> CallError {
 /// The reply exceeded the total time limit. A retry would not help.
 pub(super) fn too_long(model: &HostedModel) -> CallError {
     let ms = model.timeouts.total_ms;
-    let what = format!("was not done with its reply after {ms} ms");
+    let what = format!("did not finish its reply within {ms} ms");
     timed_out(model, &what, "totalMs")
 }
 

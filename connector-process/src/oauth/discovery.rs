@@ -51,7 +51,7 @@ pub(super) async fn ask(
         (Some(issuer), Some(resource)) if request.is_found => asking.known(issuer, resource).await,
         (Some(issuer), resource) => asking.written(issuer, resource.as_deref()).await,
         (None, Some(resource)) => asking.found_by(resource).await,
-        (None, None) => refused("neither a server nor whose tokens it takes is named"),
+        (None, None) => refused("set a server or an authorization server"),
     };
     match found {
         Ok(metadata) => Ok(Reply::Granted(metadata)),
@@ -186,15 +186,14 @@ impl Asking<'_> {
             }
             if challenge.metadata.is_some() {
                 return refused(format!(
-                    "it names `{place}` as the place where it says whose tokens it takes, and that \
-                     answered {}",
+                    "it names `{place}` as the URL of its metadata, which answered {}",
                     answered.status
                 ));
             }
         }
         refused(
-            "it does not say whose tokens it takes; name the authorization server: an OAuthApp with \
-             `resource` and `issuer`",
+            "it does not name its authorization server; set it with `resource` and `issuer` of an \
+             OAuthApp",
         )
     }
 
@@ -208,7 +207,7 @@ impl Asking<'_> {
             }
             last = answered.status;
         }
-        let why = "the server does not say where its endpoints are; name them in the OAuthApp";
+        let why = "the server does not list its endpoints; set them in the OAuthApp";
         let why = match last {
             300..400 => "the server redirects, which is not followed",
             _ => why,
@@ -265,8 +264,7 @@ fn challenge_in(answered: &Answered) -> Found<Challenge> {
         200..=299 => refused("it accepts requests without a token; no login is required"),
         300..=399 => refused("the server redirects; set its final address"),
         status => refused(format!(
-            "it answered {status} to a request without a token, and no 401 that asks for a login: check its \
-             address"
+            "expected a 401 that asks for a login, found {status}: check its address"
         )),
     }
 }
@@ -306,7 +304,7 @@ fn must_say_s256(said: &Value) -> Found<()> {
     if methods.iter().any(|method| method == "S256") {
         return Ok(());
     }
-    refused("it does not say that it takes `S256`, without which a login is not safe")
+    refused("it does not announce support for `S256`, which a safe login requires")
 }
 
 #[cfg(test)]

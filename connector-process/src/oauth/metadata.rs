@@ -36,9 +36,9 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
         Some(named) if same(named) => named.to_owned(),
         Some(named) => {
             let named = resource::shown(named);
-            return Err(format!("it says that it is `{named}`, and not `{issuer}`"));
+            return Err(format!("expected the issuer `{issuer}`, found `{named}`"));
         }
-        None => return Err("it does not say which server it is of".to_owned()),
+        None => return Err("it names no issuer".to_owned()),
     };
     let is_local = issuer.starts_with("http://");
     let endpoint = |name: &str| match text(name) {
@@ -52,7 +52,7 @@ pub(super) fn read(said: &Value, issuer: &str) -> Result<Metadata, String> {
         .and_then(Value::as_array)
         .is_none_or(|methods| methods.iter().any(|it| it == "S256"));
     if !knows_s256 {
-        return Err("it does not take `S256`, without which a login is not safe".to_owned());
+        return Err("it does not support `S256`, which a safe login requires".to_owned());
     }
     let says = |name: &str| {
         let said = said.get(name).and_then(Value::as_bool);

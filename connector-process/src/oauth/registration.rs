@@ -92,7 +92,7 @@ pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Rep
         Some("client_secret_post") => ClientAuth::Post,
         Some(other) => {
             let other = resource::shown(other);
-            let why = format!("it wants applications to say who they are by `{other}`");
+            let why = format!("it requires the unsupported authentication method `{other}`");
             return Some(Reply::Refused(refused(
                 "invalid_client_metadata",
                 Some(&why),

@@ -21,10 +21,10 @@ pub(super) enum GreetingError {
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The two sides are from different builds.
-    #[error("both sides must be of one version")]
+    #[error("both sides must have the same version")]
     OtherVersion(#[from] VersionMismatch),
     /// The near side rejects this far side at the moment.
-    #[error("the relay says: {0}")]
+    #[error("rejected by the relay: {0}")]
     Declined(String),
 }
 

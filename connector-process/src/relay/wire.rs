@@ -26,7 +26,7 @@ pub(super) enum WireError {
     #[error("the other side closed the link")]
     Closed,
     /// No data arrived for too long.
-    #[error("nothing came from the other side for {RELAY_SILENCE_MS} ms")]
+    #[error("no data from the other side for {RELAY_SILENCE_MS} ms")]
     Silent,
     /// Too many frames wait to be written.
     #[error("the other side does not read: {RELAY_FRAMES_WAITING_MAX} frames wait for it")]

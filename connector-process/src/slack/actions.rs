@@ -86,7 +86,7 @@ impl Api {
         let refused = |why: &str| {
             let message = format!("the file is not fetched: {why}");
             CallError::new(CallErrorCode::Refused, message)
-                .suggest("name the `url_private` of a file of Slack")
+                .suggest("use the `url_private` of a Slack file")
         };
         let url = Url::parse(written).map_err(|_error| refused("its address is invalid"))?;
         let is_of_api = Url::parse(&self.endpoint).is_ok_and(|api| api.origin() == url.origin());
@@ -97,7 +97,7 @@ impl Api {
         if is_of_api || is_of_slack {
             return Ok(url);
         }
-        Err(refused("its address is not of Slack"))
+        Err(refused("its address does not belong to Slack"))
     }
 
     /// Calls a method of the Web API.
@@ -142,7 +142,7 @@ impl Api {
             }
         }
         let most = THREAD_PAGES_MAX * THREAD_PAGE_MESSAGES;
-        let message = format!("the thread has more than {most} messages; its end is not read");
+        let message = format!("the thread has more than {most} messages; its end was not read");
         Err(CallError::new(CallErrorCode::TooLarge, message))
     }
 
@@ -296,7 +296,7 @@ fn token_at(text: &str) -> Option<&str> {
 }
 
 /// Fix for a token that Slack rejects.
-const MEND: &str = "mend the app's scopes or the secret `botToken` of the Connection";
+const MEND: &str = "fix the app's scopes or the secret `botToken` of the Connection";
 
 /// Interprets Slack's answer: success is a 200 with `ok`.
 fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {

@@ -200,7 +200,9 @@ fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
         ApiError::Refused { description, .. } if description.contains("not found") => error(
             CallErrorCode::NotFound,
         )
-        .suggest("a bot reaches only chats that it is in, or whose people wrote to it first"),
+        .suggest(
+            "a bot can write only to chats that it has joined, or to users who wrote to it first",
+        ),
         ApiError::Refused { description, .. } if description.contains("can't parse entities") => {
             error(CallErrorCode::Invalid).suggest("fix the markup, or omit `parseMode`")
         }

@@ -78,12 +78,10 @@ impl Failed {
                 let suggestion = match error {
                     ConnectError::NotRunning { .. } => "start it in your project: `gdn run`",
                     ConnectError::NotListening { .. } => {
-                        "stop it, and start it again: `gdn shutdown`"
+                        "stop it, then start it again: `gdn shutdown`"
                     }
-                    ConnectError::VersionMismatch { .. } => {
-                        "end Studio, and start it again: `gdn studio`"
-                    }
-                    _ => "see what is wrong: `gdn doctor`",
+                    ConnectError::VersionMismatch { .. } => "restart Studio: `gdn studio`",
+                    _ => "find the problem: `gdn doctor`",
                 };
                 let told = Told::new("unreachable", &with_causes(error), suggestion);
                 (StatusCode::SERVICE_UNAVAILABLE, told)

@@ -154,11 +154,7 @@ impl Studio {
 
     fn log_in(&self, login: &Login) -> Result<Response, Declined> {
         let token = Secret::random().map_err(|error| {
-            let told = Told::new(
-                "internal",
-                &error,
-                "end Studio, and start it again: `gdn studio`",
-            );
+            let told = Told::new("internal", &error, "restart Studio: `gdn studio`");
             Declined(StatusCode::INTERNAL_SERVER_ERROR, told)
         })?;
         let now_ms = self.now_ms();
@@ -179,7 +175,7 @@ impl Studio {
         let (method, access) = known.ok_or_else(|| not_for_pages(&asked.method))?;
         if access == Access::Writes && !self.may_write {
             let message = format!("Studio only reads: `{method}` changes something");
-            let hint = "end Studio, and start it so that it may: `gdn studio --write`";
+            let hint = "restart Studio with write access: `gdn studio --write`";
             return Err(Declined(
                 StatusCode::FORBIDDEN,
                 Told::new("readOnly", &message, hint),
@@ -235,7 +231,7 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Declined> {
     let body = timeout(limit, to_bytes(body, REQUEST_BYTES_MAX)).await;
     let body = body.ok().and_then(Result::ok).ok_or_else(|| {
         let message = format!(
-            "the request is longer than {REQUEST_BYTES_MAX} bytes, was cut off, or came too slowly"
+            "the request is longer than {REQUEST_BYTES_MAX} bytes, was cut off, or arrived too slowly"
         );
         Declined(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -259,7 +255,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn unknown() -> Declined {
     let message = "this page is not logged in, or its login has expired";
-    let hint = "open the next address that `gdn studio` shows: each is good once, and for a minute";
+    let hint = "open the next address that `gdn studio` prints: each is valid once, for one minute";
     Declined(
         StatusCode::UNAUTHORIZED,
         Told::new("unauthorized", &message, hint),
@@ -273,7 +269,7 @@ fn no_such(path: &str) -> Declined {
 }
 
 fn not_for_pages(method: &str) -> Declined {
-    let message = format!("Studio does not ask for `{method}`");
+    let message = format!("Studio does not support `{method}`");
     let told = Told::new("forbidden", &message, "see what gdn can do: `gdn --help`");
     Declined(StatusCode::FORBIDDEN, told)
 }

@@ -187,7 +187,7 @@ fn images_links_resources_and_prompts_of_a_server_reach_the_model() {
     assert!(text.contains("what the note says"), "{read}");
     assert_eq!(read["value"][1]["mediaType"], "image/gif");
     home.ask("a", "read note:///none");
-    assert!(last_result(&home, "a").contains("refuses it"));
+    assert!(last_result(&home, "a").contains("rejected the request"));
     home.ask("a", "call list_prompts");
     let told = last_result(&home, "a");
     assert!(

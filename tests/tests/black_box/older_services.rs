@@ -155,7 +155,10 @@ fn compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote() {
         holds(found, expected, call);
     }
     let refused = home.ask("main", &format!("call {}", calls.len() - 1));
-    assert!(refused.contains("its address is not of Slack"), "{refused}");
+    assert!(
+        refused.contains("its address does not belong to Slack"),
+        "{refused}"
+    );
     let sent = to(&slack, "/chat.postMessage");
     assert_eq!(sent[0].body["thread_ts"], "1.5");
     assert_eq!(to(&slack, "/reactions.add").len(), 2);

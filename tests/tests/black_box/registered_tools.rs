@@ -218,7 +218,7 @@ fn compat_3_a_name_that_is_taken_fails_the_turn_and_says_which() {
     );
     let _daemon = Daemon::serving(&home);
     let ran = home.gdn(&["send", "--instance", "ann", "hello"]).exits(7);
-    ran.tells(&["E_EXT_INIT", "the agent has a tool `wait__for` already"]);
+    ran.tells(&["E_EXT_INIT", "the agent already has a tool `wait__for`"]);
 }
 
 #[test]

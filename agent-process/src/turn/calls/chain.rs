@@ -117,7 +117,7 @@ impl Calls {
                     (Ok(_), MiddlewareReturn::Call(outcome)) => outcome,
                     (Err(why), _) => failed_by(extensions, place, None, &why),
                     (Ok(_), MiddlewareReturn::Turn(_) | MiddlewareReturn::Step { .. }) => {
-                        let why = "it returned no result of a tool call";
+                        let why = "returned no result of a tool call";
                         failed_by(extensions, place, None, why)
                     }
                 }

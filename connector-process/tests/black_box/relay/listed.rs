@@ -301,7 +301,7 @@ fn another_version_is_refused_in_words() {
         listed.say(&hello(&other));
         let reason = listed.expect_refusal();
         assert!(
-            reason.contains("both sides must be of one version"),
+            reason.contains("both sides must have the same version"),
             "{reason}"
         );
         assert!(reason.contains(&other.to_string()), "{reason}");
@@ -314,7 +314,7 @@ fn another_version_is_refused_in_words() {
     listed.say(&message("greeting", None, &later));
     let reason = listed.expect_refusal();
     assert!(
-        reason.contains("both sides must be of one version"),
+        reason.contains("both sides must have the same version"),
         "{reason}"
     );
     refused_in_log(&orchestrator);
