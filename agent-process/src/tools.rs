@@ -391,9 +391,9 @@ impl Toolbox {
         let offered = offered.chain(self.registered.entries());
         names.extend(offered.map(|entry| format!("`{}`", entry.name)));
         let there_are = if names.is_empty() {
-            "there are none".to_owned()
+            "the agent has no tools".to_owned()
         } else {
-            format!("there are {}", names.join(", "))
+            format!("available: {}", names.join(", "))
         };
         Misfit::NotInCatalog(format!(
             "`{tool_name}` is not a tool of this agent; {there_are}"

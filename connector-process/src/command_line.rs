@@ -57,7 +57,7 @@ pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
         }
         Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
         Some(argument) => Start::Misused(format!(
-            "{BINARY_NAME}: unknown argument `{}`\nhint: it takes none; see `{BINARY_NAME} --help`\n",
+            "{BINARY_NAME}: unknown argument `{}`\nhint: it takes no arguments; see `{BINARY_NAME} --help`\n",
             argument.display()
         )),
         None => match ipc_fd {

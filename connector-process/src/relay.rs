@@ -238,7 +238,7 @@ impl Entrance {
             let (client, mut wire) = tokio::select! {
                 shown = self.show(stream) => shown?,
                 () = permit.evicted().cancelled() => {
-                    return Err("it gave way to others before it said who it is".to_owned());
+                    return Err("it was evicted before it identified itself".to_owned());
                 }
             };
             permit.set_working();
@@ -246,7 +246,7 @@ impl Entrance {
             let heard = tokio::select! {
                 heard = hear_hello(&mut wire) => heard,
                 () = replaced.cancelled() => {
-                    return Err(format!("`{}`: it came again before it said hello", client.name));
+                    return Err(format!("`{}`: it connected again before it sent hello", client.name));
                 }
             };
             match heard {
@@ -267,7 +267,7 @@ impl Entrance {
             .await
             .unwrap_or_else(|_elapsed| {
                 Err(format!(
-                    "it did not say who it is within {RELAY_HANDSHAKE_TIMEOUT_MS} ms"
+                    "it did not identify itself within {RELAY_HANDSHAKE_TIMEOUT_MS} ms"
                 ))
             })
     }
@@ -279,7 +279,7 @@ impl Entrance {
         let accepted = self.acceptor.accept(stream).await;
         let stream = accepted.map_err(|error| error_chain(&error))?;
         let client = client_of(&self.clients, stream.get_ref().1.peer_certificates());
-        let client = client.ok_or("it showed no certificate that is listed")?;
+        let client = client.ok_or("it presented no listed certificate")?;
         Ok((client.clone(), Wire::over(stream.into())))
     }
 

@@ -177,7 +177,7 @@ impl Step {
                 true => failure,
                 false => ModelError {
                     message: format!(
-                        "model `{asked}`: {}; before it, {}",
+                        "model `{asked}`: {}; earlier: {}",
                         failure.message,
                         before.join("; ")
                     ),

@@ -61,7 +61,7 @@ pub(crate) fn compile(script: &Script) -> Result<Vec<CompiledRule>, ModelError> 
 
 fn compile_rule(rule: &Rule) -> Result<CompiledRule, String> {
     if rule.say.is_none() && rule.call.is_empty() && rule.fail.is_none() {
-        return Err("it does nothing; give it `say`, `call` or `fail`".to_owned());
+        return Err("without effect; add `say`, `call` or `fail`".to_owned());
     }
     if rule.fail.is_some() && (rule.say.is_some() || !rule.call.is_empty()) {
         return Err("`fail` cannot be combined with `say` or `call`".to_owned());

@@ -31,7 +31,7 @@ pub(crate) fn enter(
         Some(lacks) => tracing::warn!(
             sandbox = %sandbox,
             lacks,
-            "the agent's process is confined only in part; `gdn doctor` says what this machine lacks"
+            "the agent's process is only partially confined; run `gdn doctor` to see what this machine lacks"
         ),
     }
     Ok(Confined {

@@ -91,7 +91,7 @@ fn text_of_sandbox(sandbox: &AgentSandbox) -> String {
     ];
     if !sandbox.may_create.is_empty() {
         lines.push(format!(
-            "new files may be made in: {}",
+            "new files can be created in: {}",
             sandbox.may_create.join(", ")
         ));
     }

@@ -86,7 +86,7 @@ fn text_of(status: &BundleStatus) -> String {
     for file in &status.conflicts {
         push(
             &mut out,
-            &format!("a person changed {file}, and theirs holds"),
+            &format!("a person also changed {file}, and that version is used"),
         );
     }
     if let Some(problem) = &status.problem {

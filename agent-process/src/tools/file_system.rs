@@ -51,7 +51,7 @@ fn own_exports() -> Vec<Export> {
                 "properties": {
                     "path": path_schema(),
                     "offset": {"type": "integer", "minimum": 1, "description": "First line to return, from 1"},
-                    "limit": {"type": "integer", "minimum": 1, "description": "Most lines to return"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Maximum number of lines to return"},
                 },
             }),
             is_idempotent: true,

@@ -171,7 +171,7 @@ fn why_nothing(document: &Value, pointer: &str) -> String {
             "a value without parts".to_owned()
         }
     };
-    format!("there is nothing; `{reached}` is {there}")
+    format!("not found; `{reached}` is {there}")
 }
 
 fn document(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
@@ -270,20 +270,14 @@ mod tests {
         let why = |pointer| why_nothing(&document, pointer);
         assert_eq!(
             why("/a/x/y"),
-            "there is nothing; `/a` is an object with the fields b"
+            "not found; `/a` is an object with the fields b"
         );
         assert_eq!(
             why("/a/b/7"),
-            "there is nothing; `/a/b` is a list of 1 items, counted from 0"
+            "not found; `/a/b` is a list of 1 items, counted from 0"
         );
-        assert_eq!(
-            why("/c/d"),
-            "there is nothing; `/c` is a value without parts"
-        );
-        assert_eq!(
-            why("/x"),
-            "there is nothing; `` is an object with the fields a, c"
-        );
+        assert_eq!(why("/c/d"), "not found; `/c` is a value without parts");
+        assert_eq!(why("/x"), "not found; `` is an object with the fields a, c");
         assert_eq!(why("a"), "a JSON Pointer is empty or begins with `/`");
     }
 }

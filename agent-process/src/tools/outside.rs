@@ -194,10 +194,7 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
         message.push_str(&suggestion);
     }
     if let Some(after_ms) = error.retry_after_ms {
-        message.push_str(&format!(
-            "; not before {} s from now",
-            after_ms.div_ceil(1_000)
-        ));
+        message.push_str(&format!("; retry in {} s", after_ms.div_ceil(1_000)));
     }
     ToolFault {
         is_unknown: error.outcome_unknown,

@@ -96,7 +96,7 @@ pub(crate) fn exports() -> Vec<Export> {
                     "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT_LINES, "description": "Lines shown around each match"},
                     "limit": {
                         "type": "integer", "minimum": 1, "maximum": MAX_GREP_LINES,
-                        "description": format!("Most matching lines; {DEFAULT_GREP_LINES} if not given"),
+                        "description": format!("Maximum number of matching lines; default {DEFAULT_GREP_LINES}"),
                     },
                 },
             }),
@@ -308,7 +308,7 @@ fn glob(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
 fn note_the_end(bounds: &Bounds, text: &mut String) {
     if let Some(why) = &bounds.ended {
         text.push_str(&format!(
-            "[the search ended early, for {why}; search less with `path` or a closer pattern]\n"
+            "[the search ended early: {why}; narrow it with `path` or a more specific pattern]\n"
         ));
     }
 }

@@ -18,12 +18,12 @@ use super::invocation::ToolInvocation;
 /// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     // Long: one entry for each export.
-    let changeset = json!({"type": "string", "minLength": 1, "description": "The changeset; the one that was opened last if not given"});
+    let changeset = json!({"type": "string", "minLength": 1, "description": "The changeset; default: the one opened last"});
     vec![
         export(
             "open",
             "Starts a change of your own configuration, such as your prompt. Returns the changeset, its working copy and the files in it. Nothing takes effect before `commit`.",
-            &json!({"revision": {"type": "string", "minLength": 1, "description": "The revision to begin with; the newest if not given"}}),
+            &json!({"revision": {"type": "string", "minLength": 1, "description": "The revision to begin with; default: the newest"}}),
             &[],
             |call| {
                 #[derive(Deserialize)]

@@ -26,9 +26,9 @@ pub(crate) fn exports() -> Vec<Export> {
             &json!({
                 "title": {"type": "string", "minLength": 1, "description": "Title shown to people"},
                 "description": {"type": "string", "minLength": 1, "description": "The work. The agent sees only this text of this conversation"},
-                "agent": {"type": "string", "minLength": 1, "description": "The agent that does it; the only one for tasks if not given"},
-                "phases": {"type": "integer", "minimum": 0, "description": "Phases that a person reviews one by one; 0, for none, if not given"},
-                "maxTokens": {"type": "integer", "minimum": 1, "description": "The most tokens it may take, in and out"},
+                "agent": {"type": "string", "minLength": 1, "description": "The agent that does it; default: the only one for tasks"},
+                "phases": {"type": "integer", "minimum": 0, "description": "Number of phases that a person reviews one by one; default 0, for none"},
+                "maxTokens": {"type": "integer", "minimum": 1, "description": "Token limit, input and output together"},
             }),
             &["title", "description"],
             create,

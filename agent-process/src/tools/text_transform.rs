@@ -58,7 +58,7 @@ pub(crate) fn exports() -> Vec<Export> {
                 (
                     "side",
                     false,
-                    json!({"enum": ["both", "start", "end"], "description": "`both` if not given"}),
+                    json!({"enum": ["both", "start", "end"], "description": "Default: `both`"}),
                 ),
                 ("eachLine", false, flag("Each line separately")),
             ],

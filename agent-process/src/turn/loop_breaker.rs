@@ -117,7 +117,7 @@ impl Watch {
     /// The reason to end the turn, if it goes in circles.
     pub(crate) fn verdict(&self) -> Option<String> {
         let tool = &self.last.tool_name;
-        let advice = "mend the prompt or the tool, or raise";
+        let advice = "fix the prompt or the tool, or raise";
         let place = "in the swarm's policy";
         if self.same_count >= self.limits.same_calls_max {
             return Some(format!(
@@ -128,8 +128,8 @@ impl Watch {
         }
         (self.idle_count >= self.limits.no_progress_steps_max).then(|| {
             format!(
-                "the last {} steps brought nothing new: each call failed, or gave what it gave before \
-                 (last `{tool}`); {advice} `loopBreaker.noProgressStepsMax` {place}",
+                "the last {} steps made no progress: each call failed or repeated an earlier \
+                 result (last `{tool}`); {advice} `loopBreaker.noProgressStepsMax` {place}",
                 self.idle_count
             )
         })
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(watch(&[&a, &b, &a, &b, &a]).verdict(), None);
         let verdict = watch(&[&a, &b, &a, &b, &a, &b]).verdict().unwrap();
         assert!(
-            verdict.starts_with("the last 4 steps brought nothing new: "),
+            verdict.starts_with("the last 4 steps made no progress: "),
             "{verdict}"
         );
         let failing = [bad("!1"), bad("!2"), bad("!3"), bad("!4")];
@@ -271,7 +271,10 @@ mod tests {
         assert_eq!(watch(&apart).verdict(), None);
         let apart: [&[_]; 8] = [&a, &a, &cut, &a, &a, &cut, &cut, &a];
         let verdict = watch(&apart).verdict().unwrap();
-        assert!(verdict.starts_with("the last 4 steps brought"), "{verdict}");
+        assert!(
+            verdict.starts_with("the last 4 steps made no progress"),
+            "{verdict}"
+        );
         // A result that only mentions the code is not an interrupted call.
         let told = [(json!(1), "!E_TOOL_FAILED: not E_TOOL_INTERRUPTED: no")];
         assert!(watch(&[told.as_slice(); 3]).verdict().is_some());

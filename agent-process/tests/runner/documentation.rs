@@ -184,11 +184,11 @@ fn a_script_that_cannot_be_played_says_why_at_every_step() {
         ),
         (
             "rules: [{when: {user: a}}]",
-            "rule 1 of the script: it does nothing",
+            "rule 1 of the script: without effect",
         ),
         (
             "rules: [{say: a, fail: b}]",
-            "rule 1 of the script: `fail` stands alone",
+            "rule 1 of the script: `fail` cannot be combined",
         ),
         (
             "rules: [{say: a, delayMs: 600001}]",

@@ -379,7 +379,7 @@ fn a_search_is_bounded() {
     put(site.work.join("many"), lines.concat());
     let found = ok(&site, "grep", json!({"pattern": "hit"}));
     assert_eq!(found.lines().count(), 201);
-    assert!(found.ends_with("a closer pattern]\n"), "{found}");
+    assert!(found.ends_with("a more specific pattern]\n"), "{found}");
     put(site.work.join("wide"), "x".repeat(10_000));
     let wide = ok(&site, "grep", json!({"pattern": "x", "path": "wide"}));
     assert!(wide.len() < 600 && wide.ends_with("x … (cut)\n"), "{wide}");

@@ -47,7 +47,7 @@ pub(super) fn closed(id: &ApprovalId, how: &str, about: &str) -> Message {
     }
     cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
     Message {
-        head: format!("Tool call {id} waits no more."),
+        head: format!("Tool call {id} is no longer pending."),
         body,
         buttons: None,
     }
@@ -159,8 +159,8 @@ pub(super) fn verdict(verdict: &ApprovalVerdict) -> String {
             ApprovalDecision::Approved => "Approved.".to_owned(),
             ApprovalDecision::Denied => "Denied.".to_owned(),
         },
-        ApprovalVerdict::DecidedBefore { how } => format!("Nothing changed: it is {how} already."),
-        ApprovalVerdict::Over {} => "Nothing changed: it waits no more.".to_owned(),
+        ApprovalVerdict::DecidedBefore { how } => format!("Nothing changed: it is already {how}."),
+        ApprovalVerdict::Over {} => "Nothing changed: it is no longer pending.".to_owned(),
         ApprovalVerdict::NotAllowed { message } => format!("Nothing changed: {message}."),
         ApprovalVerdict::NotNow { message } => {
             format!("Nothing changed: {message}. Press again in a moment.")
@@ -250,12 +250,12 @@ mod tests {
             (ApprovalVerdict::Decided { decision }, "Approved.", true),
             (
                 ApprovalVerdict::DecidedBefore { how },
-                "Nothing changed: it is denied by a person already.",
+                "Nothing changed: it is already denied by a person.",
                 true,
             ),
             (
                 ApprovalVerdict::Over {},
-                "Nothing changed: it waits no more.",
+                "Nothing changed: it is no longer pending.",
                 true,
             ),
             (

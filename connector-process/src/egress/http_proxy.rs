@@ -142,7 +142,7 @@ async fn pass_on(
 ) -> Result<Response<Body>, Refusal> {
     if request.uri().scheme_str() != Some("http") {
         return Err(Refusal::NoRequest(
-            "this is a proxy: it takes `CONNECT host:port`, and requests for `http://host/…`",
+            "this is a proxy: send `CONNECT host:port`, or a request for `http://host/…`",
         ));
     }
     let target = target_of(request.uri(), Some(HTTP_PORT))?;

@@ -17,7 +17,7 @@ pub(crate) fn may_reach(address: IpAddr, allows_private: bool) -> bool {
 
 /// The host resolves to a forbidden address.
 #[derive(Debug, thiserror::Error)]
-#[error("`{host}` leads to {address}, {}", if *.is_private { "which is private" } else { "which no request may reach" })]
+#[error("`{host}` resolves to {address}, {}", if *.is_private { "which is private" } else { "which no request may reach" })]
 pub(crate) struct Forbidden {
     host: String,
     address: IpAddr,

@@ -237,7 +237,7 @@ impl Asking {
         let named = named.and_then(|named| TraceContext::from_traceparent(named).ok());
         let waiting = tokio::select! {
             waiting = self.calls.wait_under(named) => waiting?,
-            () = given_up.cancelled() => return Err(refused("the request was cancelled".to_owned())),
+            () = given_up.cancelled() => return Err(refused("the request was canceled".to_owned())),
         };
         self.ask_under(waiting, question, given_up).await
     }
@@ -259,7 +259,7 @@ impl Asking {
         let permit = self.permits.try_acquire();
         permit.map_err(|_full| {
             refused(format!(
-                "{MAX_QUESTIONS_PER_CONNECTION} questions wait already"
+                "{MAX_QUESTIONS_PER_CONNECTION} questions are already pending"
             ))
         })
     }

@@ -29,7 +29,7 @@ pub(super) enum Fault {
     #[error("an event of its stream is not JSON")]
     NoJson(#[source] serde_json::Error),
     /// The provider reports an error.
-    #[error("the provider says that it failed")]
+    #[error("the provider reported a failure")]
     Said(Value),
     /// It does not follow the provider's protocol.
     #[error("the reply does not follow the protocol")]

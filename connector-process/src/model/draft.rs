@@ -328,10 +328,10 @@ impl Draft {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unkept {
     /// The name or id of a call is invalid in a message.
-    #[error("a tool call cannot be named")]
+    #[error("invalid name or id of a tool call")]
     Name(#[from] InvalidId),
     /// Serialization failed.
-    #[error("it cannot be written")]
+    #[error("failed to serialize it")]
     Write(#[from] serde_json::Error),
 }
 

@@ -168,7 +168,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
         return of_status(model, status, &text, None);
     }
     let happened = if has_begun {
-        "broke its reply off"
+        "aborted its reply"
     } else {
         "answered with an error"
     };

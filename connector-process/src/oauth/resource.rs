@@ -114,14 +114,14 @@ pub(super) fn allows_private(resource: &Url) -> bool {
 pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
     let refused = |why: &str| Err(format!("it names the address `{}`, {why}", shown(named)));
     let Ok(url) = Url::parse(named) else {
-        return refused("which is none");
+        return refused("which is not a URL");
     };
     let is_plain = url.scheme() == "http" && resource.scheme() == "http" && is_private(&url);
     if url.scheme() != "https" && !is_plain {
-        return refused("which has no `https`");
+        return refused("which does not use `https`");
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        return refused("which holds a password or a fragment");
+        return refused("which contains a password or a fragment");
     }
     let allows_private = allows_private(resource);
     match address_of(&url) {
@@ -129,7 +129,7 @@ pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
             let host = url.host_str().unwrap_or_default();
             refused(&format!("and {}", Forbidden::at(host, address)))
         }
-        None if is_private(&url) && !allows_private => refused("which is of this machine"),
+        None if is_private(&url) && !allows_private => refused("which belongs to this machine"),
         Some(_) | None => Ok(url),
     }
 }

@@ -230,7 +230,7 @@ impl ServerCertVerifier for PinnedServer {
 /// The presented certificate is not listed. Its fingerprint is not secret, and the administrator
 /// needs it for comparison.
 #[derive(Debug, thiserror::Error)]
-#[error("the certificate that was shown, with the fingerprint {shown}, is not listed")]
+#[error("the presented certificate, with the fingerprint {shown}, is not listed")]
 struct NotListed {
     shown: Fingerprint,
 }

@@ -41,7 +41,7 @@ pub(super) enum WireError {
     #[error("a frame is not a message that this side knows")]
     NotAMessage(#[from] MessageError),
     /// A message is invalid at this point.
-    #[error("the other side said `{kind}`, which has no place {when}")]
+    #[error("the other side sent `{kind}`, which is not allowed {when}")]
     OutOfTurn {
         /// The message's type.
         kind: String,
@@ -49,7 +49,7 @@ pub(super) enum WireError {
         when: &'static str,
     },
     /// The other side exceeds the limit of open requests.
-    #[error("the other side leaves more requests open than it may")]
+    #[error("the other side has too many open requests")]
     TooMuch,
 }
 

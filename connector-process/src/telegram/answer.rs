@@ -11,7 +11,7 @@ use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ApiError {
     /// The token is invalid or was revoked.
-    #[error("Telegram does not take the bot's token ({status}); get a new one from @BotFather")]
+    #[error("Telegram rejects the bot's token ({status}); get a new one from @BotFather")]
     BadToken {
         /// The status code.
         status: u16,
@@ -43,7 +43,7 @@ pub(super) enum ApiError {
     #[error("unexpected answer from Telegram: {0}")]
     Strange(String),
     /// The daemon did not accept an event at the moment.
-    #[error("the daemon takes no events at the moment: {0}")]
+    #[error("the daemon accepts no events at the moment: {0}")]
     NotTaken(String),
 }
 

@@ -115,13 +115,13 @@ fn a_connection_that_cannot_work_says_why_and_waits() {
             "webhook",
             json!({"prot": 1}),
             json!({}),
-            "`prot` is no setting",
+            "unknown setting `prot`",
         ),
         (
             "webhook",
             json!({"signature": {}}),
             json!({}),
-            "no secret `hmac`",
+            "the secret `hmac` is missing",
         ),
     ] {
         let mut orchestrator = Orchestrator::start_as(connector, &config, &secrets);

@@ -125,7 +125,7 @@ fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
     });
     // What is not ours, or of no call, changes nothing.
     let forged = press(&telegram, ANN, &message, "goondan:approve:a-00000000");
-    assert_eq!(forged, "Nothing changed: it waits no more.");
+    assert_eq!(forged, "Nothing changed: it is no longer pending.");
     telegram.press(ANN, (CHAT, message.message_id), "approve");
     wait_until("it is passed over", || telegram.kept() == 0);
     assert_eq!(id_of(&the_call(&home)), id, "it still waits");

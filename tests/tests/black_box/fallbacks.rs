@@ -97,7 +97,7 @@ fn steer_5_where_none_can_answer_all_that_failed_is_told() {
     home.gdn(&["send", "Hi."]).exits(7).tells(&[
         "E_MODEL_RATE_LIMITED",
         "model `spare`",
-        "before it, model `first`",
+        "earlier: model `first`",
     ]);
     assert_eq!((first.received().len(), spare.received().len()), (5, 5));
 }

@@ -92,7 +92,10 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
         Lie::OtherResource,
         &["https://bank.example/mcp", &server.url()],
     );
-    refused(Lie::PlainPlace, &["http://mcp.example/said", "no `https`"]);
+    refused(
+        Lie::PlainPlace,
+        &["http://mcp.example/said", "not use `https`"],
+    );
     refused(Lie::Redirect, &["answered 302"]);
     refused(Lie::Huge, &["more than 262144 bytes"]);
     refused(
@@ -106,7 +109,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     refused(Lie::NoS256, &["`S256`"]);
     refused(
         Lie::PlainEndpoint,
-        &["http://evil.example/token", "no `https`"],
+        &["http://evil.example/token", "not use `https`"],
     );
     refused(Lie::NoLogin, &["no login is required"]);
     assert_eq!(server.asked(), []);

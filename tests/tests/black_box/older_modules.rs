@@ -299,8 +299,7 @@ fn compat_3_a_connector_that_returns_at_once_and_a_module_of_another_kind_say_so
     );
     let daemon = Daemon::serving(&home);
     daemon.log().wait_for("that it returned", |line| {
-        line.to_string()
-            .contains("it is to run until it is told to stop")
+        line.to_string().contains("it must run until it is stopped")
     });
     drop(daemon);
     let home = self::home();

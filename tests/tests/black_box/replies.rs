@@ -154,10 +154,7 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
             .any(|process| process["detail"].to_string().contains("(401)"))
     });
     let said = home.ask("desk", "there 1 Hello.");
-    assert!(
-        said.contains("does not take the bot's token (401)"),
-        "{said}"
-    );
+    assert!(said.contains("rejects the bot's token (401)"), "{said}");
     assert_eq!(home.ask("desk", "and you?"), "nothing to do");
     let log = daemon.stop();
     assert!(!format!("{:?}", log.lines()).contains("1:wrong"));

@@ -128,7 +128,7 @@ fn a_token_that_is_not_taken_is_told_and_disturbs_nobody() {
     let home = home(&telegram, "1:wrong");
     let _daemon = Daemon::serving(&home);
     wait_until("it is told", || {
-        detail(&home).contains("does not take the bot's token (401)")
+        detail(&home).contains("rejects the bot's token (401)")
     });
     assert_eq!(home.ask("ann", "echo here"), "here");
     assert_eq!(telegram.polls(), 0);

@@ -237,7 +237,7 @@ fn go_in<R: ToolRules>(
         }
         Some(Layer::Module { place, number }) => {
             let Some(name) = extensions.name_at(place).cloned() else {
-                return turned_back("E_EXT_FAILED: the extension is not there".to_owned());
+                return turned_back("E_EXT_FAILED: the extension does not exist".to_owned());
             };
             let invocation = extensions.next_invocation();
             chain.effects.push(Effect::Enter(Box::new(Enter {

@@ -163,7 +163,7 @@ impl Settings {
                 "this is `{own}`, and connection `{}` of the daemon expects {}",
                 expected.connection,
                 if is_relay(wanted) {
-                    "a program: its setting `connector` is not there"
+                    "a program, without the setting `connector`"
                 } else {
                     wanted
                 }
@@ -292,7 +292,10 @@ mod tests {
                 "must be one of webhook",
             ),
             (|it| it["program"] = json!("a.py"), "exactly one of"),
-            (|it| it["config"]["prot"] = json!(1), "`prot` is no setting"),
+            (
+                |it| it["config"]["prot"] = json!(1),
+                "unknown setting `prot`",
+            ),
             (
                 |it| it["config"]["oauthCallback"] = json!("/x"),
                 "cannot be relayed",

@@ -267,7 +267,7 @@ fn garbage_after_the_welcome_ends_the_link_and_no_more() {
         ),
         (
             framed(&message("event", None, &event(1, "hi")["payload"])),
-            "said `event`, which has no place in a relay",
+            "sent `event`, which is not allowed in a relay",
         ),
     ];
     for (bytes, expected) in garbage {
@@ -336,10 +336,10 @@ fn who_says_nothing_is_in_nobodys_way_and_is_hung_up_on() {
     let earlier = Listed::connect(relay);
     let later = Listed::connect(relay);
     let why = refused_in_log(&orchestrator);
-    assert_eq!(why, "`dmz`: it came again before it said hello");
+    assert_eq!(why, "`dmz`: it connected again before it sent hello");
     earlier.expect_end();
     let why = refused_in_log(&orchestrator);
-    assert_eq!(why, "it did not say who it is within 10000 ms");
+    assert_eq!(why, "it did not identify itself within 10000 ms");
     later.expect_end();
     orchestrator.ping();
     expect_service(&mut orchestrator, relay);
@@ -354,7 +354,7 @@ fn rep_1_idle_connections_keep_no_listed_client_out() {
     // The oldest connections are evicted, but not the one that identifies itself.
     expect_service(&mut orchestrator, relay);
     let why = refused_in_log(&orchestrator);
-    assert_eq!(why, "it gave way to others before it said who it is");
+    assert_eq!(why, "it was evicted before it identified itself");
     drop(idle);
 }
 
@@ -409,10 +409,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
         }
         // The orchestrator neither answers nor reads.
         let error = ended_in_log(&orchestrator);
-        assert!(
-            error.contains("leaves more requests open than it may"),
-            "{error}"
-        );
+        assert!(error.contains("has too many open requests"), "{error}");
         listed.expect_end();
         let mut asked = 0;
         loop {
@@ -467,10 +464,7 @@ fn larger_requests_than_may_be_kept_end_the_link_and_no_more() {
         listed.say(&event(id, &input));
     }
     let error = ended_in_log(&orchestrator);
-    assert!(
-        error.contains("leaves more requests open than it may"),
-        "{error}"
-    );
+    assert!(error.contains("has too many open requests"), "{error}");
     listed.expect_end();
     orchestrator.status_saying("no client is connected");
     expect_service(&mut orchestrator, relay);
