@@ -517,7 +517,7 @@ fn plans() -> Vec<(Vec<Act>, u32, TurnOutcome)> {
     };
     let too_many = "the turn needs more than 2 steps; raise `maxStepsPerTurn` in the swarm's \
                     policy, or ask for less at a time";
-    let same_calls = "the last 8 steps made the same calls with the same results (`bad`); mend the \
+    let same_calls = "the last 8 steps made the same calls with the same results (`bad`); fix the \
                       prompt or the tool, or raise `loopBreaker.sameCallsMax` in the swarm's policy";
     vec![
         (vec![Act::Say("hi")], 2, completed("hi")),
