@@ -210,7 +210,7 @@ mod tests {
             may_have_begun: true,
             ..show(json!(1))
         });
-        assert!(warned.head.contains("may have begun"), "{warned:?}");
+        assert!(warned.head.contains("may have started"), "{warned:?}");
         assert!(warned.body.ends_with("\n  arguments: 1"), "{warned:?}");
     }
 
