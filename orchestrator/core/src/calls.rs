@@ -1,18 +1,20 @@
-//! Outgoing calls: who makes them, when, and what becomes of them when anybody dies.
+//! Outgoing calls: queueing, execution, and recovery when a process dies.
 //!
-//! An agent asks for a call; the process of the named model or connection makes it. Calls that share a
-//! credential share a [`Lane`]: agents take turns, only so many run at a time, and when the other side
-//! says "too many", all of them wait.
+//! An agent requests a call; the process of the named model or connection executes it. Calls that
+//! share a credential share a [`Lane`]: agents take turns, the number of concurrent calls is
+//! limited, and a rate-limit response delays all of them.
 //!
 //! # Invariants
 //!
 //! * A call that an agent waits for ends in exactly one `call.result`.
-//! * A model's reply is durable before the agent sees it, and the reply of one step is recorded once:
-//!   whoever asks for the step again gets the recorded one, or the one under way.
-//! * No call to a model begins that may lead past a [budget](budgets).
-//! * What a reply took is durable in the ledger before the reply is recorded, and is put down once.
-//! * A call that is not idempotent is handed to a connector at most once, unless the connector itself
-//!   says that it had no effect.
+//! * A model's reply is durable before the agent receives it, and the reply of a step is recorded
+//!   once: a repeated request for the step receives the recorded reply or waits for the one in
+//!   progress.
+//! * No call to a model begins if it could exceed a [budget](budgets).
+//! * The usage of a reply is durable in the ledger before the reply is recorded, and is recorded
+//!   once.
+//! * A call that is not idempotent is sent to a connector at most once, unless the connector
+//!   reports that it had no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,8 +75,8 @@ mod recording;
 mod replied;
 mod task_budgets;
 
-/// Calls that are paid for and limited together: those of one connection, or of the models with one
-/// key, which are named by the first of them.
+/// Group of calls that share a bill and rate limits: those of one connection, or of all models with
+/// the same key. The group of models is named after the first model.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Credential {
     Model(ResourceName),
@@ -83,23 +85,22 @@ enum Credential {
 
 type LaneKey = (WorkspaceId, Credential);
 
-/// How a call stands.
 #[derive(Debug)]
 enum CallState {
-    /// It waits in its lane.
+    /// Queued in its lane.
     Waiting,
-    /// A connector makes it.
+    /// Sent to a connector.
     Running { process: ProcessId },
     /// Its result is being recorded.
     Recording { message: Box<RawValue> },
-    /// Its result could not be recorded; whoever asks again has it tried again.
+    /// Its result could not be recorded; the next request for the step retries the write.
     Unrecorded { message: Box<RawValue> },
 }
 
-/// What a call is made for.
+/// Purpose of a call.
 #[derive(Debug)]
 enum Origin {
-    /// An agent's turn: its process waits, unless it crashed.
+    /// A turn of an agent. The agent's process waits, unless it crashed.
     Agent,
     /// The notification of a task.
     Task(NotificationRef),
@@ -107,12 +108,12 @@ enum Origin {
     OAuth(Ticket),
 }
 
-/// One call that is not over.
+/// A call that has not ended.
 #[derive(Debug)]
 struct OpenCall {
     at: InstanceRef,
     agent: AgentName,
-    /// Who waits, and its own name for the call; nobody, after the agent crashed.
+    /// The waiting process and its id for the call; `None` after the agent crashed.
     waiter: Option<(ProcessId, CallId)>,
     origin: Origin,
     lane: LaneKey,
@@ -125,28 +126,28 @@ struct OpenCall {
     record: Option<(StepId, CallRecord)>,
     trace: Option<TraceContext>,
     deadline_ms: u64,
-    /// Since when it waits for a login, if it does: that time does not count.
+    /// Start of the current wait for a login. Time spent waiting for a login does not count.
     held_since_ms: Option<u64>,
     not_before_ms: u64,
-    /// What the other side said of the token that it was made with: it waits for another one.
+    /// The rejection of the token last used. The call waits for another token.
     declined: Option<Declined>,
-    /// How often it was begun.
+    /// Number of attempts so far.
     attempts: u32,
-    /// When it was begun last.
+    /// Start of the latest attempt.
     begun_ms: u64,
-    /// Whether anybody has heard a piece of the attempt at hand.
+    /// True if a piece of the current attempt was delivered.
     has_streamed: bool,
-    /// Whom the reply counts against.
+    /// The budget owners that the reply counts against.
     payers: Vec<Payer>,
-    /// What is reserved for it, while it is made and until its reply is counted.
+    /// Budget reserved while the call runs, until its reply is counted.
     reserved: Option<Charge>,
-    /// What the model's reply took, until that is put down in the ledger.
+    /// The usage of the model's reply, until the ledger records it.
     bill: Option<Box<Entry>>,
     state: CallState,
 }
 
 impl OpenCall {
-    /// Whose turn it takes.
+    /// The queue position key.
     fn who(&self) -> Who<'_> {
         Who {
             agent: &self.agent,
@@ -154,7 +155,7 @@ impl OpenCall {
         }
     }
 
-    /// Whether this is the call for the reply of a step.
+    /// True if this call requests the reply of `step_id`.
     fn is_for(&self, at: &InstanceRef, step_id: &StepId) -> bool {
         self.at == *at && self.record.as_ref().is_some_and(|(id, _)| id == step_id)
     }
@@ -167,23 +168,23 @@ impl OpenCall {
     }
 }
 
-/// The calls that are not over.
+/// All calls that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: BTreeMap<CallId, OpenCall>,
     lanes: BTreeMap<LaneKey, Lane>,
     charges: Charges,
     questions: Questions,
-    /// The replies that turns in progress got last.
+    /// The latest reply of each turn in progress.
     replied: BTreeMap<InstanceRef, Replied>,
     done_for_tasks: Vec<TaskCalled>,
-    /// Workspaces in whose ledgers something was put down.
+    /// Workspaces whose ledgers have new entries.
     charged: BTreeSet<WorkspaceId>,
-    /// The same of calls for tokens.
+    /// Finished calls for tokens.
     done_for_oauth: Vec<OAuthCalled>,
-    /// What was said of tokens that calls were made with.
+    /// Token verdicts that have not been processed.
     verdicts: Vec<SaidOfTokens>,
-    /// What replies took so far, of each workspace.
+    /// Spending of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 
@@ -211,38 +212,37 @@ impl Work for Calls {
 
 #[cfg(test)]
 impl Calls {
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.charges.is_empty()
     }
 
-    /// What is held to have been spent in each workspace.
+    /// Recorded spending of each workspace.
     pub(super) fn accounts(&self) -> impl Iterator<Item = &Accounts> {
         self.accounts.values()
     }
 
-    /// The questions that wait.
+    /// Questions awaiting an answer.
     pub(super) fn open_questions(&self) -> impl Iterator<Item = &open_questions::OpenQuestion> {
         self.questions.all(None)
     }
 }
 
 impl Calls {
-    /// What a conversation has spent so far.
+    /// Total spending of a conversation.
     pub(super) fn spent_by(&self, at: &InstanceRef) -> Charge {
         let payer = Payer::Instance(at.instance_key.clone());
         let accounts = self.accounts.get(&at.workspace_id);
         accounts.map_or_else(Charge::default, |accounts| accounts.ever(&payer))
     }
 
-    /// Whether a model or connection has any call to make, or makes one.
+    /// True if a call to this model or connection is queued or running.
     pub(super) fn any_for(&self, workspace_id: &WorkspaceId, target: &CallTarget) -> bool {
         self.open
             .values()
             .any(|call| call.at.workspace_id == *workspace_id && call.target == *target)
     }
 
-    /// Whether a process makes this call.
+    /// True if `process` is executing this call.
     pub(super) fn is_made_by(&self, process: ProcessId, id: CallId) -> bool {
         let call = self.open.get(&id);
         call.is_some_and(|call| call.process() == Some(process))
@@ -253,7 +253,7 @@ impl Calls {
         found.map(|(id, _)| *id).collect()
     }
 
-    /// Takes a call out of everything.
+    /// Removes a call from the open calls and from its lane.
     fn remove(&mut self, id: CallId) -> Option<OpenCall> {
         let call = self.open.remove(&id)?;
         if let Some(lane) = self.lanes.get_mut(&call.lane) {
@@ -266,7 +266,7 @@ impl Calls {
         Some(call)
     }
 
-    /// A call that was begun is to be begun again, not before `not_before_ms`.
+    /// Requeues a call that was begun. It starts no earlier than `not_before_ms`.
     fn put_back(&mut self, id: CallId, not_before_ms: u64) {
         if let Some(call) = self.open.get_mut(&id)
             && let Some(lane) = self.lanes.get_mut(&call.lane)
@@ -280,14 +280,14 @@ impl Calls {
     }
 }
 
-/// How long to wait before the next attempt, in milliseconds.
+/// Delay before the next attempt, in milliseconds.
 fn retry_delay_ms(attempts: u32) -> u64 {
     let doublings = attempts.saturating_sub(1).min(16);
     (CALL_RETRY_FIRST_MS << doublings).min(CALL_RETRY_MAX_MS)
 }
 
 impl Calls {
-    /// An agent wants something done outside.
+    /// Handles a call request from an agent.
     pub(super) fn on_call(
         &mut self,
         fleet: &mut Fleet,
@@ -356,7 +356,7 @@ impl Calls {
         self.serve(fleet, &at.workspace_id, &asked.target);
     }
 
-    /// Whether an agent's process may wait for one more call.
+    /// Checks that an agent's process may have one more open call.
     fn has_room_for(&self, process: ProcessId) -> Result<(), CallError> {
         let open = self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process));
         if open.len() < CALLS_OPEN_PER_AGENT {
@@ -366,7 +366,7 @@ impl Calls {
         Err(CallError::new(CallErrorCode::Overloaded, message).later(None))
     }
 
-    /// Gives a new call its place in the lane of its target.
+    /// Enqueues a new call in the lane of its target.
     fn queue_call(
         &mut self,
         fleet: &mut Fleet,
@@ -393,7 +393,7 @@ impl Calls {
         Ok((id, lane))
     }
 
-    /// Does what can be done for the calls to one model or connection.
+    /// Advances the calls to one model or connection.
     pub(super) fn serve(&mut self, fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
         if !self.any_for(id, target) {
             return;
@@ -419,7 +419,7 @@ impl Calls {
         }
     }
 
-    /// Begins every call of a lane that may begin now.
+    /// Starts every call of a lane that can start now.
     fn serve_lane(&mut self, fleet: &mut Fleet, lane_key: &LaneKey) {
         let now_ms = fleet.now().mono_ms;
         let Some(lane) = self.lanes.get(lane_key) else {
@@ -449,7 +449,7 @@ impl Calls {
             };
             match self.budget_verdict(fleet, id) {
                 Verdict::Fits(reserved) => self.begin_call(fleet, id, process, reserved),
-                // Whoever it waits for comes to an end.
+                // The call starts when a call that holds the reservation ends.
                 Verdict::Wait => self.put_back(id, now_ms.saturating_add(TICK_MS)),
                 Verdict::Refused(error) => {
                     self.put_back(id, now_ms);
@@ -503,7 +503,7 @@ impl Calls {
         );
     }
 
-    /// Ends a call, telling whoever waits for it.
+    /// Ends a call and notifies its waiter.
     fn end_call(&mut self, fleet: &mut Fleet, id: CallId, mut outcome: CallOutcome) {
         let Some(call) = self.remove(id) else {
             return;
@@ -538,13 +538,13 @@ impl Calls {
         }
     }
 
-    /// The call that `process` makes under this name. One it does not make was given up meanwhile.
+    /// Returns the call that `process` executes under this id; `None` if it was abandoned.
     fn running_call(&mut self, process: ProcessId, id: CallId) -> Option<&mut OpenCall> {
         let call = self.open.get_mut(&id)?;
         (call.process() == Some(process)).then_some(call)
     }
 
-    /// A connector tells a part of what comes of a call.
+    /// Handles a partial result from a connector.
     pub(super) fn on_call_piece(
         &mut self,
         fleet: &mut Fleet,
@@ -558,7 +558,7 @@ impl Calls {
         self.pass_on(fleet, piece.call_id, &piece.piece);
     }
 
-    /// Hands a piece to the agent, if it wants it, and to whoever watches the turn.
+    /// Forwards a piece to the agent, if it requested pieces, and to the watchers of the turn.
     fn pass_on(&mut self, fleet: &mut Fleet, id: CallId, piece: &RawValue) {
         let Some(call) = self.open.get(&id) else {
             return;
@@ -570,14 +570,14 @@ impl Calls {
             let piece = ToAgent::CallPiece(CallPiece { call_id, piece });
             fleet.send_agent(&at, process, None, None, piece);
         }
-        // A summary of what is long past is no part of the turn's answer.
+        // A summary of older messages is not part of the turn's answer.
         let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
         if let Some(place) = place.filter(|place| !is_summary(place)) {
             tell_watchers(fleet, &at, &place, piece);
         }
     }
 
-    /// Tells those who wait for the turn that one of its calls is made again, and when.
+    /// Notifies the watchers of the turn that a call will be retried, and when.
     fn tell_of_retry(&mut self, fleet: &mut Fleet, id: CallId, error: &CallError, delay_ms: u64) {
         let Some(call) = self.open.get(&id) else {
             return;
@@ -599,7 +599,7 @@ impl Calls {
         }
     }
 
-    /// A connector tells how a call ended.
+    /// Handles the final result from a connector.
     pub(super) fn on_call_result(
         &mut self,
         fleet: &mut Fleet,
@@ -629,7 +629,7 @@ impl Calls {
         self.serve_lane(fleet, &lane);
     }
 
-    /// Makes a call again that had no effect, later; or gives it up.
+    /// Retries a call that had no effect, after a delay, or ends it with the error.
     fn on_call_failed(&mut self, fleet: &mut Fleet, id: CallId, error: CallError) {
         let now_ms = fleet.now().mono_ms;
         let Some(call) = self.open.get(&id) else {
@@ -661,17 +661,17 @@ impl Calls {
         self.put_back(id, again_ms);
     }
 
-    /// A workspace is opened, for which this was spent so far.
+    /// Sets the spending so far of a workspace that was opened.
     pub(super) fn open_accounts(&mut self, id: &WorkspaceId, accounts: Accounts) {
         self.accounts.insert(id.clone(), accounts);
     }
 
-    /// Forgets the replies to turns of conversations that have nothing to do any more.
+    /// Drops the replies of conversations that have become idle.
     pub(super) fn forget_replies(&mut self, fleet: &Fleet) {
         self.replied.retain(|at, _| fleet.agent_name(at).is_some());
     }
 
-    /// Forgets the calls of a workspace that is gone.
+    /// Drops the calls of a closed workspace.
     pub(super) fn forget_calls_of(&mut self, id: &WorkspaceId) {
         self.open.retain(|_, call| call.at.workspace_id != *id);
         self.lanes.retain(|(workspace_id, _), _| workspace_id != id);

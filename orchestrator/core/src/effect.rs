@@ -1,4 +1,4 @@
-//! What the core wants done.
+//! Output of the core: operations that the shell executes.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ use crate::exchange::{
 use crate::fleet::watchers::Told;
 use crate::listing::ListPurpose;
 
-/// Something to be done. The shell does it and decides nothing.
+/// An operation requested by the core. The shell executes it and makes no decisions.
 #[derive(Debug)]
 pub enum Effect {
     /// Start a process.
@@ -45,255 +45,256 @@ pub enum Effect {
         process: ProcessId,
         /// Request id and trace that go with it.
         head: Head,
-        /// What it is told.
+        /// The message.
         message: Box<ToChild>,
     },
-    /// Kill a process and its whole group.
+    /// Kill a process and its process group.
     Kill {
         /// The process.
         process: ProcessId,
     },
-    /// What a process logs now belongs to this trace; to its own, if to none.
+    /// Assign a process's log lines to a trace.
     SetTrace {
         /// The process.
         process: ProcessId,
-        /// The trace; none for its own.
+        /// The trace; `None` restores the process's own trace.
         trace: Option<TraceContext>,
     },
-    /// Hand a job to the store.
+    /// Submit a job to the store.
     Store(Job),
     /// Read a workspace from disk.
     LoadWorkspace {
-        /// What it is for.
+        /// Purpose of the read.
         purpose: LoadPurpose,
-        /// The workspace, if its id is known already.
+        /// The workspace, if its id is known.
         workspace_id: Option<WorkspaceId>,
         /// Its Project Root.
         project_root: PathBuf,
     },
-    /// Keep the files of a configuration that runs, to fall back to.
+    /// Save the files of the running configuration as a fallback.
     KeepConfiguration {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The digest of the configuration.
         digest: String,
-        /// Since when it runs.
+        /// Time at which the configuration became active.
         since: Timestamp,
-        /// The files it was read from.
+        /// The files of the configuration.
         sources: Arc<Sources>,
     },
-    /// Watch these files of a workspace for changes; none to watch no longer.
+    /// Start or stop watching a workspace's files for changes.
     Watch {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// The files to watch.
+        /// The files to watch; `None` stops watching.
         sources: Option<Arc<Sources>>,
     },
     /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),
-    /// Give a workspace up to another node: nothing of it runs here. Answered by a client's answer if a token is named,
-    /// else by [`Input::WorkspaceWritten`](crate::Input::WorkspaceWritten).
+    /// Hand a workspace over to another node. None of its processes runs on this node. The result
+    /// is sent to the client if `token` is set, otherwise as
+    /// [`Input::WorkspaceWritten`](crate::Input::WorkspaceWritten).
     HandOver {
-        /// Which.
+        /// The workspace.
         workspace_id: WorkspaceId,
-        /// To which node.
+        /// The target node.
         to: String,
-        /// Who is answered.
+        /// The client's request, if any.
         token: Option<RequestToken>,
     },
-    /// Read what a connection remembers, or keep something in its place.
+    /// Read or replace a connection's persistent state.
     ConnectionState {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The connection.
         connection: ConnectionName,
-        /// What is to be done.
+        /// The operation.
         work: StateWork,
     },
-    /// List the instances of workspaces and answer with a page of them.
+    /// List instances of workspaces and respond with a page.
     ListInstances {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// Which page.
+        /// The requested page.
         list: ListInstances,
-        /// Which workspaces.
+        /// The workspaces to list.
         workspaces: Vec<WorkspaceId>,
-        /// Instances in a turn, whose files may not say so yet.
+        /// Instances with a turn in progress, which their files may not show yet.
         processing: HashSet<InstanceRef>,
     },
     /// List the instances of a workspace for the core.
     ListMetadata {
-        /// What it is for.
+        /// Purpose of the list.
         purpose: ListPurpose,
         /// The workspace.
         workspace_id: WorkspaceId,
     },
-    /// Read something for a client and answer with it.
+    /// Read data for a client and respond with it.
     Read {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What is read.
+        /// The data to read.
         read: Read,
     },
-    /// Look into the secret store, or change it.
+    /// Read or change the secret store.
     Secrets {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// The time, for what is recorded.
+        /// Timestamp for the records.
         at: Timestamp,
-        /// What is to be done.
+        /// The operation.
         work: SecretWork,
     },
-    /// Unpack a package into the store, and answer with what came of it.
+    /// Unpack a package into the store and respond with the result.
     StorePackage {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What is to be unpacked.
+        /// The package.
         request: StorePackage,
     },
-    /// Remove packages from the store that nobody uses, and answer with what went.
+    /// Remove unused packages from the store and respond with the removed ones.
     PrunePackages {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What is to stay.
+        /// The packages to keep.
         request: PrunePackages,
     },
-    /// Do something about sandboxes and proposals. Of one workspace only one of these is under way.
+    /// Operate on sandboxes and proposals. At most one such operation per workspace is in progress.
     Proposals {
-        /// The time, for what is recorded.
+        /// Timestamp for the records.
         at: Timestamp,
         /// The Project Root of the workspace.
         project_root: PathBuf,
-        /// What is to be done.
+        /// The operation.
         work: ProposalWork,
     },
-    /// Do something about the bundle of a conversation. Of one conversation only one of these is under way.
+    /// Operate on the bundle of a conversation. At most one such operation per conversation is in
+    /// progress.
     Bundle(Box<BundleWork>),
-    /// Do something about the work areas of tasks. Everything about one task is done in the order in which it
-    /// is asked for.
+    /// Operate on the work areas of tasks. Operations on one task are executed in order.
     Tasks(Box<TaskWork>),
-    /// Do something about the documents of OAuth, one after the other.
+    /// Operate on the OAuth documents, in order.
     OAuth(OAuthWork),
-    /// Do something about the joint checkpoints of conversations, one after the other.
+    /// Operate on the joint checkpoints of conversations, in order.
     Joint(Box<JointWork>),
-    /// Answer a request.
+    /// Respond to a request.
     Respond {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// The answer.
+        /// The response.
         result: Result<Value, ControlError>,
     },
-    /// Tell a client of a turn it waits for.
+    /// Report an event of a turn to a client that waits for it.
     Progress {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
         /// A `RuntimeEvent`.
         event: Box<RawValue>,
     },
-    /// Tell a client of a part of what comes of a call in a turn it waits for.
+    /// Report a partial call result of a turn to a client that waits for it.
     Piece {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// Where in the turn the call stands.
+        /// Position of the call in the turn.
         place: Box<CallPlace>,
-        /// The part.
+        /// The partial result.
         piece: Box<RawValue>,
     },
-    /// Tell a client that watches a workspace.
+    /// Notify a client that watches a workspace.
     Tell {
-        /// The request that watches.
+        /// The client's watch request.
         token: RequestToken,
-        /// What it is told.
+        /// The notification.
         told: Box<Told>,
     },
     /// Write a line to the log.
     Log(LogEvent),
-    /// Count something that happened.
+    /// Record a metric sample.
     Count(Sample),
-    /// Tell what is counted.
+    /// Report the metrics.
     TellMetrics {
-        /// Who waits for it.
+        /// The recipient.
         reader: MetricsReader,
-        /// What the core knows of it now.
+        /// Current samples of the core.
         samples: Vec<Sample>,
     },
-    /// Everything has ended; so may the daemon.
+    /// Exit the daemon; everything else has ended.
     Exit,
 }
 
-/// What is read beside the writer threads, since it is not state that they own.
+/// Data that can be read outside the writer threads, because they do not own it.
 #[derive(Debug)]
 pub enum Read {
     /// A page of audit logs.
     Audit {
-        /// Which logs.
+        /// The logs to read.
         logs: Logs,
-        /// Which page of them.
+        /// The requested page.
         page: ReadAudit,
     },
-    /// What replies of models took in workspaces.
+    /// Usage of model replies in workspaces.
     Usage {
-        /// Which workspaces.
+        /// The workspaces.
         workspaces: Vec<WorkspaceId>,
-        /// Which page of which sums.
+        /// The requested page and grouping.
         page: ReadUsage,
-        /// How budgets stand, for the answer.
+        /// Current budget states, for the response.
         budgets: Vec<BudgetState>,
     },
-    /// A page of what happened in an instance's turns.
+    /// A page of the events of an instance's turns.
     Turns {
         /// The conversation.
         instance: InstanceRef,
-        /// From which byte of its log on.
+        /// Byte offset in its log to start from.
         offset: u64,
-        /// Whether a turn is in progress.
+        /// True if a turn is in progress.
         busy: bool,
     },
-    /// A page of what followed from one event, across agents.
+    /// A page of the events that one event caused, across agents.
     Trace(PageTrace),
-    /// A page of the changesets that wait for a person.
+    /// A page of the changesets that await approval.
     WaitingChangesets(ListWaitingChangesets),
 }
 
-/// A process to be started.
+/// A process to start.
 #[derive(Debug, Clone)]
 pub struct Spawn {
-    /// Names it towards the shell.
+    /// Id of the process in the shell.
     pub process: ProcessId,
-    /// Which program it is.
+    /// The program to start.
     pub role: ChildRole,
-    /// What is added to each of its log lines: `workspaceId`, and `agentName` with `instanceKey` or
-    /// `connection`.
+    /// Fields added to each of its log lines: `workspaceId`, and either `agentName` and
+    /// `instanceKey` or `connection`.
     pub identity: JsonObject,
-    /// True if it is the process of an agent with a model that works for a task.
+    /// True for the process of a model-based agent that works on a task.
     pub works_for_task: bool,
-    /// The trace of what it logs outside any turn.
+    /// Trace of the log lines outside any turn.
     pub trace_id: TraceId,
-    /// How much of the machine it may take, with all it starts.
+    /// Resource limits of the process and its descendants.
     pub limits: ProcessLimits,
 }
 
-/// How serious a log line is.
+/// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// Worth a look.
+    /// A problem that may need attention.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Error,
 }
 
-/// A line for the log.
+/// A log line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEvent {
-    /// How serious it is.
+    /// Severity.
     pub severity: Severity,
-    /// The message, always the same for the same thing.
+    /// The message, constant for each kind of event.
     pub message: &'static str,
-    /// What it is about.
+    /// Structured fields.
     pub fields: JsonObject,
-    /// The instance it is about, while the name of its agent is still to be looked up.
+    /// The instance, until the name of its agent is resolved.
     pub(super) instance: Option<InstanceRef>,
 }
 
@@ -307,17 +308,17 @@ impl LogEvent {
         }
     }
 
-    /// A line worth knowing.
+    /// Creates an informational line.
     pub fn info(message: &'static str) -> Self {
         Self::new(Severity::Info, message)
     }
 
-    /// A line worth a look.
+    /// Creates a warning.
     pub fn warn(message: &'static str) -> Self {
         Self::new(Severity::Warn, message)
     }
 
-    /// A line about something wrong.
+    /// Creates an error line.
     pub fn error(message: &'static str) -> Self {
         Self::new(Severity::Error, message)
     }
@@ -334,14 +335,14 @@ impl LogEvent {
         self
     }
 
-    /// Says which conversation it is about.
+    /// Sets the conversation.
     pub fn of(mut self, instance: &InstanceRef) -> Self {
         self.instance = Some(instance.clone());
         self.with("workspaceId", instance.workspace_id.as_str())
             .with("instanceKey", instance.instance_key.as_str())
     }
 
-    /// Says to which trace it belongs.
+    /// Sets the trace.
     pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
         match trace {
             Some(trace) => self

@@ -1,22 +1,23 @@
-//! Where the control groups of children are, below the one that the daemon divides.
+//! Paths of the cgroups of child processes, below the cgroup delegated to the daemon.
 
 use std::path::{Path, PathBuf};
 
 use crate::ProcessId;
 
-/// How the name of a child's group begins.
+/// Prefix of a child's cgroup name.
 pub const CHILD_GROUP_PREFIX: &str = "child-";
 
-/// The group within a child's in which the program of a task runs, without the process that hears the daemon.
+/// Cgroup within a child's cgroup for the program of a task, without the process that communicates
+/// with the daemon.
 pub const PROGRAM_GROUP: &str = "program";
 
-/// The group of a child with all it starts.
+/// Returns the cgroup of a child and its descendants.
 #[must_use]
 pub fn child_group(divided: &Path, process: ProcessId) -> PathBuf {
     divided.join(format!("{CHILD_GROUP_PREFIX}{}", process.0))
 }
 
-/// The group of a task's program (`TASK-8`).
+/// Returns the cgroup of a task's program (`TASK-8`).
 #[must_use]
 pub fn program_group(divided: &Path, process: ProcessId) -> PathBuf {
     child_group(divided, process).join(PROGRAM_GROUP)

@@ -1,7 +1,7 @@
-//! Jobs handed to the store, and what follows when each of them is done.
+//! Jobs submitted to the store, and their continuations.
 //!
-//! Whoever has something done says with it what follows: a [`Continuation`], made for what that very operation
-//! answers. What follows another operation does not fit.
+//! Each job is submitted with a [`Continuation`] for the result type of its operation. The compiler
+//! rejects a continuation of another operation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,27 +21,27 @@ use goondan_store::writer::{Completion, Job, Report};
 
 use crate::{Core, LogEvent};
 
-/// What follows when the store has done an operation.
+/// Code that runs when the store has completed an operation.
 pub(crate) trait Continuation<O: Operation>: fmt::Debug + Send {
-    /// The instance it is about, if it is about one: that is not forgotten before.
+    /// The instance it concerns, if any. The instance stays loaded until then.
     fn instance(&self) -> Option<&InstanceRef>;
 
-    /// Goes on with what the store answered.
+    /// Handles the store's result.
     fn resume(self: Box<Self>, core: &mut Core, result: Result<O::Output, StoreError>);
 }
 
-/// What follows the jobs of one operation, by their marks.
+/// Pending continuations of one operation type, by token.
 type Pending<O> = BTreeMap<u64, Box<dyn Continuation<O>>>;
 
-/// An operation the core asks for.
+/// An operation type that the core submits.
 pub(crate) trait Asked: Operation + Sized {
-    /// Its jobs that are not reported yet.
+    /// Its pending jobs.
     fn pending(jobs: &mut Jobs) -> &mut Pending<Self>;
 }
 
 macro_rules! jobs {
     ($($field:ident: $operation:ident;)*) => {
-        /// The jobs that are not reported yet.
+        /// Jobs that have not completed.
         #[derive(Debug, Default)]
         pub(crate) struct Jobs {
             next_token: u64,
@@ -61,7 +61,7 @@ macro_rules! jobs {
                 $(self.$field.is_empty())&&*
             }
 
-            /// Whether a job is about an instance of which this holds.
+            /// True if a pending job concerns an instance that passes `test`.
             pub(super) fn any(&self, mut test: impl FnMut(&InstanceRef) -> bool) -> bool {
                 $(self.$field.values().filter_map(|then| then.instance()).any(&mut test))||*
             }
@@ -121,7 +121,7 @@ jobs! {
 
 #[cfg(test)]
 impl Jobs {
-    /// Whether the store is asked what became of an event.
+    /// True if a lookup of this event is pending.
     pub(super) fn is_looking_up(&self, key: &InstanceKey, event_id: &EventId) -> bool {
         self.look_up_event.values().any(|then| {
             let is_of_key = then.instance().is_some_and(|at| at.instance_key == *key);
@@ -131,7 +131,7 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// Keeps what follows an operation. Gives what is handed to the store.
+    /// Stores the continuation of an operation and returns the job for the store.
     pub(crate) fn add<O: Asked>(
         &mut self,
         operation: O,
@@ -144,14 +144,14 @@ impl Jobs {
         Job { token, op }
     }
 
-    /// What follows a job that is done; none if it was reported before.
+    /// Removes the continuation of a completed job; `None` if it was already taken.
     pub(crate) fn take<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
         O::pending(self).remove(&token)
     }
 }
 
-/// Declares what follows an operation: what of it is remembered, and the method of the core that goes on. That
-/// is given what is remembered, or with `&` a reference to it.
+/// Declares a continuation: its fields, and the method of the core that handles the result. The
+/// method receives the fields by value, or by reference with `&`.
 macro_rules! continuation {
     (
         $(#[$doc:meta])*
@@ -190,7 +190,7 @@ macro_rules! continuation {
         $($doc)*
         #[derive(Debug)]
         pub(crate) struct $name {
-            /// The instance it is about.
+            /// The instance it concerns.
             pub(crate) instance: InstanceRef,
             $(pub(crate) $field: $type,)*
         }
@@ -213,7 +213,7 @@ macro_rules! continuation {
 }
 pub(crate) use continuation;
 
-/// Nothing follows but a line in the log if it failed.
+/// Logs a failure and does nothing else.
 #[derive(Debug)]
 pub(super) struct LogFailure(pub(super) InstanceRef);
 
@@ -231,7 +231,7 @@ impl<O: Operation> Continuation<O> for LogFailure {
     }
 }
 
-/// The same for the audit log, which is about no instance.
+/// Logs a failure of the audit log, which concerns no instance.
 #[derive(Debug)]
 pub(super) struct LogAuditFailure;
 

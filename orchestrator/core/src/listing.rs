@@ -1,4 +1,4 @@
-//! Lists of a workspace's instances, and what they are for.
+//! Lists of a workspace's instances, and their purposes.
 
 use goondan_protocol::agents::ListScope;
 use goondan_protocol::control::{ListEvents, PruneInstances, VerifyInstances};
@@ -9,37 +9,37 @@ use goondan_store::workspace::Unusable;
 use crate::exchange::RequestToken;
 use crate::fleet::answers::waiting::Requester;
 
-/// Why the instances of a workspace are listed.
+/// Purpose of a list of instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListPurpose {
-    /// To see what the policy says.
+    /// Retention by policy.
     Policy,
-    /// A person asks which events there are.
+    /// A user lists events.
     Events {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What was asked for.
+        /// The request parameters.
         request: ListEvents,
     },
-    /// An agent asks which instances there are.
+    /// An agent lists instances.
     Agents {
-        /// Who asks.
+        /// The requesting agent.
         requester: Requester,
-        /// Which of them it may see.
+        /// The instances it may see.
         scope: ListScope,
     },
-    /// A person has the files checked.
+    /// A user verifies files.
     Verify {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What was asked for.
+        /// The request parameters.
         request: VerifyInstances,
     },
-    /// A person asks which conversations nobody uses.
+    /// A user lists unused conversations.
     Prune {
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// What was asked for.
+        /// The request parameters.
         request: PruneInstances,
     },
 }
@@ -47,14 +47,14 @@ pub enum ListPurpose {
 /// The instances of a workspace.
 #[derive(Debug, Default)]
 pub struct ListedInstances {
-    /// What the store knows of them.
+    /// Metadata from the store.
     pub found: Vec<Metadata>,
-    /// Those whose metadata cannot be read, by the names of their directories.
+    /// Instances with unreadable metadata, by directory name.
     pub unreadable: Vec<InstanceKey>,
 }
 
 impl ListedInstances {
-    /// What the store listed.
+    /// Converts the store's list.
     pub fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
         let key_of = |unusable: Unusable| {
             let name = unusable.path.file_name()?.to_str()?;

@@ -1,8 +1,7 @@
-//! Tokens of authorization servers: what [`goondan_oauth::Machine`] says, in the words of the daemon
-//! (`SYS-4`).
+//! Tokens of authorization servers: connects [`goondan_oauth::Machine`] to the daemon (`SYS-4`).
 //!
-//! Requests to servers are calls to the connection `oauth` of the workspace; nobody's process waits for
-//! them. Which processes run with which token, `fleet::tokens` knows.
+//! Requests to servers are calls to the workspace's connection `oauth`; no process waits for them.
+//! `fleet::tokens` tracks the token of each process.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,21 +25,21 @@ use crate::fleet::Fleet;
 use crate::fleet::connectors::callback_path;
 use crate::{Effect, LogEvent, RequestToken};
 
-/// Ids that the secrets of one login are made of. Each has 74 bits at random, and those of one millisecond
-/// at least 32 of their own.
+/// Number of UUIDs hashed into the secrets of a login. Each has 74 random bits; UUIDs of the same
+/// millisecond have at least 32 independent bits.
 const LOGIN_UUIDS: usize = 8;
 
-/// The machine, and what it wants done outside.
+/// The state machine and its pending requests.
 #[derive(Debug, Default)]
 pub(crate) struct OAuth {
     machine: Machine,
     calls: Vec<OAuthCall>,
-    /// The workspaces of logins that are begun, by who waits for that.
+    /// Workspaces of logins in progress, by request.
     beginning: BTreeMap<RequestToken, WorkspaceId>,
 }
 
 impl OAuth {
-    /// A configuration of a workspace is taken up.
+    /// Applies a new configuration of a workspace.
     pub(crate) fn on_taken_up(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         let Some(bundle) = fleet.bundle(id) else {
             return;
@@ -51,12 +50,12 @@ impl OAuth {
         self.say(fleet);
     }
 
-    /// A workspace is closed.
+    /// Drops a closed workspace.
     pub(crate) fn forget(&mut self, id: &WorkspaceId) {
         self.machine.forget(id);
     }
 
-    /// Whether something is still to become durable, or to be removed.
+    /// True if a write or removal is not durable yet.
     pub(crate) fn is_writing(&self) -> bool {
         self.machine.is_writing()
     }
@@ -82,7 +81,7 @@ impl OAuth {
         self.say(fleet);
     }
 
-    /// The requests that are to be made since this was last asked.
+    /// Takes the pending requests.
     pub(crate) fn take_calls(&mut self) -> Vec<OAuthCall> {
         std::mem::take(&mut self.calls)
     }
@@ -94,7 +93,7 @@ impl OAuth {
         self.say(fleet);
     }
 
-    /// What a server says of the tokens that it was called with.
+    /// Handles a server's verdict on the tokens it received.
     pub(crate) fn on_verdict(&mut self, fleet: &mut Fleet, verdict: &SaidOfTokens) -> Ruling {
         self.machine.begin(fleet.now().wall);
         let mut ruling = Ruling::OtherToken;
@@ -115,7 +114,8 @@ impl OAuth {
         ruling
     }
 
-    /// Somebody came back from an authorization server to the public address that a connection hears on this path.
+    /// Handles a redirect from an authorization server to the public address at this path of a
+    /// connection.
     pub(crate) fn on_callback(
         &mut self,
         fleet: &mut Fleet,
@@ -129,7 +129,7 @@ impl OAuth {
         taken
     }
 
-    /// What clients ask for: only a person changes anything.
+    /// Handles client requests. Only users may change anything.
     pub(crate) fn on_request(&mut self, fleet: &mut Fleet, token: RequestToken, call: Call) {
         self.machine.begin(fleet.now().wall);
         let waiter = Waiter(token.0);
@@ -169,7 +169,7 @@ impl OAuth {
         self.say(fleet);
     }
 
-    /// Does what the machine says.
+    /// Executes the effects of the state machine.
     fn say(&mut self, fleet: &mut Fleet) {
         let mut effects = VecDeque::from(self.machine.take_effects());
         while let Some(said) = effects.pop_front() {
@@ -210,7 +210,7 @@ impl OAuth {
     }
 }
 
-/// The connection that hears who is sent back from a login that has begun, if one does.
+/// The connection that receives the redirect of a new login, if any.
 fn hearer_of(
     fleet: &Fleet,
     workspace_id: Option<&WorkspaceId>,
@@ -275,7 +275,7 @@ fn no_app(key: &GrantKey) -> ControlError {
     ControlError::new(ErrorCode::OauthNotFound, text).suggest("`gdn oauth list` shows all")
 }
 
-/// What the secrets of a login are made of.
+/// Entropy for the secrets of a login.
 fn entropy(fleet: &mut Fleet) -> [u8; ENTROPY_BYTES] {
     let mut hash = Sha512::new();
     for _ in 0..LOGIN_UUIDS {
@@ -294,7 +294,7 @@ fn call_of(
         Request::Token(request) => (TOKEN, to_raw_value(request), false),
         Request::Revoke(request) => (REVOKE, to_raw_value(request), true),
         Request::Device(request) => (DEVICE, to_raw_value(request), true),
-        // A second request would register another application.
+        // Not idempotent: a second request would register another application.
         Request::Register(request) => (REGISTER, to_raw_value(request), false),
     };
     Ok(OAuthCall {
@@ -307,12 +307,12 @@ fn call_of(
     })
 }
 
-/// What came of a call, in the words of the machine.
+/// Converts a call's outcome for the state machine.
 fn answered(method: &str, outcome: CallOutcome) -> Answered {
     let raw = match outcome {
         CallOutcome::Ok(raw) => raw,
         CallOutcome::Error(error) => {
-            // A server that got the request may have done what it says.
+            // The server may have processed the request.
             let is_unknown = matches!(
                 error.code,
                 CallErrorCode::Interrupted | CallErrorCode::TimedOut | CallErrorCode::Internal
@@ -334,6 +334,6 @@ fn answered(method: &str, outcome: CallOutcome) -> Answered {
         REGISTER => read(&raw).map(Answered::Registered),
         _ => read(&raw).map(Answered::Device),
     };
-    // What is quoted of it might be a token.
+    // The text is not quoted, because it may contain a token.
     read.unwrap_or_else(|| Answered::Unknown("the answer cannot be read".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Why something is not done, in words for whoever asked.
+//! Error messages for rejected requests.
 
 use goondan_durable::FileError;
 use goondan_protocol::agents::AgentAnswer;
@@ -6,7 +6,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_store::StoreError;
 
-/// Why something that an agent asks for cannot be done.
+/// Error returned to an agent whose request cannot be fulfilled.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) code: &'static str,
@@ -31,7 +31,7 @@ impl From<Refused> for AgentAnswer {
     }
 }
 
-/// Why nobody will hear of an event of a deleted instance.
+/// Error for events of a deleted instance.
 pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
     ControlError::new(
         ErrorCode::Cancelled,
@@ -39,14 +39,14 @@ pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
     )
 }
 
-/// Why nobody hears of an event of a closed workspace for now.
+/// Error for events of a closed workspace.
 pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
     let message = format!("workspace `{id}` was stopped");
     ControlError::new(ErrorCode::Cancelled, message)
         .suggest("the event is safe; `gdn run` goes on with it")
 }
 
-/// Why a client will not hear of an event for now.
+/// Error for clients that wait for a parked event.
 pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
     let message = format!("event `{event_id}` is parked: {reason}");
     ControlError::new(ErrorCode::EventParked, message).suggest(format!(
@@ -55,7 +55,7 @@ pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
     ))
 }
 
-/// A store's error as a client is told it.
+/// Converts a store error to a client error.
 pub fn control_error(error: &StoreError) -> ControlError {
     let text = goondan_log::error_chain(error);
     match error {

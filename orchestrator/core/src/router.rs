@@ -1,4 +1,4 @@
-//! Which instance an event belongs to (`IPC-3`, `INST-3`). Pure functions of the configuration.
+//! Routing of events to instances (`IPC-3`, `INST-3`). Pure functions of the configuration.
 
 use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
 use goondan_protocol::JsonObject;
@@ -7,13 +7,13 @@ use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceKey, Inv
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The name of every event that a client sends.
+/// Name of events sent by clients.
 pub(crate) const SENT_EVENT: &str = "message";
 
-/// The connector whose settings name conversations.
+/// Connector whose schedules can name conversations.
 const CRON: &str = "cron";
 
-/// Why an event goes nowhere.
+/// Reason an event cannot be routed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unroutable {
     /// No ingress rule matches.
@@ -24,7 +24,7 @@ pub(crate) enum Unroutable {
         /// The event's name.
         event: String,
     },
-    /// The rule takes the key from a property that is not there or is no plain value.
+    /// The rule reads the key from a property that is missing or not a plain value.
     #[error("the event has no property `{property}` to take the conversation's key from")]
     NoKey {
         /// The property.
@@ -33,7 +33,7 @@ pub(crate) enum Unroutable {
     /// The key is empty or too long.
     #[error("the conversation's key is not valid: {problem}")]
     BadKey {
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// No agent answers messages.
@@ -42,7 +42,7 @@ pub(crate) enum Unroutable {
          them work"
     )]
     NoEntryAgent,
-    /// There is no such agent.
+    /// The agent does not exist.
     #[error("there is no agent `{agent}`")]
     NoAgent {
         /// Its name.
@@ -50,18 +50,18 @@ pub(crate) enum Unroutable {
     },
 }
 
-/// Where an event goes.
+/// Destination of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) agent: AgentName,
     pub(crate) instance_key: InstanceKey,
-    /// The key that the same event had when keys were not those of their connection. A conversation that
-    /// was the connection's then goes on under it.
+    /// The key of this event before keys were namespaced by connection. A conversation that
+    /// belonged to the connection then keeps this key.
     pub(crate) former_key: Option<InstanceKey>,
 }
 
-/// The key of `agent`'s part of a conversation: the conversation's own key for the entry agent,
-/// `<agent>:<key>` for any other, unless it is written so already.
+/// The key of `agent`'s part of a conversation: the conversation's key for the entry agent,
+/// `<agent>:<key>` for other agents, unless the key already has that form.
 fn key_within(
     bundle: &Bundle,
     agent: &AgentName,
@@ -80,7 +80,7 @@ fn new_key(text: &str) -> Result<InstanceKey, Unroutable> {
     })
 }
 
-/// Routes what a client sends to an agent, the entry agent if none is named.
+/// Routes a client's event to `agent`, or to the entry agent if `None`.
 fn route_direct(
     bundle: &Bundle,
     agent: Option<&AgentName>,
@@ -101,8 +101,8 @@ fn route_direct(
     })
 }
 
-/// Routes what a client sends: to the agent it names, else by the rules of the project's connection of
-/// the local client, if there is one, else to the entry agent.
+/// Routes a client's event: to the named agent, otherwise by the rules of the project's
+/// local-client connection, otherwise to the entry agent.
 pub(crate) fn route_sent(
     bundle: &Bundle,
     agent: Option<&AgentName>,
@@ -119,7 +119,7 @@ pub(crate) fn route_sent(
                 auth: None,
                 metadata: JsonObject::new(),
             };
-            // A person names conversations as they are.
+            // Users name conversations directly.
             let rule = rule_for(local, &event)?;
             let agent = agent_of(bundle, rule)?;
             let instance_key = key_by_rule(bundle, local, (rule, &agent), &event)?;
@@ -133,10 +133,10 @@ pub(crate) fn route_sent(
     }
 }
 
-/// What stands between a conversation's key and the name of an instance that an agent made in it.
+/// Separator between a conversation's key and the name of an instance that an agent created in it.
 pub(super) const SPAWNED: char = '#';
 
-/// The conversation that an instance is part of: the key of the entry agent's part.
+/// The conversation that an instance belongs to: the key of the entry agent's part.
 pub(super) fn conversation_of<'k>(
     bundle: &Bundle,
     (agent, key): (&AgentName, &'k InstanceKey),
@@ -149,8 +149,8 @@ pub(super) fn conversation_of<'k>(
     rest.filter(|rest| !rest.is_empty()).unwrap_or(key.as_str())
 }
 
-/// Routes what an agent sends to another in its own conversation, or in the one whose key is `given`.
-/// `fresh` names an instance of its own within the conversation.
+/// Routes an agent's event to another agent in the same conversation, or in the conversation with
+/// the `given` key. `fresh` names a new instance within the conversation.
 pub(super) fn route_between(
     bundle: &Bundle,
     from: (&AgentName, &InstanceKey),
@@ -186,8 +186,9 @@ pub(super) fn route_between(
     })
 }
 
-/// A key or an id among those of one connection (`SEC-9`): `<connection>:<text>`, and the connection's own
-/// name for itself. So none of another connection is equal to it, and none of a person's is by chance.
+/// Namespaces a key or id by its connection (`SEC-9`): `<connection>:<text>`, or the connection's
+/// name itself. It therefore cannot collide with a key of another connection, nor by accident with
+/// a user's.
 fn within_connection(connection: &ConnectionName, text: &str) -> String {
     let rest = text.strip_prefix(connection.as_str());
     if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
@@ -196,7 +197,7 @@ fn within_connection(connection: &ConnectionName, text: &str) -> String {
     format!("{connection}:{text}")
 }
 
-/// The id of a connector's event among those of its connection. One that is too long then is known by its
+/// Namespaces the id of a connector's event. An id that becomes too long is replaced by its
 /// checksum.
 pub(super) fn event_id_within(
     connection: &ConnectionName,
@@ -209,11 +210,11 @@ pub(super) fn event_id_within(
     })
 }
 
-/// Routes a connector's event by the first of its connection's rules that matches.
+/// Routes a connector's event by the first matching rule of its connection.
 ///
-/// An event that names no conversation, under a rule that takes the event's own, belongs to the one
-/// conversation named like the connection. Keys that a sender chooses are the connection's own
-/// (`SEC-9`), unless the rule says by an `instanceKeyPrefix` what they are.
+/// An event without a conversation, under a rule that uses the event's own key, belongs to the
+/// conversation named after the connection. Keys chosen by a sender are namespaced by connection
+/// (`SEC-9`), unless the rule sets `instanceKeyPrefix`.
 pub(crate) fn route_ingress(
     bundle: &Bundle,
     connection: &ConnectionDefinition,
@@ -273,7 +274,7 @@ fn rule_for<'c>(
     })
 }
 
-/// Whether the project itself names this key, for a schedule.
+/// True if a schedule in the project names this key.
 fn is_configured(connection: &ConnectionDefinition, key: &str) -> bool {
     let schedules = connection.config.get("schedules").and_then(Value::as_array);
     let mut schedules = schedules.into_iter().flatten();
@@ -288,7 +289,7 @@ fn agent_of(bundle: &Bundle, rule: &IngressRule) -> Result<AgentName, Unroutable
     named.cloned().ok_or(Unroutable::NoEntryAgent)
 }
 
-/// The key as the rule and the event say it.
+/// The key according to the rule and the event.
 fn key_by_rule(
     bundle: &Bundle,
     connection: &ConnectionDefinition,
@@ -337,7 +338,7 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
     }
 }
 
-/// The agents there are, for people.
+/// Names of the agents, for display.
 pub(super) fn agents_of(bundle: &Bundle) -> String {
     let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
     names.join(", ")
@@ -484,11 +485,11 @@ mod tests {
         assert_eq!(route(&entry, "main", &other, None), others_key);
         assert_eq!(route(&other, &others_key, &entry, None), "main");
         assert_eq!(route(&other, &others_key, &other, None), others_key);
-        // A key of the entry agent that looks like another's is no other's.
+        // A key of the entry agent that looks like another agent's key belongs to no other agent.
         let twice = format!("{other}:{others_key}");
         assert_eq!(route(&entry, &others_key, &other, None), twice);
         assert_eq!(route(&entry, "main", &other, Some("x")), "x");
-        // One whose key was given is a conversation of its own.
+        // An instance with a given key is a separate conversation.
         assert_eq!(route(&other, "x", &entry, None), "x");
 
         let main: InstanceKey = "main".parse().unwrap();
@@ -618,7 +619,7 @@ mod tests {
         };
         assert_eq!(by_property(None), goes_to("clerk", "hook:main"));
         assert_eq!(by_property(Some("")), goes_to("clerk", "main"));
-        // What looks like another agent's part of a conversation is none.
+        // A key that looks like another agent's part of a conversation is not treated as one.
         let to_helper = vec![rule(None, Some("helper"), own_key(None))];
         let found = route(to_helper, &event("e", Some("helper:main"), json!({})));
         assert_eq!(found, goes_to("helper", "helper:hook:helper:main"));

@@ -1,24 +1,27 @@
-//! Whole runs of the core in a simulated world: children that crash, hang and lie, a disk that fails,
-//! a daemon that is killed, a person who edits, restarts, deletes, stops and starts, and clocks that
-//! jump. The store is the real one, on a simulated disk.
+//! Deterministic simulation of the core: children crash, hang and violate the protocol, the disk
+//! fails, the daemon is killed, clocks jump, and a user edits, restarts, deletes, stops and starts.
+//! The store is the real one, on a simulated disk.
 //!
-//! Every run is a function of its seed. After each step [`invariants`] are checked. After each run everything heals, and an [`oracle::Oracle`]
-//! compares what was promised with what is there:
+//! Every run is a function of its seed. [`invariants`] are checked after each step. After each run
+//! all faults stop, and an [`oracle::Oracle`] compares the promised results with the stored state:
 //!
-//! * never two processes for one place, and none is started before its back-off is over;
+//! * never two processes in one slot, and no start before its back-off is over;
 //! * never two turns at once, and no turn before the agent has the whole conversation;
-//! * every acknowledged event is answered once, in order, whole, in its own conversation;
-//! * each call that a person is asked about is decided once, whoever answers, and begun once at most;
-//! * no turn begins of an event that a person has paused, and each is answered once it is resumed;
-//! * every client is answered exactly once;
-//! * a connection that asks for the replies to its events hears each, the same however often it asks, and of no other;
-//! * every outgoing call ends, one that is not idempotent is made once at most, and a model's reply
-//!   that any agent has seen is the one that is recorded;
-//! * agents that ask each other at random are answered once, as a result or as an event, and never wait
-//!   for each other;
+//! * every acknowledged event is answered once, in order, completely, in its own conversation;
+//! * each call that needs approval is decided once, even with concurrent decisions, and begun at
+//!   most once;
+//! * no turn begins for a paused event, and each is answered once it is resumed;
+//! * every client receives exactly one response;
+//! * a connection receives the replies to its own events only, and the same reply to each repeated
+//!   request;
+//! * every outgoing call ends, a call that is not idempotent is made at most once, and the model
+//!   reply that an agent receives is the recorded one;
+//! * agents that send each other random requests receive each answer once, as a result or as an
+//!   event, and never deadlock;
 //! * no process outlives the daemon or its workspace.
 //!
-//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone.
+//! `GOONDAN_SIMULATION_RUNS` sets the number of seeds, `GOONDAN_SIMULATION_SEED` selects a single
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -56,9 +59,9 @@ use crate::limits::RETENTION_INTERVAL_MS;
 use crate::limits::{IDLE_AGENT_DESCRIPTORS, SPARE_STARTS_PART, WORKING_AGENT_DESCRIPTORS};
 use crate::{Input, Share, Supply};
 
-/// Together a little more than two million steps.
+/// A little more than two million steps in total.
 const RUNS: u64 = 230;
-/// Longer than any back-off, grace period and heartbeat together.
+/// Longer than the maximum back-off, grace period and heartbeat together.
 const HEALING_MS: u64 = 1_800_000;
 const CONVERSATIONS: [&str; 4] = ["ann", "bob", "웹훅", "../../x"];
 
@@ -83,7 +86,7 @@ fn plan_of(seed: u64) -> Plan {
     }
 }
 
-/// One piece of work: somebody outside does something.
+/// Executes one random external action.
 fn work(world: &mut World) {
     if world.chance(world.plan.kill) {
         world.kill_daemon();
@@ -117,7 +120,7 @@ fn work(world: &mut World) {
     world.await_replies();
 }
 
-/// An event of the connection, which is to be posted.
+/// Creates an event that the connection will post.
 fn hand_in(world: &mut World, conversation: &str) {
     let key = key_of(ENTRY_AGENT, conversation);
     let event_id = world.new_post(&key);
@@ -212,7 +215,7 @@ fn meddle(world: &mut World) {
     }
 }
 
-/// A person looks at the questions that wait, and answers or declines some.
+/// Answers or declines some open questions.
 fn answer_questions(world: &mut World) {
     let open = world.core.calls.open_questions();
     let open: Vec<_> = open.map(|open| open.info.clone()).collect();
@@ -275,7 +278,7 @@ fn decide(world: &mut World, event: &EventInfo, is_dropped: bool) {
     }
 }
 
-/// A person ends the turn of an event, or one that waits.
+/// Cancels an event, in progress or queued.
 fn cancel(world: &mut World) {
     let known: Vec<_> = world.oracle.unanswered().collect();
     let Some((event_id, instance_key)) = world.rng.choice(&known).cloned() else {
@@ -319,7 +322,7 @@ fn simulate(seed: u64) -> World {
     if run(&mut world).is_ok() {
         return world;
     }
-    // The same run again, this time with a trace.
+    // Runs again with a trace.
     let mut world = World::new(seed, plan_of(seed), true);
     let failure = run(&mut world).expect_err("one seed, one run");
     for line in &world.trace {
@@ -352,7 +355,7 @@ fn live(world: &mut World) {
     world.oracle.assert_counted(&world.ledger());
 }
 
-/// Lets everything come to rest in a world in which nothing goes wrong any more.
+/// Runs without faults until the world is quiet.
 fn heal(world: &mut World, edit: Edit) {
     world.is_healing = true;
     world.edit = edit;
@@ -388,13 +391,13 @@ fn heal(world: &mut World, edit: Edit) {
     }
 }
 
-/// What became of some runs.
+/// Totals over several runs.
 #[derive(Default)]
 struct Tally {
     steps: u64,
-    /// How many turns were begun with the commit of the one before.
+    /// Number of turns that began with the commit of the previous one.
     begun_behind: u64,
-    /// How often agents were told what by other agents.
+    /// Number of answers between agents, by kind.
     told: BTreeMap<String, u64>,
 }
 
@@ -419,7 +422,7 @@ impl Tally {
     }
 }
 
-/// Runs the seeds below `runs` on every processor.
+/// Runs the seeds below `runs` on all processors.
 fn simulate_all(runs: u64) -> Tally {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(0);
@@ -450,7 +453,7 @@ fn simulate_all(runs: u64) -> Tally {
     })
 }
 
-/// So many as a person asks for, else `few`.
+/// The number of runs set in the environment, or `few`.
 fn runs_or(few: u64) -> u64 {
     std::env::var("GOONDAN_SIMULATION_RUNS").map_or(few, |n| {
         n.parse().expect("GOONDAN_SIMULATION_RUNS is a number")
@@ -510,7 +513,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
     }
 }
 
-/// Nothing goes wrong, and nobody meddles.
+/// No faults and no user actions.
 const CALM: Plan = Plan {
     crash: 0,
     hang: 0,
@@ -521,8 +524,8 @@ const CALM: Plan = Plan {
     work: 0,
 };
 
-/// Agents that ask each other at random, in a world in which nothing goes wrong: who is not refused at
-/// once is answered at once, and nobody waits for himself.
+/// Agents send each other random requests in a world without faults: each request is rejected or
+/// answered immediately, and no deadlock occurs.
 #[test]
 fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
     let mut tally = Tally::default();
@@ -536,7 +539,7 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
             let pause_ms = world.rng.u64(0..100);
             run_for(&mut world, pause_ms);
         }
-        // Far less than the time-out of the requests: a circle would be seen.
+        // Far below the timeout of requests, so a deadlock would be detected.
         let deadline_ms = world.mono_ms + 200_000;
         while !world.is_quiet() {
             assert!(
@@ -561,11 +564,11 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
     );
 }
 
-/// A disk that is full now and then ends the processes of agents that the store cannot serve, in the midst of a turn,
-/// again and again. No event is to blame for it.
+/// A disk that is sometimes full makes the store fail and stops agents in the middle of turns,
+/// repeatedly. This counts against no event.
 #[test]
 fn a_disk_that_is_full_parks_no_event() {
-    // The disk fails when it is told to, and at no other time.
+    // The disk fails only when told to.
     let plan = Plan { disk: 1, ..CALM };
     for seed in 0..100 {
         let mut world = World::new(seed, plan, false);
@@ -583,7 +586,7 @@ fn a_disk_that_is_full_parks_no_event() {
             run_for(&mut world, 50);
             world.post();
         }
-        // A call that is over.
+        // A call that has already happened, so the fault is disarmed.
         world.disk.fail_at(0, full, false);
         let deadline_ms = world.mono_ms + 120_000;
         loop {
@@ -605,8 +608,8 @@ fn a_disk_that_is_full_parks_no_event() {
     }
 }
 
-/// Models are edited while a turn begins with the commit of the one before: it is given to its process
-/// with the model it began on.
+/// Models are edited while a turn begins with the commit of the previous one. Its process receives
+/// it with the model it began on.
 #[test]
 fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
     let mut edits = 0;
@@ -635,7 +638,7 @@ fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
     assert!(edits > 100, "only {edits} edits came while a turn began");
 }
 
-/// A world in which nothing goes wrong and conversations expire.
+/// A world without faults in which conversations expire.
 fn expiring_world() -> World {
     let mut world = World::new(1, CALM, false);
     world.is_healing = true;
@@ -725,7 +728,8 @@ fn sup_3_no_more_agents_leave_for_those_that_are_leaving() {
         post_to(&mut world, &format!("person-{n}"));
     }
     let running = world.running();
-    // Of 1,000 descriptors 125 are kept, and there is room for one start fewer than is kept free ahead.
+    // Of 1,000 descriptors, 125 are reserved, and there is capacity for one start fewer than the
+    // spare starts.
     let (limit, spare) = (1_000, 875 / WORKING_AGENT_DESCRIPTORS / SPARE_STARTS_PART);
     let used = 875 - (spare - 1) * WORKING_AGENT_DESCRIPTORS;
     let supply = Supply {

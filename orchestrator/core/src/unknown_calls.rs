@@ -1,5 +1,4 @@
-//! The tool calls of a workspace that were cut short, and of which nobody knows if they had their effect, as its audit
-//! log has them (`OBS-5`).
+//! Interrupted tool calls with an unknown outcome, read from a workspace's audit log (`OBS-5`).
 
 use std::collections::BTreeMap;
 
@@ -12,12 +11,12 @@ use serde_json::Value;
 
 use crate::limits::UNKNOWN_CALLS_MAX;
 
-/// What the audit log calls one, behind `instance.`.
+/// Audit event of an interrupted call, after the prefix `instance.`.
 pub(crate) const CALL_UNKNOWN: &str = "callUnknown";
-/// What it calls one that a person has looked after.
+/// Audit event of a call that a user has resolved.
 pub(crate) const CALL_SETTLED: &str = "callSettled";
 
-/// The calls of a workspace that no person has looked after yet.
+/// The calls of a workspace that no user has resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownCalls(BTreeMap<(InstanceKey, ToolCallId), UnknownCall>);
 
@@ -31,7 +30,7 @@ pub(crate) struct UnknownCall {
     pub(crate) detail: String,
 }
 
-/// A record of the audit log that is about one of them, or about all of a conversation.
+/// An audit record about one call, or about a whole conversation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
@@ -42,10 +41,10 @@ struct Record {
 }
 
 impl UnknownCalls {
-    /// What the lines of an audit log hold of which one is about them.
+    /// Substrings that identify the relevant lines of an audit log.
     pub const RECORDS: [&str; 3] = [CALL_UNKNOWN, CALL_SETTLED, "instance.deleted"];
 
-    /// Takes note of a record of a workspace's audit log; they come in their order.
+    /// Applies a record of the workspace's audit log. Records must be applied in order.
     pub fn follow(&mut self, fields: JsonObject) {
         let fields = Value::Object(fields);
         let Ok(record) = Record::deserialize(&fields) else {
@@ -66,7 +65,7 @@ impl UnknownCalls {
         }
     }
 
-    /// Of more than [`UNKNOWN_CALLS_MAX`] the oldest is left to the audit log alone.
+    /// Adds a call. Beyond [`UNKNOWN_CALLS_MAX`], the oldest call is kept only in the audit log.
     pub(crate) fn add(&mut self, key: InstanceKey, call: ToolCallId, unknown: UnknownCall) {
         self.0.insert((key, call), unknown);
         if self.0.len() > UNKNOWN_CALLS_MAX {
@@ -77,7 +76,7 @@ impl UnknownCalls {
         }
     }
 
-    /// A conversation is deleted: there is nothing to look at any more.
+    /// Drops the calls of a deleted conversation.
     pub(crate) fn forget(&mut self, key: &InstanceKey) {
         self.0.retain(|(of, _), _| of != key);
     }
@@ -92,7 +91,7 @@ impl UnknownCalls {
         Some(unknown.info(id, key, call))
     }
 
-    /// A person has looked after one. Whether it was open.
+    /// Marks a call as resolved. True if it was unresolved.
     pub(crate) fn settle(&mut self, key: &InstanceKey, call: &ToolCallId) -> bool {
         self.0.remove(&(key.clone(), call.clone())).is_some()
     }
@@ -101,7 +100,7 @@ impl UnknownCalls {
         self.0.len()
     }
 
-    /// All of them, by their places.
+    /// All calls, ordered by key.
     pub(crate) fn all(&self, id: &WorkspaceId) -> impl Iterator<Item = UnknownCallInfo> {
         let calls = self.0.iter();
         calls.map(move |((key, call), unknown)| unknown.info(id, key, call))
@@ -161,7 +160,7 @@ mod tests {
             cut_short("b", "1"),
         ];
         assert_eq!(open(&all), ["a/1", "a/2", "b/1"]);
-        // Told again by a second process: it is one.
+        // A duplicate report from a second process counts once.
         let again = [&all[..], &all[..1]].concat();
         assert_eq!(open(&again), ["a/1", "a/2", "b/1"]);
         let settled = [&all[..], &[record(CALL_SETTLED, "a", "1")]].concat();
@@ -170,7 +169,7 @@ mod tests {
         gone.remove("toolCallId");
         let deleted = [&all[..], &[gone]].concat();
         assert_eq!(open(&deleted), ["b/1"]);
-        // What is no such record says nothing.
+        // Other and damaged records are ignored.
         let mut damaged = cut_short("c", "1");
         damaged.remove("toolName");
         let others = [record("created", "a", "1"), damaged, JsonObject::new()];

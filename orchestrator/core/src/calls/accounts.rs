@@ -1,7 +1,7 @@
-//! What counts against budgets: sums of a workspace's ledger, held in memory (pure).
+//! Budget accounting: sums of a workspace's ledger, held in memory (pure).
 //!
-//! They are made of the ledger when the workspace is opened, and take each entry in once it is durable
-//! there. So they are never less than what was spent, whatever was killed.
+//! The sums are computed from the ledger when the workspace is opened, and each entry is added once
+//! it is durable. A crash therefore never loses spending.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use goondan_protocol::usage::{Charge, Spending};
 use goondan_store::ledger::{LedgerTask, Line};
 use goondan_tasks::state::Taken;
 
-/// Days of which an account knows the sums. More than one, since a clock may be set back.
+/// Days kept for each account. More than one, because a clock can be set back.
 const DAYS_MAX: usize = 4;
 
-/// Whose account something counts in.
+/// Owner of an account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Payer {
     Workspace,
@@ -29,7 +29,7 @@ pub(crate) enum Payer {
 struct Account {
     ever: Charge,
     days: BTreeMap<Day, Charge>,
-    /// Of a conversation or a task: its agent, once it has spent something itself.
+    /// The agent of a conversation or task; `None` until it spends something itself.
     agent: Option<AgentName>,
 }
 
@@ -37,14 +37,14 @@ struct Account {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
     of: BTreeMap<Payer, Account>,
-    /// What the replies of each model to each agent took since ever.
+    /// Total usage by agent and model.
     by_model: BTreeMap<(AgentName, ResourceName), Spending>,
-    /// What of each task was put down, or is about to be.
+    /// Usage of each task that is recorded or is being recorded.
     tasks: BTreeMap<LedgerTask, Taken>,
 }
 
 impl Accounts {
-    /// The sums of a ledger.
+    /// Sums the lines of a ledger.
     pub fn of(lines: &[Line]) -> Self {
         let mut accounts = Self::default();
         for line in lines {
@@ -54,7 +54,7 @@ impl Accounts {
         accounts
     }
 
-    /// Takes in what counts for a task, if the line is of one, and was not taken in when it was told.
+    /// Adds the line to the sums of its task, unless it was added by [`owed`](Self::owed).
     pub(crate) fn take_for_task(&mut self, line: &Line) {
         if let Some(task) = &line.task {
             let taken = self.tasks.entry(task.clone()).or_default();
@@ -63,12 +63,13 @@ impl Accounts {
         }
     }
 
-    /// All that a task took, as far as it was put down or is about to be.
+    /// Total usage of a task that is recorded or is being recorded.
     pub(crate) fn taken_by(&self, task: &LedgerTask) -> Taken {
         self.tasks.get(task).copied().unwrap_or_default()
     }
 
-    /// What a task took that was not put down, and now is taken to be; none if it is nothing.
+    /// Usage of a task beyond the recorded total, and marks it as recorded; `None` if nothing is
+    /// missing.
     pub(crate) fn owed(&mut self, task: &LedgerTask, total: &Taken) -> Option<Taken> {
         let known = self.tasks.entry(task.clone()).or_default();
         let owed = total.beyond(known);
@@ -80,7 +81,7 @@ impl Accounts {
         Some(owed)
     }
 
-    /// Takes in what the ledger holds durably.
+    /// Adds a durable ledger line.
     pub(crate) fn take(&mut self, line: &Line) {
         let charge = line.charge();
         let agent = &line.agent_name;
@@ -104,7 +105,7 @@ impl Accounts {
         }
     }
 
-    /// What counts in an account, on this day or since ever.
+    /// Spending of an account, for this day or in total.
     pub(crate) fn spent(&self, payer: &Payer, period: BudgetPeriod, day: Day) -> Charge {
         let Some(account) = self.of.get(payer) else {
             return Charge::default();
@@ -115,31 +116,31 @@ impl Accounts {
         }
     }
 
-    /// What counts in an account since ever.
+    /// Total spending of an account.
     pub(crate) fn ever(&self, payer: &Payer) -> Charge {
         let account = self.of.get(payer);
         account.map_or_else(Charge::default, |account| account.ever)
     }
 
-    /// The agent of a conversation or a task that has spent something itself.
+    /// The agent of a conversation or task that has spent something itself.
     pub(crate) fn agent_of(&self, payer: &Payer) -> Option<&AgentName> {
         self.of.get(payer)?.agent.as_ref()
     }
 
-    /// What the replies of each model to each agent took since ever.
+    /// Total usage by agent and model.
     pub(crate) fn by_model(&self) -> impl Iterator<Item = (&AgentName, &ResourceName, &Spending)> {
         let sums = self.by_model.iter();
         sums.map(|((agent, model), spending)| (agent, model, spending))
     }
 
-    /// Everybody who has an account.
+    /// All payers with an account.
     pub(crate) fn payers(&self) -> impl Iterator<Item = &Payer> {
         self.of.keys()
     }
 }
 
-/// Everybody whom a reply counts against: of agents and of conversations its own, and those that had
-/// asked for its turn or task. Each counts once.
+/// The payers that a reply counts against: its own agent and conversation, and those that requested
+/// its turn or task. Each counts once.
 pub(crate) fn payers(
     (agent, asking): (&AgentName, &[AgentName]),
     (own, asked_by): (Payer, &[InstanceKey]),
@@ -154,7 +155,7 @@ pub(crate) fn payers(
     all.into_iter()
 }
 
-/// Everybody whom what a line says counts against.
+/// The payers that a ledger line counts against.
 pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<> {
     payers(
         (&line.agent_name, &line.asked_by_agents),
@@ -162,7 +163,7 @@ pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<>
     )
 }
 
-/// The conversation or the task that a line is of.
+/// The conversation or task of a line.
 fn own_of(line: &Line) -> Payer {
     match &line.task {
         Some(task) => Payer::Task(task.clone()),
@@ -170,7 +171,7 @@ fn own_of(line: &Line) -> Payer {
     }
 }
 
-/// The agents among them.
+/// The agents among `payers`.
 pub(crate) fn agents_of(payers: &[Payer]) -> Vec<AgentName> {
     let agents = payers.iter().filter_map(|payer| match payer {
         Payer::Agent(name) => Some(name.clone()),

@@ -1,20 +1,20 @@
-//! Budgets: which calls to models may be made.
+//! Budgets: admission control for calls to models.
 //!
-//! Before a call begins, what it may take at most is reserved; when its reply is put down in the ledger,
-//! what it took counts instead. A call that would lead past a limit even if all others took nothing is
-//! refused; one for which there is room only if others take less than is reserved for them waits for
+//! Before a call begins, its maximum cost is reserved. When the ledger records its reply, the
+//! actual cost replaces the reservation. A call that exceeds a limit even without the other
+//! reservations is rejected; a call that fits only if other calls cost less than reserved waits for
 //! them.
 //!
 //! # Invariants
 //!
-//! * When a call begins, what is spent, what is reserved and what the call may take at most do not pass
-//!   any limit together.
-//! * A reservation is a field of its call: it ends with the call, however that ends.
+//! * When a call begins, the sum of spending, reservations and the call's maximum does not exceed
+//!   any limit.
+//! * A reservation is a field of its call, so it ends with the call in every case.
 //!
-//! What a call takes is not known before it is over. The question is taken to have a token for each
-//! [`ESTIMATE_BYTES_PER_TOKEN`] bytes, the reply as many as `maxTokens` allows, or
-//! [`ESTIMATE_REPLY_TOKENS`] where nobody limits it. By as much as a call takes more than that, a limit
-//! may be passed.
+//! The cost of a call is unknown until it ends. The estimate is one token per
+//! [`ESTIMATE_BYTES_PER_TOKEN`] bytes of the request, and `maxTokens` for the reply, or
+//! [`ESTIMATE_REPLY_TOKENS`] if the reply is unlimited. A limit can be exceeded by the amount that
+//! a call exceeds its estimate.
 
 use goondan_config::Bundle;
 use goondan_protocol::budget::{Amount, Budget, BudgetPeriod, BudgetScope, BudgetState};
@@ -39,22 +39,22 @@ use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
 
-/// Whether a call may begin.
+/// Admission decision for a call.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It may, and this is reserved for it.
+    /// The call may begin with this reservation.
     Fits(Option<Charge>),
-    /// Others may take what it needs; it waits for them.
+    /// The call waits, because other calls may use the budget it needs.
     Wait,
-    /// It may not.
+    /// The call exceeds a limit.
     Refused(CallError),
 }
 
-/// What a call may take at most.
+/// Maximum cost of a call.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
     tokens: u64,
-    /// None if its model has no price.
+    /// `None` if the model has no price.
     micro_usd: Option<MicroUsd>,
 }
 
@@ -67,7 +67,7 @@ impl Estimate {
     }
 }
 
-/// What of a question says how long its reply may be.
+/// The part of a model request that limits the reply's length.
 #[derive(Deserialize)]
 struct Asked {
     #[serde(default)]
@@ -76,7 +76,7 @@ struct Asked {
 
 fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Price>) -> Estimate {
     let input_tokens = (question.get().len() as u64).div_ceil(ESTIMATE_BYTES_PER_TOKEN);
-    // A question that is none is refused by whoever is asked.
+    // The provider rejects an invalid request.
     let asked = serde_json::from_str::<Asked>(question.get());
     let wanted = asked.ok().and_then(|asked| asked.params.max_tokens);
     let wanted = wanted.or_else(|| model.and_then(|model| model.params.max_tokens));
@@ -96,7 +96,7 @@ fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Pri
     }
 }
 
-/// The one whose account a budget is about, if a budget concerns it.
+/// True if a budget applies to this payer.
 fn is_about(
     budget: &Budget,
     payer: &Payer,
@@ -111,7 +111,8 @@ fn is_about(
             None => true,
             Some(only) => agent_of(payer).as_ref() == Some(only),
         },
-        // What a swarm allows each conversation is for those of people; a task's counts in that which had it made.
+        // The swarm's limit per conversation applies to user conversations. A task counts against
+        // the conversation that created it.
         (BudgetScope::Instance, Payer::Task(_)) => {
             budget.agent.is_some() && agent_of(payer) == budget.agent
         }
@@ -119,7 +120,7 @@ fn is_about(
     }
 }
 
-/// What a budget is, in words.
+/// Description of a budget for messages.
 pub(super) fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
     let per = match period {
         BudgetPeriod::Ever => "",
@@ -150,7 +151,7 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
         budget: warning.to_owned(),
     };
     fleet.announce(&at.workspace_id, event, trace);
-    // What a task took is in no turn; nor is what came after the end of one.
+    // Task usage belongs to no turn, and neither does usage reported after the turn ended.
     let Some((turn, agent_name)) = turn.zip(fleet.agent_name(at).cloned()) else {
         return;
     };
@@ -176,8 +177,8 @@ impl Calls {
         spender.or_else(|| fleet.agent_name(at)).cloned()
     }
 
-    /// Calls `each` with every limit of a workspace that concerns one of these payers, and what is spent
-    /// of it.
+    /// Calls `each` with every limit of a workspace that applies to one of these payers, and the
+    /// amount spent.
     pub(super) fn each_limit(
         &self,
         fleet: &Fleet,
@@ -204,8 +205,8 @@ impl Calls {
         }
     }
 
-    /// The same with what a person allowed the task that a conversation works for. Of other tasks their own machine
-    /// knows what they took.
+    /// Calls `each` with the limits that a user set for the tasks among `payers`, and the amount
+    /// spent.
     fn each_own_limit(
         &self,
         fleet: &Fleet,
@@ -227,7 +228,7 @@ impl Calls {
         }
     }
 
-    /// Everybody whom the reply to a call counts against; nobody, if it is no model's.
+    /// The payers that the reply to a call counts against; empty if the target is not a model.
     pub(super) fn payers_of(
         &self,
         fleet: &Fleet,
@@ -247,7 +248,7 @@ impl Calls {
         payers((agent, &agents), (own, &asked_by)).collect()
     }
 
-    /// A reply's line is durable in the ledger: it counts, and who comes near a limit is warned.
+    /// Counts a durable ledger line and warns about limits that are nearly reached.
     pub(super) fn charge(
         &mut self,
         fleet: &mut Fleet,
@@ -281,7 +282,7 @@ impl Calls {
                 };
                 let now = limit.of(&spent);
                 let before = now.number().saturating_sub(limit.of(&charge).number());
-                // Said by the reply that leads past the mark, and so once.
+                // Emitted by the reply that crosses the threshold, and therefore once.
                 if is_near(now.number()) && !is_near(before) {
                     let named = name_of(limit, period, payer);
                     let percent = now.percent_of(limit);
@@ -294,8 +295,7 @@ impl Calls {
         }
     }
 
-    /// What is reserved in an account for calls that are being made, and what others took that is about
-    /// to count.
+    /// Reservations of running calls in an account, plus usage that is not durable yet.
     pub(super) fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
         let calls = self.open.values();
         let reserved = calls
@@ -307,7 +307,7 @@ impl Calls {
             .fold(Charge::default(), Charge::plus)
     }
 
-    /// Whether a call may begin now.
+    /// Decides if a call may begin now.
     pub(super) fn budget_verdict(&self, fleet: &Fleet, id: CallId) -> Verdict {
         let Some(call) = self.open.get(&id) else {
             return Verdict::Fits(None);
@@ -375,7 +375,8 @@ impl Calls {
         }
     }
 
-    /// How the budgets of a workspace stand: of agents and conversations those nearest to their limits.
+    /// The budgets of a workspace. For agents and conversations, only those closest to their
+    /// limits.
     pub(crate) fn budget_states(&self, fleet: &Fleet, id: &WorkspaceId) -> Vec<BudgetState> {
         let Some(accounts) = self.accounts.get(id) else {
             return Vec::new();

@@ -1,6 +1,7 @@
-//! What calls took that are over without a recorded reply, and what tasks took: put down in the ledger, again and again until
-//! that is durable. Until then it counts as reserved, so that it is in no budget twice and in none not at
-//! all. An entry that could not be written may be in the file all the same; it is known by its id.
+//! Usage of tasks and of calls that ended without a recorded reply. Writing it to the ledger is
+//! retried until it is durable. Until then it counts as reserved, so each budget includes it
+//! exactly once. A failed write may still have reached the file; the entry's id prevents a
+//! duplicate.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +21,19 @@ use crate::fleet::Fleet;
 use crate::jobs::continuation;
 use crate::limits::CHARGE_RETRY_MS;
 
-/// One that is not durable yet.
+/// A ledger entry that is not durable yet.
 #[derive(Debug)]
 struct Pending {
     at: InstanceRef,
     entry: Box<Entry>,
     payers: Vec<Payer>,
     charge: Charge,
-    /// When it is handed to the store again, once that has failed.
+    /// Time of the next attempt, after a failed one.
     retry_at_ms: Option<u64>,
     is_told: bool,
 }
 
-/// Those that are not durable yet, by the id of their entries.
+/// Entries that are not durable yet, by id.
 #[derive(Debug, Default)]
 pub(super) struct Charges {
     pending: BTreeMap<Uuid, Pending>,
@@ -44,7 +45,7 @@ impl Charges {
         self.pending.is_empty()
     }
 
-    /// What is about to count in an account.
+    /// Usage of an account that is not durable yet.
     pub(super) fn of<'a>(
         &'a self,
         id: &'a WorkspaceId,
@@ -69,7 +70,7 @@ impl Charges {
         self.pending.insert(pending.entry.id, pending);
     }
 
-    /// Has one tried again later. Whether that is worth a word: it has not failed before.
+    /// Schedules a retry. True if this is the first failure, which is logged.
     fn postpone(&mut self, id: Uuid, retry_at_ms: u64) -> bool {
         let Some(pending) = self.pending.get_mut(&id) else {
             return false;
@@ -78,7 +79,7 @@ impl Charges {
         !std::mem::replace(&mut pending.is_told, true)
     }
 
-    /// Those whose time has come.
+    /// Takes the entries whose retry is due.
     fn take_due(&mut self, now_ms: u64) -> Vec<(InstanceRef, Box<Entry>)> {
         let mut due = Vec::new();
         for pending in self.pending.values_mut() {
@@ -92,7 +93,7 @@ impl Charges {
 }
 
 continuation! {
-    /// What a call took that failed all the same.
+    /// Records the usage of a failed call.
     CountingFailure { entry: Box<Entry> } after RecordUsage => core.calls.on_failure_counted in fleet
 }
 
@@ -105,7 +106,7 @@ fn store_charge(fleet: &mut Fleet, instance: InstanceRef, entry: Box<Entry>) {
 }
 
 impl Calls {
-    /// What a call took that failed is put down as if it had been a reply, if the provider tells it.
+    /// Records the usage of a failed call like that of a reply, if the provider reports it.
     pub(super) fn count_failure(&mut self, fleet: &mut Fleet, id: CallId, usage: Option<Usage>) {
         let Some((call, usage)) = self.open.get(&id).zip(usage) else {
             return;
@@ -118,13 +119,13 @@ impl Calls {
         }
     }
 
-    /// Puts down what a call took, whatever becomes of the call.
+    /// Records the usage of a call, independent of the call's outcome.
     pub(super) fn put_down(&mut self, fleet: &mut Fleet, at: InstanceRef, entry: Box<Entry>) {
         self.charges.add(at.clone(), entry.clone());
         store_charge(fleet, at, entry);
     }
 
-    /// What a call took is durable, or could not be made so.
+    /// Handles the result of recording a failed call's usage.
     fn on_failure_counted(
         &mut self,
         fleet: &mut Fleet,
@@ -141,7 +142,7 @@ impl Calls {
                 };
                 self.charge(fleet, at, &entry.into_line(), step);
             }
-            // A workspace that is opened again counts what its ledger holds.
+            // The ledger is read again when the workspace is reopened.
             Err(_) if !self.accounts.contains_key(&at.workspace_id) => {
                 self.charges.pending.remove(&entry.id);
             }
@@ -158,7 +159,7 @@ impl Calls {
         }
     }
 
-    /// Tries to put down again what could not be.
+    /// Retries failed ledger writes.
     pub(crate) fn retry_charges(&mut self, fleet: &mut Fleet) {
         for (at, entry) in self.charges.take_due(fleet.now().mono_ms) {
             store_charge(fleet, at, entry);

@@ -1,7 +1,7 @@
-//! Calls that wait until a person has logged in at an authorization server (`SYS-4`).
+//! Calls that wait for a user's login at an authorization server (`SYS-4`).
 //!
-//! Such a call keeps its place in its lane, and the turn that waits for it stays open: it is on disk as any
-//! turn in progress is, and goes on after a restart of the daemon. When there is a token, the call is made.
+//! Such a call keeps its place in its lane, and its turn stays open. Like any turn in progress, the
+//! turn is durable and resumes after a daemon restart. The call starts when a token is available.
 
 use goondan_protocol::call::{CallTarget, ModelPiece};
 use goondan_protocol::ids::InstanceRef;
@@ -14,7 +14,8 @@ use crate::LogEvent;
 use crate::fleet::Fleet;
 
 impl Calls {
-    /// The time of calls that wait for a login stands still. Whoever waits for the turn is told once for what.
+    /// Stops the timeout of calls that wait for a login, and reports each needed login once to the
+    /// turn's watchers.
     pub(super) fn hold_for_consent(&mut self, fleet: &mut Fleet) {
         let now_ms = fleet.now().mono_ms;
         let mut begun = Vec::new();
@@ -53,7 +54,7 @@ impl Calls {
         }
     }
 
-    /// By whom the calls are to be made that a conversation waits for and nobody makes yet.
+    /// Targets of a conversation's queued calls.
     pub(super) fn targets_waited_for(&self, at: &InstanceRef) -> Vec<CallTarget> {
         let waiting = self
             .open

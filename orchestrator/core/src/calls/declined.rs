@@ -1,8 +1,8 @@
-//! Calls whose token the other side does not take, or which allows too little (`SYS-4`): they did nothing, and are made
-//! again once there is another token.
+//! Calls whose token was rejected or lacks permissions (`SYS-4`). They had no effect and are
+//! retried with another token.
 //!
-//! What follows for the token, [`goondan_oauth::Machine`] decides. A call keeps its place in its lane meanwhile; it is
-//! not made with the same token twice.
+//! [`goondan_oauth::Machine`] decides how to replace the token. Until then the call keeps its place
+//! in its lane, and it never uses the same token twice.
 
 use goondan_oauth::Ruling;
 use goondan_protocol::call::{CallError, CallId, CallOutcome, TokenVerdict};
@@ -14,18 +14,18 @@ use crate::LogEvent;
 use crate::exchange::oauth_calls::{SaidOfTokens, Tokens};
 use crate::fleet::Fleet;
 
-/// Why a call waits for another token.
+/// Reason a call waits for another token.
 #[derive(Debug)]
 pub(super) struct Declined {
-    /// With what it was made.
+    /// The rejected tokens.
     tokens: Tokens,
-    /// Whether a person has to consent to more.
+    /// True if a user must grant more permissions.
     is_for_more: bool,
-    /// What whoever waits is told if there is no other one in time.
+    /// Error returned to the waiter if no other token arrives in time.
     pub(super) error: CallError,
 }
 
-/// Whether a process has the very tokens that a call was declined with.
+/// True if a process has the same tokens that were rejected for this call.
 pub(super) fn runs_with_declined(fleet: &Fleet, call: &OpenCall, process: ProcessId) -> bool {
     call.declined.as_ref().is_some_and(|declined| {
         let tokens = fleet.tokens_of(process).map(|(_, tokens)| tokens);
@@ -33,7 +33,7 @@ pub(super) fn runs_with_declined(fleet: &Fleet, call: &OpenCall, process: Proces
     })
 }
 
-/// The login that a call waits for since its token allows too little, while there is no other one.
+/// The login needed for more permissions, while the token is unchanged.
 pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNeed> {
     let declined = call.declined.as_ref().filter(|it| it.is_for_more)?;
     let need = declined.tokens.keys().next()?;
@@ -42,13 +42,13 @@ pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNee
 }
 
 impl Calls {
-    /// What was said of tokens since this was last asked.
+    /// Takes the pending token verdicts.
     pub(crate) fn take_verdicts(&mut self) -> Vec<SaidOfTokens> {
         std::mem::take(&mut self.verdicts)
     }
 
-    /// A connection cannot begin its work with the token that it was given. False if it was given none of an
-    /// authorization server: there is no other one then.
+    /// Handles the rejection of a connection's token at startup. False if its token does not come
+    /// from an authorization server, because then no replacement exists.
     pub(crate) fn is_declined_start(
         &mut self,
         fleet: &Fleet,
@@ -68,7 +68,7 @@ impl Calls {
         true
     }
 
-    /// A call that came to an answer shows that its token is taken.
+    /// Records that a token is valid after a call succeeded.
     pub(super) fn note_verdict(
         &mut self,
         fleet: &Fleet,
@@ -86,11 +86,11 @@ impl Calls {
         }
     }
 
-    /// A call has failed. If that was for its token, it waits for another one.
+    /// Makes a failed call wait for another token, if the failure was caused by its token.
     ///
     /// # Errors
     ///
-    /// The error, if another token would not help, or part of the answer was heard already.
+    /// Returns the error if another token would not help, or if a part of the answer was delivered.
     pub(super) fn hold_for_token(
         &mut self,
         fleet: &Fleet,
@@ -102,7 +102,7 @@ impl Calls {
         let (Some(call), Some(said)) = (call, error.token.as_deref().cloned()) else {
             return Err(error);
         };
-        // Of several tokens nobody knows which one allows too little.
+        // With several tokens, the one that lacks permissions is unknown.
         let is_of_one = |tokens: &Tokens| said == TokenVerdict::Declined || tokens.len() == 1;
         let tokens = fleet.tokens_of(process);
         let Some((workspace_id, tokens)) = tokens.filter(|(_, tokens)| is_of_one(tokens)) else {
@@ -124,7 +124,7 @@ impl Calls {
         Ok(())
     }
 
-    /// What is made of a verdict.
+    /// Applies the ruling on a verdict.
     pub(crate) fn on_ruling(&mut self, fleet: &mut Fleet, verdict: &SaidOfTokens, ruling: Ruling) {
         if let (None, Some(_), Ruling::Stays { why, .. }) = (verdict.call, &verdict.said, &ruling) {
             return fleet.stays_declined(verdict.process, why);
@@ -153,7 +153,7 @@ impl Calls {
         }
     }
 
-    /// The logins that have to be done again for more, before the calls of a conversation are made.
+    /// Logins that must be renewed with more permissions before a conversation's calls can start.
     pub(super) fn consents_to_more(&self, at: &InstanceRef) -> Vec<OAuthNeed> {
         let waiting = self
             .open

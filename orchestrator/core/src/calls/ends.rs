@@ -1,4 +1,4 @@
-//! Calls that end otherwise than by their answer: nobody waits any more, a process is gone, or their time is up.
+//! Calls that end without an answer: canceled, interrupted by a lost process, or timed out.
 
 use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelPiece,
@@ -14,7 +14,7 @@ use crate::fleet::Fleet;
 use crate::limits::CALL_ATTEMPTS_MAX;
 
 impl Calls {
-    /// An agent does not wait for a call any more.
+    /// Handles an agent's cancellation of a call.
     pub(crate) fn on_call_cancel(
         &mut self,
         fleet: &mut Fleet,
@@ -27,7 +27,7 @@ impl Calls {
         }
     }
 
-    /// Gives a call up that nobody waits for. What is being recorded is recorded all the same.
+    /// Cancels a call without a waiter. A reply that is being recorded is recorded anyway.
     pub(super) fn give_up(&mut self, fleet: &mut Fleet, id: CallId) {
         if let Some(call) = self.open.get_mut(&id)
             && let CallState::Recording { .. } = call.state
@@ -48,8 +48,8 @@ impl Calls {
         self.serve_lane(fleet, &call.lane);
     }
 
-    /// An agent's process is gone. A model's reply to it is still awaited: it is paid for, and its
-    /// successor asks for the same one. Everything else is given up.
+    /// Handles the loss of an agent's process. A model's reply is still awaited, because it is paid
+    /// for and the restarted agent requests it again. Other calls are canceled.
     pub(crate) fn on_caller_gone(
         &mut self,
         fleet: &mut Fleet,
@@ -65,8 +65,7 @@ impl Calls {
         }
     }
 
-    /// Gives up what is still awaited for turns of a conversation that are over: for all but
-    /// `current`.
+    /// Cancels the calls of a conversation's finished turns: all except those of `current`.
     pub(crate) fn give_up_calls_of(
         &mut self,
         fleet: &mut Fleet,
@@ -88,7 +87,8 @@ impl Calls {
         }
     }
 
-    /// A connector's process is gone. Its successor makes the calls again that may be.
+    /// Handles the loss of a connector's process. Its successor retries the calls that can be
+    /// retried.
     pub(crate) fn on_provider_gone(
         &mut self,
         fleet: &mut Fleet,
@@ -127,7 +127,7 @@ impl Calls {
         self.serve(fleet, id, target);
     }
 
-    /// Ends the calls whose time is up, and begins those whose time has come.
+    /// Ends calls that timed out and starts calls that are due.
     pub(crate) fn on_call_time(&mut self, fleet: &mut Fleet) {
         self.hold_for_consent(fleet);
         let now_ms = fleet.now().mono_ms;
@@ -136,14 +136,14 @@ impl Calls {
             call.deadline_ms <= now_ms && is_outside && call.held_since_ms.is_none()
         });
         for id in late {
-            // While a person is asked, the call's own time stands still.
+            // The call's timeout is paused while a question is open.
             if self.questions.holds(id) {
                 continue;
             }
             let Some(call) = self.open.get(&id) else {
                 continue;
             };
-            // There was no other token in time: what it was declined with stands.
+            // No other token arrived in time, so the call ends with the rejection.
             if let Some(declined) = &call.declined {
                 let error = declined.error.clone();
                 self.end_call(fleet, id, CallOutcome::Error(error));

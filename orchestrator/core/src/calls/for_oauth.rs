@@ -1,4 +1,4 @@
-//! Calls by which authorization servers are asked: nobody's process waits for them, and no turn.
+//! Calls to authorization servers. No process and no turn waits for them.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
@@ -9,7 +9,7 @@ use super::{Calls, Origin};
 use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled};
 use crate::fleet::Fleet;
 
-/// Under which name such calls wait their turn.
+/// Queue key of such calls.
 fn place_in(workspace_id: &WorkspaceId) -> Result<(InstanceRef, AgentName, CallTarget), CallError> {
     let internal = |error: &dyn std::fmt::Display| {
         CallError::new(CallErrorCode::Unavailable, error.to_string())
@@ -24,7 +24,7 @@ fn place_in(workspace_id: &WorkspaceId) -> Result<(InstanceRef, AgentName, CallT
 }
 
 impl Calls {
-    /// An authorization server is to be asked.
+    /// Enqueues a call to an authorization server.
     pub(crate) fn on_oauth_call(&mut self, fleet: &mut Fleet, asked: OAuthCall) {
         let OAuthCall { ticket, method, .. } = asked;
         let made = place_in(&asked.workspace_id).and_then(|(at, agent, target)| {
@@ -48,7 +48,7 @@ impl Calls {
         }
     }
 
-    /// What came of such calls since this was last asked.
+    /// Takes the finished calls to authorization servers.
     pub(crate) fn take_done_for_oauth(&mut self) -> Vec<OAuthCalled> {
         std::mem::take(&mut self.done_for_oauth)
     }

@@ -1,4 +1,4 @@
-//! Calls that are made for tasks: nobody's process waits for them, and no turn.
+//! Calls made for tasks. No process and no turn waits for them.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{InstanceKey, InstanceRef};
@@ -10,7 +10,7 @@ use crate::exchange::TaskRef;
 use crate::exchange::task_calls::{TaskCall, TaskCalled};
 use crate::fleet::Fleet;
 
-/// Under which name the calls of a task wait their turn, and what it took is put down.
+/// Queue key of a task's calls, also used for their usage.
 pub(super) fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {
     let key = format!("{TASK_KEY_PREFIX}{}", at.task_id);
     match InstanceKey::new(&key) {
@@ -23,7 +23,7 @@ pub(super) fn place_of(at: &TaskRef) -> Result<InstanceRef, CallError> {
 }
 
 impl Calls {
-    /// A task wants something done outside.
+    /// Enqueues a call for a task.
     pub(crate) fn on_task_call(&mut self, fleet: &mut Fleet, asked: TaskCall) {
         let of = asked.of.clone();
         let made = place_of(&of.at).and_then(|at| {
@@ -46,7 +46,7 @@ impl Calls {
         }
     }
 
-    /// What came of calls for tasks since this was last asked.
+    /// Takes the finished calls for tasks.
     pub(crate) fn take_done_for_tasks(&mut self) -> Vec<TaskCalled> {
         std::mem::take(&mut self.done_for_tasks)
     }

@@ -1,4 +1,4 @@
-//! The calls that share one credential: who waits, who is next, how many run (pure).
+//! Fair queue of the calls that share one credential (pure).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,29 +7,29 @@ use goondan_protocol::ids::{AgentName, InstanceKey};
 
 use crate::limits::{CALLS_IN_FLIGHT_PER_CREDENTIAL, CALLS_WAITING_PER_CREDENTIAL};
 
-/// One credential's queue. Agents take turns, and each agent's conversations do: neither one with many
-/// calls nor one with many conversations holds up one with few.
+/// The queue of one credential. Agents take turns, and so do each agent's conversations, so a busy
+/// agent or conversation does not delay the others.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// The agents with calls that wait.
+    /// Agents with queued calls.
     agents: RoundRobin<AgentName, RoundRobin<InstanceKey, VecDeque<CallId>>>,
-    /// How many calls wait.
+    /// Number of queued calls.
     waiting: usize,
-    /// Who makes its calls.
+    /// Targets that execute the calls of this lane.
     targets: BTreeSet<CallTarget>,
     in_flight: usize,
-    /// No call begins before this.
+    /// No call begins earlier than this.
     cool_until_ms: u64,
 }
 
-/// Whose call it is.
+/// Queue key of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'a> {
     pub(super) agent: &'a AgentName,
     pub(super) instance_key: &'a InstanceKey,
 }
 
-/// Those who take turns, the next one first. Each has something that waits.
+/// Round-robin queue; the next entry is first. No entry is empty.
 #[derive(Debug)]
 struct RoundRobin<K, V>(VecDeque<(K, V)>);
 
@@ -40,7 +40,7 @@ impl<K, V> Default for RoundRobin<K, V> {
 }
 
 impl<K: Clone + PartialEq, V: Default> RoundRobin<K, V> {
-    /// Puts something to what of one waits; whoever had nothing comes last.
+    /// Updates the entry of `who`, or appends a new entry.
     fn put(&mut self, who: &K, put: impl FnOnce(&mut V)) {
         if let Some((_, waiting)) = self.0.iter_mut().find(|(other, _)| other == who) {
             return put(waiting);
@@ -50,7 +50,7 @@ impl<K: Clone + PartialEq, V: Default> RoundRobin<K, V> {
         self.0.push_back((who.clone(), waiting));
     }
 
-    /// Takes something of one that waits, if `take` finds it. Whoever has nothing left is gone.
+    /// Takes an item of `who`, if `take` finds one. Removes an entry that becomes empty.
     fn take_of<T>(
         &mut self,
         who: &K,
@@ -66,8 +66,8 @@ impl<K: Clone + PartialEq, V: Default> RoundRobin<K, V> {
         Some(taken)
     }
 
-    /// Takes the next thing that can be had. Whoever had its turn goes to the end; whoever could not
-    /// keeps its place.
+    /// Takes the next available item. An entry that provides one moves to the end; the others keep
+    /// their places.
     fn take_next<T>(
         &mut self,
         is_empty: impl Fn(&V) -> bool,
@@ -82,7 +82,7 @@ impl<K: Clone + PartialEq, V: Default> RoundRobin<K, V> {
     }
 }
 
-/// Takes the first call out that `fits`.
+/// Removes the first call that `fits`.
 fn take_call(calls: &mut VecDeque<CallId>, fits: impl Fn(CallId) -> bool) -> Option<CallId> {
     let place = calls.iter().position(|call_id| fits(*call_id))?;
     calls.remove(place)
@@ -93,19 +93,19 @@ fn has_nobody(conversations: &RoundRobin<InstanceKey, VecDeque<CallId>>) -> bool
 }
 
 impl Lane {
-    /// Whoever makes calls of this lane.
+    /// Targets that execute the calls of this lane.
     pub(super) fn targets(&self) -> &BTreeSet<CallTarget> {
         &self.targets
     }
 
-    /// Notes who makes its calls.
+    /// Adds a target.
     pub(super) fn is_served_by(&mut self, target: &CallTarget) {
         if !self.targets.contains(target) {
             self.targets.insert(target.clone());
         }
     }
 
-    /// Puts a call at the end of its conversation's queue; false if the lane holds too many.
+    /// Appends a call to its conversation's queue; false if the lane is full.
     pub(super) fn push(&mut self, who: Who<'_>, call_id: CallId) -> bool {
         if self.waiting >= CALLS_WAITING_PER_CREDENTIAL {
             return false;
@@ -114,7 +114,7 @@ impl Lane {
         true
     }
 
-    /// Puts a call that was begun in vain before all others of its conversation.
+    /// Puts a call back at the front of its conversation's queue after an unsuccessful start.
     pub(super) fn push_back_in(&mut self, who: Who<'_>, call_id: CallId) {
         self.put(who, |calls| calls.push_front(call_id));
     }
@@ -126,7 +126,7 @@ impl Lane {
         });
     }
 
-    /// Takes a call out that waits.
+    /// Removes a queued call.
     pub(super) fn remove(&mut self, who: Who<'_>, call_id: CallId) {
         let taken = self.agents.take_of(who.agent, has_nobody, |conversations| {
             conversations.take_of(who.instance_key, VecDeque::is_empty, |calls| {
@@ -136,7 +136,7 @@ impl Lane {
         self.waiting -= usize::from(taken.is_some());
     }
 
-    /// The next call that may begin now, of those that can. It counts as begun.
+    /// Returns the next call that can begin now, and counts it as in flight.
     pub(super) fn next(
         &mut self,
         now_ms: u64,
@@ -153,17 +153,17 @@ impl Lane {
         Some(call_id)
     }
 
-    /// A call that was begun is over, or is to be begun again.
+    /// Releases the slot of a call that ended or was requeued.
     pub(super) fn ended(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Begins nothing before `until_ms`.
+    /// Starts no call before `until_ms`.
     pub(super) fn cool_down(&mut self, until_ms: u64) {
         self.cool_until_ms = self.cool_until_ms.max(until_ms);
     }
 
-    /// Whether forgetting it changes nothing.
+    /// True if the lane holds no state.
     pub(super) fn is_idle(&self, now_ms: u64) -> bool {
         self.waiting == 0 && self.in_flight == 0 && now_ms >= self.cool_until_ms
     }
@@ -173,7 +173,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Who a call is made for: `agent/conversation`.
+    /// Parsed `agent/conversation`.
     struct Name(AgentName, InstanceKey);
 
     impl Name {

@@ -1,4 +1,4 @@
-//! What agents and connectors are told of calls, and whether an agent may ask for one.
+//! Messages about calls to agents and connectors, and validation of an agent's call requests.
 
 use goondan_config::Bundle;
 use goondan_protocol::call::{
@@ -24,7 +24,7 @@ fn address_of(target: &CallTarget) -> Address {
     }
 }
 
-/// The turn in which an agent, as its process was started, may have this call made.
+/// Returns the turn of the call, if the agent's process may make this call.
 pub(super) fn check_call(
     fleet: &Fleet,
     at: &InstanceRef,
@@ -36,8 +36,8 @@ pub(super) fn check_call(
     Ok(turn.clone())
 }
 
-/// Credential whose limits a call counts towards; none if no process can make the call. A connection that left the
-/// configuration, and runs only for turns that began earlier, has limits of its own.
+/// Credential whose limits apply to a call; `None` if no process can execute the call. A connection
+/// that was removed from the configuration, and runs only for earlier turns, has separate limits.
 pub(super) fn credential_of(
     fleet: &Fleet,
     id: &WorkspaceId,
@@ -84,7 +84,7 @@ pub(super) fn send_provider(
     });
 }
 
-/// Tells a waiting agent how its call ended.
+/// Sends the outcome to the waiting agent.
 pub(super) fn answer_call(
     fleet: &mut Fleet,
     at: &InstanceRef,
@@ -95,7 +95,7 @@ pub(super) fn answer_call(
     fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
 }
 
-/// Tells those who wait for the turn that another model than the agent's first is asked (`STEER-5`).
+/// Notifies the watchers of the turn that a fallback model is used (`STEER-5`).
 pub(super) fn tell_of_fallback(fleet: &mut Fleet, at: &InstanceRef, asked: &OutgoingCall) {
     let (CallTarget::Model { name }, Some(place)) = (&asked.target, &asked.place) else {
         return;
@@ -110,7 +110,7 @@ pub(super) fn tell_of_fallback(fleet: &mut Fleet, at: &InstanceRef, asked: &Outg
     }
 }
 
-/// Hands a piece to the clients that wait for the turn a call is made in.
+/// Forwards a piece to the watchers of the turn that the call belongs to.
 pub(super) fn tell_watchers(
     fleet: &mut Fleet,
     at: &InstanceRef,

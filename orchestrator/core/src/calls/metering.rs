@@ -1,7 +1,6 @@
-//! What is counted of outgoing calls, of what replies took and of budgets (`OBS-3`).
+//! Metrics of outgoing calls, usage and budgets (`OBS-3`).
 //!
-//! What replies took is told from the sums of the ledger, so that it is never less, nor more, than what is on
-//! disk, whoever was killed.
+//! Usage metrics come from the sums of the ledger, so they match the disk after every crash.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +16,14 @@ use super::{Calls, OpenCall};
 use crate::fleet::Fleet;
 use crate::fleet::metering::{REQUEST_OUTCOMES, of_workspace};
 
-/// A budget that is told: whose account it is about, and how it stands.
+/// The state of one budget, for a payer.
 struct Standing<'p> {
     payer: &'p Payer,
     limit: Amount,
     spent: Amount,
 }
 
-/// The labels of whom a call is made by.
+/// Labels of the process that executes a call.
 fn of_target(id: &WorkspaceId, target: &CallTarget) -> Labels {
     let labels = of_workspace(id);
     match target {
@@ -33,13 +32,13 @@ fn of_target(id: &WorkspaceId, target: &CallTarget) -> Labels {
     }
 }
 
-/// A call broke off in the middle: whether it had its effect is unknown.
+/// Counts a call that was interrupted with an unknown effect.
 pub(super) fn count_unknown(fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
     let labels = of_target(id, target);
     fleet.count(Metric::CallsUnknown, labels, Micros::whole(1));
 }
 
-/// A model was asked, and this came of it.
+/// Counts a request to a model by its outcome.
 pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOutcome) {
     if !matches!(call.target, CallTarget::Model { .. }) {
         return;
@@ -61,7 +60,7 @@ pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOu
     fleet.count(Metric::GenAiOperationDuration, labels, took);
 }
 
-/// What a reply took is in the ledger.
+/// Counts the usage of a reply once the ledger holds it.
 pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &Line) {
     let usage = &line.spending.usage;
     if line.spending.unmetered > 0 {
@@ -77,7 +76,7 @@ pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &Line) {
 }
 
 impl Calls {
-    /// How budgets and what replies took stand now.
+    /// Current samples of budgets and usage.
     pub(crate) fn samples(&self, fleet: &Fleet) -> Vec<Sample> {
         let mut samples = Vec::new();
         for id in self.accounts.keys() {

@@ -1,4 +1,4 @@
-//! Calls that the daemon itself has made: nobody's process waits for them, and no turn.
+//! Calls made by the daemon itself. No process and no turn waits for them.
 
 use goondan_protocol::call::{CallError, CallTarget};
 use goondan_protocol::ids::{AgentName, InstanceRef};
@@ -8,7 +8,7 @@ use super::{CallState, Calls, OpenCall, Origin};
 use crate::fleet::Fleet;
 use crate::limits::CALL_DEADLINE_MAX_MS;
 
-/// One that is to be made.
+/// A call request of the daemon.
 #[derive(Debug)]
 pub(super) struct DaemonCall {
     pub(super) at: InstanceRef,
@@ -21,11 +21,11 @@ pub(super) struct DaemonCall {
 }
 
 impl Calls {
-    /// Has it made when it is its turn.
+    /// Enqueues the call.
     ///
     /// # Errors
     ///
-    /// Why it is not even tried.
+    /// The reason the call cannot be queued.
     pub(super) fn make_for_daemon(
         &mut self,
         fleet: &mut Fleet,

@@ -1,13 +1,13 @@
-//! Questions that wait for a person's answer (pure): which there are, how long each waits, and how long
-//! the calls wait that they came under.
+//! Questions that await a user's answer (pure): the open questions, their deadlines, and the time
+//! that their calls spend waiting.
 //!
 //! # Invariants
 //!
-//! * A question is closed once: by an answer, by its time, or because its call is over.
-//! * At most [`MAX_QUESTIONS_PER_CONNECTION`] of one connection are open, [`QUESTIONS_OPEN_MAX`] in all, and
-//!   one call asks at most [`QUESTIONS_PER_CALL_MAX`].
-//! * The time in which a call has a question open is told when its last one closes, once: it does not count
-//!   towards the call's own.
+//! * A question closes once: by an answer, by its timeout, or because its call ended.
+//! * At most [`MAX_QUESTIONS_PER_CONNECTION`] of one connection are open, [`QUESTIONS_OPEN_MAX`] in
+//!   all, and one call asks at most [`QUESTIONS_PER_CALL_MAX`].
+//! * The time that a call waits for answers is reported once, when its last question closes. It
+//!   does not count toward the call's timeout.
 
 use std::collections::BTreeMap;
 
@@ -23,24 +23,24 @@ use goondan_protocol::trace::TraceContext;
 use super::ProcessId;
 use crate::limits::{QUESTIONS_OPEN_MAX, QUESTIONS_PER_CALL_MAX};
 
-/// One question that waits.
+/// An open question.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenQuestion {
-    /// What clients are told of it.
+    /// The question as clients see it.
     pub(crate) info: QuestionInfo,
-    /// What an answer holds.
+    /// The form of the answer.
     pub(crate) form: QuestionForm,
-    /// The call it came under.
+    /// The call that asked.
     pub(crate) call_id: CallId,
-    /// The connector that asks, and its number for the question.
+    /// The process of the connector, and its id for the question.
     pub(crate) requester: (ProcessId, Option<u64>),
-    /// The step of the call, for its place in the trace.
+    /// The step of the call, for the trace.
     pub(crate) step_id: Option<StepId>,
-    /// Where in a trace the call belongs.
+    /// Trace context of the call.
     pub(crate) trace: Option<TraceContext>,
-    /// When it was asked, on the clock of delays.
+    /// When the question was asked, on the monotonic clock.
     pub(crate) asked_ms: u64,
-    /// When its time is up.
+    /// Deadline, on the monotonic clock.
     pub(crate) due_ms: u64,
 }
 
@@ -60,38 +60,38 @@ impl OpenQuestion {
     }
 }
 
-/// What a call has asked so far.
+/// Question counts of a call.
 #[derive(Debug, Default)]
 struct Asked {
     count: u32,
     open: u32,
-    /// Since when it has had a question open.
+    /// Start of the current period with an open question.
     since_ms: u64,
 }
 
-/// The questions that wait.
+/// All open questions.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: BTreeMap<QuestionId, OpenQuestion>,
     calls: BTreeMap<CallId, Asked>,
 }
 
-/// A question that waits no longer.
+/// A question that was closed.
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) question: OpenQuestion,
-    /// How long it waited, in milliseconds.
+    /// How long it was open, in milliseconds.
     pub(super) waited_ms: u64,
-    /// How long its call waited for answers, in milliseconds, if it has no question open any more.
+    /// How long its call waited for answers, in milliseconds; `None` while the call has other open
+    /// questions.
     pub(super) held_ms: Option<u64>,
 }
 
-/// What is asked, as far as a question alone can be judged: the form of its answer, and how long it waits,
-/// in milliseconds.
+/// Validates a question by itself: returns the form of its answer and its timeout in milliseconds.
 ///
 /// # Errors
 ///
-/// Why nobody can be asked that, in words.
+/// The reason the question is invalid.
 pub(super) fn judged(ask: &QuestionAsk) -> Result<(QuestionForm, u64), String> {
     let bytes = ask.message.len();
     if ask.message.trim().is_empty() {
@@ -112,7 +112,7 @@ impl Questions {
         self.open.is_empty()
     }
 
-    /// Those that wait, of one workspace or of all, by their ids.
+    /// Open questions of one workspace or of all, ordered by id.
     pub(super) fn all<'q>(
         &'q self,
         only: Option<&'q WorkspaceId>,
@@ -121,25 +121,25 @@ impl Questions {
         open.filter(move |open| only.is_none_or(|only| *only == open.info.workspace_id))
     }
 
-    /// The ids of those that wait for the answer to a conversation's turn.
+    /// Ids of a conversation's open questions.
     pub(super) fn of_instance(&self, at: &InstanceRef) -> Vec<QuestionId> {
         let of_it = self.all(Some(&at.workspace_id));
         let of_it = of_it.filter(|open| open.info.instance_key == at.instance_key);
         of_it.map(|open| open.info.question_id.clone()).collect()
     }
 
-    /// The one of this id in a workspace.
+    /// The open question with this id in a workspace.
     pub(super) fn get(&self, id: &WorkspaceId, question_id: &QuestionId) -> Option<&OpenQuestion> {
         let open = self.open.get(question_id);
         open.filter(|open| open.info.workspace_id == *id)
     }
 
-    /// Whether this id is free.
+    /// True if no open question has this id.
     pub(super) fn is_free(&self, question_id: &QuestionId) -> bool {
         !self.open.contains_key(question_id)
     }
 
-    /// The one that a connector asked under this number.
+    /// The open question that a connector asked with this request id.
     pub(super) fn asked_as(&self, process: ProcessId, request_id: u64) -> Option<QuestionId> {
         let requester = (process, Some(request_id));
         let mut open = self.open.values();
@@ -147,11 +147,11 @@ impl Questions {
         Some(found.info.question_id.clone())
     }
 
-    /// Whether one more may be asked.
+    /// Checks the limits for one more question.
     ///
     /// # Errors
     ///
-    /// Why not, in words.
+    /// The limit that was reached.
     pub(super) fn has_room(
         &self,
         id: &WorkspaceId,
@@ -178,7 +178,7 @@ impl Questions {
         Ok(())
     }
 
-    /// Keeps a question. Its id must be free.
+    /// Adds a question. Its id must be free.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         let asked = self.calls.entry(question.call_id).or_default();
         if asked.open == 0 {
@@ -190,7 +190,7 @@ impl Questions {
             .insert(question.info.question_id.clone(), question);
     }
 
-    /// Lets a question wait no longer; none if it does not.
+    /// Closes a question; `None` if it is not open.
     pub(super) fn close(&mut self, question_id: &QuestionId, now_ms: u64) -> Option<Closed> {
         let question = self.open.remove(question_id)?;
         let mut held_ms = None;
@@ -207,18 +207,18 @@ impl Questions {
         })
     }
 
-    /// Whether a call waits for an answer: its own time stands still.
+    /// True if a call waits for an answer, which pauses its timeout.
     pub(super) fn holds(&self, call_id: CallId) -> bool {
         self.calls.get(&call_id).is_some_and(|asked| asked.open > 0)
     }
 
-    /// Those whose time is up.
+    /// Questions whose deadline has passed.
     pub(super) fn due(&self, now_ms: u64) -> Vec<QuestionId> {
         let late = self.open.values().filter(|open| open.due_ms <= now_ms);
         late.map(|open| open.info.question_id.clone()).collect()
     }
 
-    /// Forgets what calls have asked that are over.
+    /// Drops the counts of calls that have ended.
     pub(super) fn forget_calls(&mut self, is_open: impl Fn(CallId) -> bool) {
         self.calls
             .retain(|call_id, asked| asked.open > 0 || is_open(*call_id));

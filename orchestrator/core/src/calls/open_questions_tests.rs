@@ -3,7 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-/// A question of the call `call`, by the connection `connection`, asked at `asked_ms` for a second.
+/// A question of the call `call` by the connection `connection`, asked at `asked_ms` with a timeout
+/// of one second.
 fn question(id: &str, connection: &str, call: u64, asked_ms: u64) -> OpenQuestion {
     let at = Timestamp::from_unix_millis(0);
     OpenQuestion {
@@ -62,7 +63,7 @@ fn two_questions_of_one_call_hold_it_for_the_time_in_which_any_is_open() {
     assert!(questions.holds(CallId(1)));
     let last = questions.close(&id("b"), 900).unwrap();
     assert_eq!((last.waited_ms, last.held_ms), (600, Some(800)));
-    // The time between is not counted again.
+    // The time between the two questions does not count.
     questions.ask(question("c", "kit", 1, 2_000));
     assert_eq!(questions.close(&id("c"), 2_010).unwrap().held_ms, Some(10));
 }

@@ -1,7 +1,7 @@
-//! Questions to a person that come under a call: asking, answering, and withdrawing them.
+//! Questions to users that belong to a call: asking, answering, and withdrawing.
 //!
-//! What waits is kept by [`crate::questions`]. Whoever asked hears of each question once: what came
-//! of it, or that nobody will be asked.
+//! [`open_questions`](super::open_questions) stores the open questions. The requester receives
+//! exactly one reply for each question: its outcome, or an error.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallId;
@@ -26,16 +26,16 @@ use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
-/// How a question came to its end.
+/// Outcome of a question.
 #[derive(Debug)]
 enum End {
-    /// A person answered.
+    /// A user answered.
     Answered(JsonObject),
-    /// A person does not want to.
+    /// A user declined to answer.
     Declined,
-    /// Its time was up.
+    /// The deadline passed.
     TimedOut,
-    /// Nobody can use an answer any more, for this reason.
+    /// No process can use an answer, for this reason.
     Withdrawn(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl End {
         }
     }
 
-    /// The same for people. The answer itself is told to nobody but whoever asked.
+    /// Outcome for display. Only the requester receives the answer itself.
     fn in_words(&self) -> String {
         match self {
             Self::Answered(_) => "answered by a person".to_owned(),
@@ -59,19 +59,19 @@ impl End {
     }
 }
 
-/// What of the parameters of a call tells which tool it is of.
+/// The part of a call's parameters that names the tool.
 #[derive(Deserialize)]
 struct Named {
     name: String,
 }
 
-/// The tool that a call is of, by the server's own name.
+/// The tool of a call, by the server's name for it.
 fn tool_of(call: &OpenCall) -> Option<String> {
     let named: Named = serde_json::from_str(call.params.get()).ok()?;
     Some(detail_of(&named.name))
 }
 
-/// Tells those who watch the turn, while it is in progress.
+/// Reports a question to the watchers of the turn, while the turn is in progress.
 fn observe_question(
     fleet: &mut Fleet,
     question: &OpenQuestion,
@@ -109,7 +109,7 @@ fn observe_question(
 }
 
 impl Calls {
-    /// A connector asks a person something, for a call that it makes.
+    /// Handles a connector's question for a call that it executes.
     pub(crate) fn on_question_ask(
         &mut self,
         fleet: &mut Fleet,
@@ -142,7 +142,7 @@ impl Calls {
         }
     }
 
-    /// The question as it is to be kept, or why nobody is asked.
+    /// Validates a question.
     fn open_question(
         &mut self,
         fleet: &mut Fleet,
@@ -195,7 +195,7 @@ impl Calls {
         }
     }
 
-    /// Whoever asked does not want to know any more.
+    /// Handles the withdrawal of a question by its requester.
     pub(crate) fn on_question_withdraw(
         &mut self,
         fleet: &mut Fleet,
@@ -211,14 +211,14 @@ impl Calls {
         }
     }
 
-    /// Closes the questions whose time is up.
+    /// Closes questions whose deadline has passed.
     pub(crate) fn on_question_time(&mut self, fleet: &mut Fleet) {
         for question_id in self.questions.due(fleet.now().mono_ms) {
             self.close_question(fleet, &question_id, End::TimedOut);
         }
     }
 
-    /// Closes the questions that no answer can reach any more, whatever became of their calls.
+    /// Closes questions whose requester can no longer receive an answer.
     pub(crate) fn withdraw_questions(&mut self, fleet: &mut Fleet) {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
@@ -286,7 +286,7 @@ impl Calls {
         })
     }
 
-    /// A client wants to know what waits for a person.
+    /// Lists the open questions for a client.
     pub(crate) fn list_questions(
         &mut self,
         fleet: &mut Fleet,
@@ -377,7 +377,7 @@ impl Calls {
         );
     }
 
-    /// Does what a person decided, and puts down who it was.
+    /// Applies a user's decision and records the user.
     fn decide_question(
         &mut self,
         fleet: &mut Fleet,

@@ -1,5 +1,5 @@
-//! A model's reply is recorded in the turn's journal before the agent sees it, once for each step; and
-//! before that, what it took is put down in the ledger of the workspace.
+//! Records a model's reply in the turn's journal, once for each step, before the agent receives it.
+//! The usage is written to the workspace's ledger before the reply.
 
 use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelAnswer, OutgoingCall, Recorded,
@@ -54,7 +54,7 @@ struct Append<'a> {
     message: &'a RawValue,
 }
 
-/// The answer to an agent whose model has replied.
+/// The outcome for an agent whose model has replied.
 fn recorded(message: Box<RawValue>) -> CallOutcome {
     match to_raw_value(&Recorded { message }) {
         Ok(raw) => CallOutcome::Ok(raw),
@@ -65,16 +65,16 @@ fn recorded(message: Box<RawValue>) -> CallOutcome {
 }
 
 continuation! {
-    /// What a model's reply took is put down, before the reply is.
+    /// Writes the usage of a reply to the ledger, before the reply is recorded.
     CountingReply { turn_id: TurnId, call_id: CallId } after RecordUsage => &core.calls.on_reply_counted in fleet
 }
 
 continuation! {
-    /// A model's reply is put down, before the agent sees it.
+    /// Records a model's reply, before the agent receives it.
     RecordingReply { turn_id: TurnId, call_id: CallId } after AppendEvent => &core.calls.on_reply_recorded in fleet
 }
 
-/// The step whose reply is to be recorded, if one is.
+/// The step whose reply must be recorded; `None` if the call has none.
 pub(super) fn step_to_record(
     fleet: &Fleet,
     at: &InstanceRef,
@@ -95,7 +95,7 @@ pub(super) fn step_to_record(
     }
 }
 
-/// What tokens of a call cost now; none if its model has no price.
+/// Current cost of a call's tokens; `None` if the model has no price.
 pub(super) fn cost_of(fleet: &Fleet, call: &OpenCall, usage: &Usage) -> Option<MicroUsd> {
     let CallTarget::Model { name } = &call.target else {
         return None;
@@ -106,8 +106,8 @@ pub(super) fn cost_of(fleet: &Fleet, call: &OpenCall, usage: &Usage) -> Option<M
 }
 
 impl Calls {
-    /// Answers with the reply that is recorded for a step, or has the agent wait for the one under
-    /// way. False if there is none.
+    /// Answers with the recorded reply of a step, or attaches the agent to the call in progress.
+    /// False if neither exists.
     pub(super) fn answer_from_record(
         &mut self,
         fleet: &mut Fleet,
@@ -128,7 +128,7 @@ impl Calls {
             return false;
         };
         match &call.state {
-            // The configuration names another model now.
+            // The configuration now names another model.
             CallState::Waiting | CallState::Running { .. } if call.target != *target => {
                 self.give_up(fleet, id);
                 return false;
@@ -145,7 +145,7 @@ impl Calls {
         true
     }
 
-    /// A model has replied: makes the reply durable.
+    /// Makes a model's reply durable.
     pub(super) fn record_reply(&mut self, fleet: &mut Fleet, id: CallId, answer: &RawValue) {
         match self.message_of(fleet, id, answer) {
             Ok((message, spent)) => {
@@ -165,7 +165,7 @@ impl Calls {
         }
     }
 
-    /// What is put down of a reply.
+    /// Ledger entry of a reply.
     pub(super) fn bill_of(&mut self, fleet: &mut Fleet, id: CallId, spent: Spent) -> Option<Entry> {
         let entry_id = fleet.uuid();
         let call = self.open.get(&id)?;
@@ -175,7 +175,7 @@ impl Calls {
         let (at, turn_id) = (call.at.clone(), call.place.as_ref()?.turn_id.clone());
         let (step_id, _) = call.record.clone()?;
         let received_at = fleet.now().wall;
-        // What is not told counts as what was reserved for it.
+        // Unreported usage counts as the reserved amount.
         let reserved = call.reserved.unwrap_or_default();
         let assumed = Charge {
             tokens: spent.usage.map_or(reserved.tokens, |_| 0),
@@ -206,7 +206,7 @@ impl Calls {
         })
     }
 
-    /// The reply as it is recorded, and what it took.
+    /// The message to record, and its usage.
     fn message_of(
         &self,
         fleet: &Fleet,
@@ -221,7 +221,7 @@ impl Calls {
         };
         let mut answer: ModelAnswer = serde_json::from_str(answer.get())
             .map_err(|error| internal(format!("the model's connector sent no reply: {error}")))?;
-        // What it costs is decided here, by the price of this moment.
+        // The cost uses the current price.
         answer.metadata.remove(COST);
         let usage = Spent::of_metadata(&answer.metadata).usage;
         if let Some(cost) = usage.and_then(|usage| cost_of(fleet, call, &usage)) {
@@ -248,7 +248,7 @@ impl Calls {
         Ok((message, spent))
     }
 
-    /// Hands the reply to the store; before that, what it took.
+    /// Passes the usage, then the reply, to the store.
     fn write_reply(&mut self, fleet: &mut Fleet, id: CallId, message: Box<RawValue>) {
         let Some(call) = self.open.get_mut(&id) else {
             return;
@@ -295,7 +295,7 @@ impl Calls {
         fleet.store(append, recording);
     }
 
-    /// What a model's reply took is durable, or could not be made so.
+    /// Handles the result of recording a reply's usage.
     fn on_reply_counted(
         &mut self,
         fleet: &mut Fleet,
@@ -323,7 +323,7 @@ impl Calls {
         }
     }
 
-    /// A model's reply is durable, or could not be made so.
+    /// Handles the result of recording a reply.
     fn on_reply_recorded(
         &mut self,
         fleet: &mut Fleet,
@@ -352,7 +352,7 @@ impl Calls {
         }
     }
 
-    /// A reply that could not be recorded is kept here until it is asked for again.
+    /// Keeps a reply that could not be recorded until the step is requested again.
     fn on_reply_unwritten(
         &mut self,
         fleet: &mut Fleet,
@@ -366,7 +366,7 @@ impl Calls {
             return;
         };
         let Some((process, _)) = call.waiter.take() else {
-            // The turn is over, or nobody has asked again yet.
+            // The turn ended, or no process has requested the reply again.
             call.state = CallState::Unrecorded { message };
             if matches!(error, StoreError::WrongTurn { .. }) {
                 self.remove(id);
@@ -375,7 +375,7 @@ impl Calls {
             let event = event.with("turnId", turn_id.as_str());
             return fleet.log(event.with("error", goondan_log::error_chain(error)));
         };
-        // Its successor asks again, and finds the reply that is kept here.
+        // The restarted agent requests the step again and receives the reply kept here.
         call.state = CallState::Unrecorded { message };
         fleet.on_store_failure(at, Some(process), error);
     }

@@ -1,10 +1,10 @@
-//! The model's reply that a turn got last.
+//! The latest model reply of a turn.
 
 use goondan_protocol::ids::StepId;
 use serde_json::value::RawValue;
 
-/// The reply of the latest step that was recorded here. A process that had loaded its conversation
-/// before it was recorded asks for the step again.
+/// The reply of the latest step recorded by this daemon. A process that loaded its conversation
+/// before the recording requests the step again.
 #[derive(Debug, Clone)]
 pub(crate) struct Replied {
     pub(super) step_id: StepId,

@@ -1,8 +1,9 @@
-//! What tasks took counts in the ledger and in the budgets of their workspace, as replies of models do (`TASK-6`).
+//! Counts task usage in the ledger and budgets of the workspace, like model replies (`TASK-6`).
 //!
-//! A task tells what it took in all, as far as its own history has it durably; what is more than the ledger has is put
-//! down. So a crash at any moment counts nothing twice and forgets nothing. What a program takes is known only
-//! afterwards: by as much as the next call takes more than the largest so far, a limit may be passed.
+//! A task reports its total usage, as far as its own history holds it durably; the amount beyond
+//! the ledger's total is recorded. A crash therefore neither counts usage twice nor loses it. A
+//! program's usage is known only afterwards, so a limit can be exceeded by the amount that the next
+//! call exceeds the largest call so far.
 
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, ResourceName, WorkspaceId};
@@ -25,7 +26,7 @@ impl TaskSpending {
         }
     }
 
-    /// The name under which a model is counted: as the program calls it, if that may be a name.
+    /// The model's name as the program reports it, if valid; otherwise the agent's name.
     fn model_name(&self) -> Option<ResourceName> {
         let told = self.model.as_deref().map(ResourceName::new);
         let told = told.and_then(Result::ok);
@@ -34,7 +35,7 @@ impl TaskSpending {
 }
 
 impl Calls {
-    /// A task tells what it took: what is more than was put down is put down.
+    /// Records the part of a task's total usage that the ledger lacks.
     pub(crate) fn on_task_spending(&mut self, fleet: &mut Fleet, spending: &TaskSpending) {
         let id = &spending.at.workspace_id;
         let asked_by_agents = self.creators(fleet, spending);
@@ -48,7 +49,7 @@ impl Calls {
         let Some(taken) = accounts.owed(&task, &spending.total) else {
             return;
         };
-        // A program that never told what anything costs does not say that it costs nothing.
+        // A program that never reported costs has an unknown cost, not zero cost.
         let tells_cost = spending.total.cost.0 > 0;
         let entry = Entry {
             id: fleet.uuid(),
@@ -66,13 +67,13 @@ impl Calls {
         self.put_down(fleet, at, Box::new(entry));
     }
 
-    /// All that the ledger has of a task.
+    /// Total usage of a task in the ledger.
     pub(crate) fn taken_by(&self, id: &WorkspaceId, task: &LedgerTask) -> Taken {
         let accounts = self.accounts.get(id);
         accounts.map_or_else(Taken::default, |accounts| accounts.taken_by(task))
     }
 
-    /// The agent that had a task made, if it is another.
+    /// The agent that created a task, if it is another agent.
     fn creators(&self, fleet: &Fleet, spending: &TaskSpending) -> Vec<AgentName> {
         let id = &spending.at.workspace_id;
         let creator = spending.created_by.as_ref();
@@ -82,7 +83,7 @@ impl Calls {
         creator.into_iter().collect()
     }
 
-    /// Which budget lets a task take no more, in words; none if all do.
+    /// Describes the budget that a task has exhausted; `None` if every budget has room.
     pub(crate) fn shortage_of(&self, fleet: &Fleet, spending: &TaskSpending) -> Option<String> {
         let id = &spending.at.workspace_id;
         if fleet
@@ -125,7 +126,7 @@ impl Calls {
         budgeted.cloned().collect()
     }
 
-    /// The workspaces in whose ledgers something was put down since this was last asked.
+    /// Takes the workspaces whose ledgers have new entries.
     pub(crate) fn take_charged(&mut self) -> Vec<WorkspaceId> {
         std::mem::take(&mut self.charged).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! What is to be done about the joint checkpoints of conversations, and what came of it (`CKPT-6`).
+//! Operations on the joint checkpoints of conversations, and their results (`CKPT-6`).
 
 use std::path::PathBuf;
 
@@ -10,116 +10,116 @@ use goondan_protocol::time::Timestamp;
 
 use super::RequestToken;
 
-/// Names one piece of work on a conversation during which no turn of it begins; never used twice.
+/// Id of an operation that blocks new turns of a conversation. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldId(pub u64);
 
-/// What a joint checkpoint says of itself.
+/// Metadata of a joint checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JointAbout {
-    /// What is pinned, but for the digest of the messages.
+    /// The pinned state, except the digest of the messages.
     pub pinned: PinnedConversation,
-    /// A name that a person gives it.
+    /// Name given by the user.
     pub name: Option<String>,
-    /// When it is made.
+    /// Creation time.
     pub now: Timestamp,
 }
 
-/// What is to be done about the joint checkpoints of a conversation. All of it happens in the order in which it is
-/// asked for, one after the other.
+/// An operation on the joint checkpoints of a conversation. Operations are executed in order, one
+/// at a time.
 #[derive(Debug)]
 pub enum JointWork {
-    /// Make one, and remove those that are beyond what is kept.
+    /// Create a checkpoint, and remove the ones beyond the retention limit.
     Make {
         /// The conversation.
         at: InstanceRef,
-        /// Under which it is reported.
+        /// Id of the operation.
         hold: HoldId,
-        /// What it says of itself.
+        /// Metadata of the checkpoint.
         about: JointAbout,
     },
-    /// List them, and answer with them.
+    /// List the checkpoints and respond with a page.
     List {
         /// The conversation.
         at: InstanceRef,
-        /// The request that waits for it.
+        /// The client's request.
         token: RequestToken,
-        /// Which page of them.
+        /// The requested page.
         list: ListInstanceCheckpoints,
     },
-    /// Tell what going back would change; unless it is a rehearsal, make a joint checkpoint of what there is.
+    /// Compute the changes of a rewind. Unless it is a dry run, also create a joint checkpoint of
+    /// the current state.
     Plan {
         /// The conversation.
         at: InstanceRef,
-        /// Under which it is reported.
+        /// Id of the operation.
         hold: HoldId,
-        /// Which checkpoint; the newest that can be if it is not said.
+        /// The target checkpoint; the newest usable one if `None`.
         checkpoint_id: Option<String>,
-        /// What the checkpoint of what there is says of itself.
+        /// Metadata of the checkpoint of the current state.
         about: JointAbout,
-        /// The sandbox of the conversation's agent, if it has one: that stays as it is.
+        /// The sandbox of the conversation's agent, if any, which is left unchanged.
         sandbox: Option<PathBuf>,
-        /// Whether it is only told.
+        /// True for a dry run.
         is_rehearsal: bool,
     },
-    /// Take the files of the work directory back, all of them or none, and unpack the conversation. Done again, it
-    /// changes nothing.
+    /// Restore all files of the work directory atomically and unpack the conversation. Idempotent.
     TakeBack {
         /// The conversation.
         at: InstanceRef,
-        /// Under which it is reported.
+        /// Id of the operation.
         hold: HoldId,
-        /// Which checkpoint.
+        /// The target checkpoint.
         checkpoint_id: String,
-        /// The one that holds what there was before.
+        /// The checkpoint of the state before the rewind.
         pre_rewind: String,
-        /// When.
+        /// Current time.
         now: Timestamp,
     },
-    /// Remove what a rewind needed, and the checkpoints that are beyond what is kept.
+    /// Remove the temporary files of a rewind, and the checkpoints beyond the retention limit.
     TidyUp {
         /// The conversation.
         at: InstanceRef,
     },
 }
 
-/// Why files could not be taken back.
+/// Error of a failed restore.
 #[derive(Debug)]
 pub struct NotTakenBack {
-    /// Why.
+    /// The error.
     pub error: ControlError,
-    /// Whether they surely are as they were before.
+    /// True if the files are certainly unchanged.
     pub is_untouched: bool,
 }
 
-/// What came of it.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum JointDone {
-    /// A joint checkpoint was made, or not.
+    /// Result of creating a joint checkpoint.
     Made {
         /// The conversation.
         at: InstanceRef,
-        /// The work.
+        /// Id of the operation.
         hold: HoldId,
         /// The checkpoint.
         result: Result<InstanceCheckpoint, ControlError>,
     },
-    /// It is known what a rewind would change, or not.
+    /// Result of planning a rewind.
     Planned {
         /// The conversation.
         at: InstanceRef,
-        /// The work.
+        /// Id of the operation.
         hold: HoldId,
-        /// What.
+        /// The changes.
         result: Result<Box<InstanceRewound>, ControlError>,
     },
-    /// Files were taken back, or not.
+    /// Result of restoring files.
     TakenBack {
         /// The conversation.
         at: InstanceRef,
-        /// The work.
+        /// Id of the operation.
         hold: HoldId,
-        /// Where the conversation as it was is unpacked, below the conversation's directory.
+        /// Path of the unpacked conversation, below the conversation's directory.
         result: Result<PathBuf, NotTakenBack>,
     },
 }

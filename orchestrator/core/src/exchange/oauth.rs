@@ -1,41 +1,41 @@
-//! What is done about the documents of OAuth, and what came of it.
+//! Operations on OAuth documents, and their results.
 
 use goondan_oauth::{DocumentWork, Documents, Ticket};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 
-/// Something to be done about the documents of OAuth. It is done in the order in which it is asked for.
+/// An operation on OAuth documents. Operations are executed in order.
 #[derive(Debug)]
 pub enum OAuthWork {
-    /// What the machine of tokens wants.
+    /// An operation requested by the token state machine.
     Documents(DocumentWork),
-    /// Write down what happened (`SEC-5`).
+    /// Write an audit record (`SEC-5`).
     Audit {
-        /// What: `oauth.granted` and the like.
+        /// The event name, such as `oauth.granted`.
         event: &'static str,
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// Of which application and whom, for people.
+        /// The application and subject, for display.
         subject: String,
     },
 }
 
-/// What came of it.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum OAuthDone {
-    /// What there is of an application.
+    /// The documents of an application.
     Read {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The application.
         app: ResourceName,
-        /// Its documents, of all workspaces.
+        /// The documents of all workspaces.
         documents: Documents,
     },
-    /// A document is durable as was asked for, or gone; or why not.
+    /// Result of writing or removing a document.
     Kept {
-        /// Names what was asked for.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// How that ended.
+        /// The result.
         result: Result<(), String>,
     },
 }

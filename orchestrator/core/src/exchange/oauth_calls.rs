@@ -1,5 +1,5 @@
-//! What the tokens of authorization servers have connections do, and what came of it; and what others say of the
-//! tokens that they were called with.
+//! Calls to authorization servers and their results, and verdicts of other servers on the tokens
+//! they received.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 
 use super::ProcessId;
 
-/// Tokens by what needs them.
+/// Tokens by the need they satisfy.
 pub(crate) type Tokens = BTreeMap<OAuthNeed, SecretValue>;
 
-/// A request that is to be made for the machine.
+/// A request to an authorization server.
 #[derive(Debug)]
 pub(crate) struct OAuthCall {
     pub(crate) ticket: Ticket,
@@ -23,11 +23,11 @@ pub(crate) struct OAuthCall {
     pub(crate) method: &'static str,
     pub(crate) params: Box<RawValue>,
     pub(crate) deadline_ms: u64,
-    /// Whether it may be made again when nobody knows whether it was made.
+    /// True if the request can be repeated when its outcome is unknown.
     pub(crate) is_idempotent: bool,
 }
 
-/// What came of one.
+/// Result of a request.
 #[derive(Debug)]
 pub(crate) struct OAuthCalled {
     pub(crate) ticket: Ticket,
@@ -35,15 +35,15 @@ pub(crate) struct OAuthCalled {
     pub(crate) outcome: CallOutcome,
 }
 
-/// What the other side said of tokens.
+/// Verdict of a server on tokens.
 #[derive(Debug)]
 pub(crate) struct SaidOfTokens {
-    /// The call that was made with them; none if a connection came with them to begin with.
+    /// The call that used the tokens; `None` if a connection used them at startup.
     pub(crate) call: Option<CallId>,
-    /// The process that came with them.
+    /// The process that used the tokens.
     pub(crate) process: ProcessId,
     pub(crate) workspace_id: WorkspaceId,
     pub(crate) tokens: Tokens,
-    /// What it said; none if it took them.
+    /// The rejection; `None` if the tokens were accepted.
     pub(crate) said: Option<TokenVerdict>,
 }

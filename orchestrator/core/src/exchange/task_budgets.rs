@@ -1,4 +1,4 @@
-//! What tasks took, for the ledger and for the budgets that they share with others (`TASK-6`).
+//! Task usage, for the ledger and for shared budgets (`TASK-6`).
 
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::time::Timestamp;
@@ -7,19 +7,19 @@ use goondan_tasks::state::Taken;
 
 use super::TaskRef;
 
-/// What a task took, and whom it counts against.
+/// Usage of a task, and the budget owners it counts against.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskSpending {
     pub(crate) at: TaskRef,
-    /// When it was made: with its id this names it for ever.
+    /// Creation time. Together with the id it identifies the task uniquely.
     pub(crate) created_at: Timestamp,
     pub(crate) agent: AgentName,
-    /// The conversation whose agent had it made.
+    /// The conversation whose agent created the task.
     pub(crate) created_by: Option<InstanceKey>,
-    /// What its program calls its model.
+    /// The program's name for its model.
     pub(crate) model: Option<String>,
-    /// All of it, as far as it is durable.
+    /// Total durable usage.
     pub(crate) total: Taken,
-    /// What the next call may take.
+    /// Estimated maximum of the next call.
     pub(crate) largest: Charge,
 }

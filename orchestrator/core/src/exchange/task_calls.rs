@@ -1,4 +1,4 @@
-//! What tasks have connections do, and what came of it.
+//! Calls to connections on behalf of tasks, and their results.
 
 use goondan_protocol::call::CallOutcome;
 use goondan_protocol::ids::{AgentName, ConnectionName};
@@ -6,14 +6,14 @@ use goondan_protocol::service::Request;
 
 use super::TaskRef;
 
-/// For which notification of a task a call is made.
+/// Id of the notification that a call delivers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NotificationRef {
     pub(crate) at: TaskRef,
     pub(crate) id: String,
 }
 
-/// A call that a task wants made.
+/// A call requested by a task.
 #[derive(Debug)]
 pub(crate) struct TaskCall {
     pub(crate) of: NotificationRef,
@@ -24,7 +24,7 @@ pub(crate) struct TaskCall {
     pub(crate) is_idempotent: bool,
 }
 
-/// What came of it.
+/// Result of a task's call.
 #[derive(Debug)]
 pub(crate) struct TaskCalled {
     pub(crate) of: NotificationRef,

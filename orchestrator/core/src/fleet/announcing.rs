@@ -1,5 +1,5 @@
-//! What happens to workspaces, conversations and processes, said once: from here it goes to the log, to the
-//! audit log and to those who watch (`OBS-1`, `INST-6`).
+//! Lifecycle events of workspaces, conversations and processes. Each is emitted once and sent to
+//! the log, the audit log and the watchers (`OBS-1`, `INST-6`).
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::effect::Severity;
 use crate::refusals::no_workspace;
 use crate::{Effect, LogEvent, RequestToken};
 
-/// Whose audit log something goes to, and under which name.
+/// The audit log of an event, and the event's name there.
 enum Audited {
     Instance(&'static str),
     Workspace(&'static str),
@@ -24,7 +24,7 @@ enum Audited {
 const RESTORED: &str = "the configuration is valid again, and as it was";
 const RESTARTED: &str = "the process is restarted: its agent asked for it";
 
-/// How the log tells of something; none if the audit log's own line is all.
+/// Log line of an event; `None` if the audit log's line is sufficient.
 fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
     use Severity::{Error, Info, Warn};
     Some(match event {
@@ -91,7 +91,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
     })
 }
 
-/// Where the audit log keeps it; none for what nobody has to answer for.
+/// Audit record of an event; `None` for events that need no accountability.
 fn audited(event: &Event) -> Option<Audited> {
     Some(match event {
         Event::WorkspaceStopped { error: None } => Audited::Workspace("stopped"),
@@ -120,7 +120,7 @@ fn audited(event: &Event) -> Option<Audited> {
 }
 
 impl Owner {
-    /// Whose process it is, within its workspace.
+    /// The process's identity within its workspace.
     pub(super) fn worker(&self) -> Worker {
         match self {
             Self::Agent(at) => Worker::Agent {
@@ -140,8 +140,8 @@ impl Owner {
 }
 
 impl Fleet {
-    /// Tells the log, the audit log and those who watch that something happened in a workspace; in the log,
-    /// as part of a trace.
+    /// Sends an event of a workspace to the log, the audit log and the watchers. The log line is
+    /// part of `trace`.
     pub(crate) fn announce(&mut self, id: &WorkspaceId, event: Event, trace: Option<TraceContext>) {
         let at = event.instance_key().map(|key| InstanceRef {
             workspace_id: id.clone(),
@@ -177,8 +177,8 @@ impl Fleet {
         self.effects.extend(effects);
     }
 
-    /// Somebody watches a workspace from now on, and is told what came after a cursor. False if that is not
-    /// known: then a [snapshot](Self::tell_snapshot) is what it needs.
+    /// Adds a watcher and sends it the events after a cursor. False if they are no longer
+    /// available; the watcher then needs a [snapshot](Self::tell_snapshot).
     pub(crate) fn watch(
         &mut self,
         id: &WorkspaceId,
@@ -198,7 +198,8 @@ impl Fleet {
         is_known
     }
 
-    /// Somebody follows the turns of a conversation from now on. It is answered when the workspace is stopped.
+    /// Adds a follower of a conversation's turns. The response is sent when the workspace is
+    /// stopped.
     pub(crate) fn follow_turns(&mut self, token: RequestToken, follow: FollowTurns) {
         match self.workspaces.get_mut(&follow.workspace_id) {
             Some(workspace) => workspace.watchers.follow(follow.instance_key, token),
@@ -209,7 +210,7 @@ impl Fleet {
         }
     }
 
-    /// Tells somebody who watches how everything is.
+    /// Sends a watcher the current state.
     pub(crate) fn tell_snapshot(
         &mut self,
         id: &WorkspaceId,
@@ -226,7 +227,7 @@ impl Fleet {
         }
     }
 
-    /// These clients watch no longer.
+    /// Removes disconnected watchers.
     pub(crate) fn forget_watchers(&mut self, gone: &HashSet<RequestToken>) {
         for workspace in self.workspaces.values_mut() {
             workspace.watchers.forget(gone);

@@ -1,13 +1,14 @@
-//! How agents hear of what came of their questions.
+//! Delivery of answers to the agents that asked.
 //!
-//! An answer comes in one of two ways. A call that waits gets it as its result. Otherwise it comes as an
-//! event of the requester's instance, whose id is made of the question's, so that it comes once. That it is
-//! to come is on record in the requester's inbox ([`Awaited`]) before the question goes out; whenever the
-//! instance is opened, the other one is asked what became of it. A call that has waited long enough, or
-//! whose answer cannot come because everything stops, changes from the first way to the second.
+//! An answer is delivered in one of two ways. A waiting call receives it as its result. Otherwise
+//! it is an event of the requester's instance, whose id is derived from the question's, so it is
+//! delivered once. The expected answer is recorded in the requester's inbox ([`Awaited`]) before
+//! the question is sent; when the instance is opened, the outcome is requested from the other
+//! instance. A call that times out, or whose answer cannot arrive because the workspace or daemon
+//! stops, switches from the first way to the second.
 //!
-//! An answer that comes while a turn runs is handed to it, for its next step; the turn's commit ends
-//! both events. One that comes later has a turn of its own.
+//! An answer that arrives during a turn is passed to the turn for its next step, and the turn's
+//! commit ends both events. A later answer gets a turn of its own.
 
 use goondan_protocol::agents::{AgentAnswer, REPLY_KIND, TurnInput};
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -35,7 +36,7 @@ pub(crate) mod waiting;
 use waiting::{AgentWaiter, Awaiting, Mode, QuestionStatus, ReplyMode, Requester, Watch};
 
 impl Instance {
-    /// Takes over from the store which answers are to come.
+    /// Loads the expected answers from the store.
     pub(super) fn expect_answers(&mut self, found: Vec<Awaited>) {
         let mut before = std::mem::take(&mut self.awaiting);
         for awaited in found {
@@ -64,7 +65,7 @@ fn failed(code: &str, message: impl Into<String>) -> TurnOutcome {
     }
 }
 
-/// An error of the control API as an agent is told it.
+/// Converts an error of the control API for agents.
 fn outcome_of(error: &ControlError) -> TurnOutcome {
     let code = match error.code {
         ErrorCode::EventParked => "E_EVENT_PARKED",
@@ -73,7 +74,7 @@ fn outcome_of(error: &ControlError) -> TurnOutcome {
     failed(code, error.message.clone())
 }
 
-/// At most so much of an answer as an event may bring.
+/// Truncates an answer to the maximum size of an event.
 fn capped(outcome: &TurnOutcome) -> TurnOutcome {
     match outcome {
         TurnOutcome::Completed { reply } if reply.len() > MAX_INPUT_BYTES => {
@@ -88,7 +89,7 @@ fn capped(outcome: &TurnOutcome) -> TurnOutcome {
 }
 
 continuation! {
-    /// The answer to a question is to come as an event; then the question is handed over.
+    /// Records that the answer will arrive as an event, then sends the question.
     AwaitingThenAsk {
         requester: Requester,
         target: InstanceRef,
@@ -100,7 +101,7 @@ continuation! {
 }
 
 continuation! {
-    /// The answer to a question that was handed over before is to come as an event after all.
+    /// Records that the answer to a question already sent will arrive as an event after all.
     AwaitingThenTell {
         requester: Requester,
         target: InstanceRef,
@@ -111,12 +112,12 @@ continuation! {
 }
 
 continuation! {
-    /// No answer is to come; then whoever asked is told.
+    /// Records that no answer is expected, then notifies the requester.
     Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => core.fleet.on_forgone
 }
 
 continuation! {
-    /// What became of a question whose answer did not come.
+    /// Looks up the outcome of a question without an answer.
     LookingUpQuestion {
         question: EventId,
         target: InstanceRef,
@@ -125,7 +126,7 @@ continuation! {
 }
 
 impl Fleet {
-    /// A question is durable in the instance it was asked of.
+    /// Handles a question that is durable in the target instance.
     pub(super) fn on_question_accepted(
         &mut self,
         target: &InstanceRef,
@@ -176,7 +177,7 @@ impl Fleet {
         turn.is_some_and(|turn| turn.context.event_id == *event_id)
     }
 
-    /// Has an agent wait for an event's turn; for a question it waits once.
+    /// Adds an agent as a waiter for an event's turn. It waits at most once per question.
     fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
         if let Some(entry) = self.instance_mut(target) {
             entry.waiters.add(question.clone(), Waiter::Agent(waiter));
@@ -198,8 +199,8 @@ impl Fleet {
         self.add_waiter(target, question, waiter);
     }
 
-    /// Nobody will answer the call now: its question stands, and the answer is to come as an event. The
-    /// call is told once that is on record.
+    /// Ends the wait of a call. The question stays open, and its answer will arrive as an event.
+    /// The call returns once that is recorded.
     fn wait_no_longer(
         &mut self,
         target: &InstanceRef,
@@ -288,7 +289,7 @@ impl Fleet {
         }
     }
 
-    /// Takes note of what the store says about an answer that is to come. False if it failed.
+    /// Handles the store's result of recording an expected answer. False if it failed.
     fn note_awaiting(
         &mut self,
         requester: &Requester,
@@ -310,7 +311,7 @@ impl Fleet {
         }
     }
 
-    /// A question could not be handed over.
+    /// Rejects a question that could not be sent.
     pub(super) fn refuse_requester(
         &mut self,
         requester: &Requester,
@@ -410,14 +411,14 @@ impl Fleet {
         self.instance_mut(at).map(|entry| entry.agent.clone())
     }
 
-    /// The call that asked waits no longer.
+    /// Ends the wait of the call that asked.
     fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
         if let Some(entry) = self.instance_mut(at) {
             entry.asking.remove(question);
         }
     }
 
-    /// An agent that waits hears how the turn ended.
+    /// Sends the outcome of a turn to a waiting agent.
     pub(super) fn tell_agent(
         &mut self,
         target: &InstanceRef,
@@ -433,7 +434,7 @@ impl Fleet {
         }
     }
 
-    /// Who waits hears that there is no answer.
+    /// Notifies a waiter that no answer will arrive.
     pub(crate) fn fail_waiter(
         &mut self,
         at: &InstanceRef,
@@ -457,7 +458,7 @@ impl Fleet {
         }
     }
 
-    /// Calls that have waited for an instance long enough wait no longer.
+    /// Ends the waits of calls that timed out.
     pub(super) fn time_out_waiters(&mut self, at: &InstanceRef) {
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
@@ -479,8 +480,8 @@ impl Fleet {
         }
     }
 
-    /// Asks the other instances what became of questions that nobody watches. `open` is the turn that
-    /// is open in this one.
+    /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
+    /// open turn.
     pub(super) fn look_for_answers(&mut self, at: &InstanceRef, open: Option<&TurnId>) {
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
@@ -568,7 +569,7 @@ impl Fleet {
         self.forget_if_done(target);
     }
 
-    /// Hands an instance the answer to a question of its agent, as an event.
+    /// Submits the answer to an agent's question as an event.
     fn deliver(&mut self, at: &InstanceRef, reply: &AgentEvent, outcome: &TurnOutcome) {
         let created_at = self.now.wall;
         let Some(entry) = self
@@ -591,7 +592,7 @@ impl Fleet {
         self.accept(at.clone(), &agent, event, AcceptReply::Answer);
     }
 
-    /// An answer is durable as an event, or could not be made so (`is_there`: false).
+    /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
     pub(super) fn on_delivered(&mut self, at: &InstanceRef, reply_id: &EventId, is_there: bool) {
         let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
         let Some(entry) = self.instance_mut(at) else {
@@ -605,7 +606,7 @@ impl Fleet {
         }
     }
 
-    /// Gives the running turn the answers that wait.
+    /// Passes the waiting answers to the running turn.
     pub(crate) fn hand_over_answers(&mut self, at: &InstanceRef) {
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -628,8 +629,8 @@ impl Fleet {
         }
     }
 
-    /// A turn is over: nothing it asked is waited for by a call, and what it never came to ask again is
-    /// looked for.
+    /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
+    /// turn did not ask again.
     pub(crate) fn end_questions(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
             entry.asking.clear();
@@ -637,7 +638,7 @@ impl Fleet {
         }
     }
 
-    /// An instance is gone: nobody there wants to hear of anything.
+    /// Drops the questions of an instance that is gone.
     pub(crate) fn forget_questions_of(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.instance_mut(at) {
             entry.asking.clear();

@@ -1,18 +1,19 @@
-//! Tool calls that need a person before they are carried out (`STEER-3`).
+//! Tool calls that need a user's approval (`STEER-3`).
 //!
-//! An agent's process asks, and waits as long as it takes. What it asks about and what was decided is on
-//! record before anybody hears of it, so that neither a crash of the agent nor of the daemon asks or decides
-//! again: the next process asks about the same call, and gets the same decision.
+//! An agent's process requests approval and waits without a timeout. The request and the decision
+//! are recorded before they are reported, so neither a crash of the agent nor of the daemon repeats
+//! them: the next process requests approval of the same call and receives the same decision.
 //!
 //! # Invariants
 //!
-//! * A call is decided about once, whoever answers at the same moment.
-//! * Before an approval is handed to a process, that it is goes on record. A process after that one is told that
-//!   the call may have begun.
-//! * An approval is handed to no process that was told to end: what it did not begin, the next one begins.
-//! * What waits ends with its turn.
+//! * A call is decided once, even with simultaneous decisions.
+//! * Before an approval is delivered to a process, its delivery is recorded. Later processes are
+//!   notified that the call may have begun.
+//! * An approval is not delivered to a process that was told to stop. The next process executes the
+//!   call.
+//! * Pending approvals end with their turn.
 //!
-//! `open` is what is on record of them, `deciding` what people decide, `listing` what clients are told.
+//! `open` holds the recorded state, `deciding` handles decisions, `listing` answers clients.
 
 mod deciding;
 mod listing;
@@ -40,18 +41,18 @@ use crate::refusals::Refused;
 use crate::{Effect, RequestToken};
 
 continuation! {
-    /// A call that a person is about to be asked about.
+    /// Records a request for approval.
     AskingPerson { turn_id: TurnId, call: AskedCall, requester: Requester }
         after NoteApproval => core.fleet.on_approval_asked
 }
 
 continuation! {
-    /// An approval that is about to be handed over.
+    /// Records that an approval is delivered.
     HandingOver { approval_id: ApprovalId } after NoteApproval => &core.fleet.on_approval_handed
 }
 
 impl Fleet {
-    /// An agent's process wants a person to approve a call of its turn.
+    /// Handles an agent's request for approval of a call.
     pub(super) fn ask_approval(&mut self, requester: Requester, ask: AgentAsk) {
         let Question::Approval {
             tool_call_id,
@@ -85,7 +86,7 @@ impl Fleet {
                 open.requester = Some(requester);
                 return self.go_on_with_approval(&at, &id);
             }
-            // It is another call now, which nobody has approved.
+            // The call has changed, so an earlier approval does not apply.
             call.may_have_begun |= open.is_told;
         }
         loop {
@@ -112,7 +113,7 @@ impl Fleet {
         self.store(note, then);
     }
 
-    /// That a person is asked is on record.
+    /// Handles the result of recording a request.
     fn on_approval_asked(&mut self, asking: AskingPerson, result: Result<(), StoreError>) {
         let AskingPerson {
             instance: at,
@@ -122,7 +123,7 @@ impl Fleet {
         } = asking;
         match result {
             Ok(()) => {}
-            // The turn is over: nobody waits.
+            // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => return,
             Err(error) => return self.on_store_failure(&at, Some(requester.process), &error),
         }
@@ -164,7 +165,7 @@ impl Fleet {
         self.show_in_chats(&at.workspace_id);
     }
 
-    /// Does what is next for a call: tells that it waits, or hands the decision over.
+    /// Executes the next step of a call: announces the request or delivers the decision.
     fn go_on_with_approval(&mut self, at: &InstanceRef, id: &ApprovalId) {
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -176,7 +177,7 @@ impl Fleet {
         let Some(decided) = open.known.decided.clone() else {
             return self.observe_approval(at, id, Kind::ApprovalAsked, None);
         };
-        // One that is to end would not begin it.
+        // A stopping process would not execute the call.
         let requester = open.requester.as_ref();
         let Some(requester) = requester.filter(|it| ready == Some(it.process)).cloned() else {
             return;
@@ -212,7 +213,7 @@ impl Fleet {
         self.answer_agent(&requester, answer);
     }
 
-    /// That an approval is handed over is on record.
+    /// Handles the result of recording a delivery.
     fn on_approval_handed(&mut self, handing: &HandingOver, result: Result<(), StoreError>) {
         let (at, id) = (&handing.instance, &handing.approval_id);
         if let Some(open) = self
@@ -224,13 +225,13 @@ impl Fleet {
         }
         match result {
             Ok(()) => self.go_on_with_approval(at, id),
-            // The turn is over: nobody waits.
+            // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => {}
             Err(error) => self.on_store_failure(at, None, &error),
         }
     }
 
-    /// The turn of a conversation is over, and with it what waited in it.
+    /// Ends the pending approvals of a finished turn.
     pub(crate) fn end_approvals(&mut self, at: &InstanceRef, why: &str) {
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -244,7 +245,7 @@ impl Fleet {
         }
     }
 
-    /// What waits of a conversation is told to a client that waits for its turn from now on.
+    /// Reports a conversation's pending approvals to a client that starts to wait for its turn.
     pub(super) fn tell_of_approvals(
         &mut self,
         at: &InstanceRef,
@@ -294,7 +295,7 @@ impl Fleet {
         }
     }
 
-    /// What those are told who watch the turn, while it is in progress.
+    /// Event for the turn's watchers, while the turn is in progress.
     fn approval_event(
         &self,
         at: &InstanceRef,
@@ -327,7 +328,7 @@ impl Fleet {
         workspace.instances.get(&at.instance_key)?.approvals.get(id)
     }
 
-    /// The conversation of a workspace in which this is.
+    /// Finds the conversation of an approval.
     pub(super) fn find_approval(
         &self,
         id: &WorkspaceId,
@@ -341,7 +342,7 @@ impl Fleet {
         })
     }
 
-    /// The calls of a conversation that wait for a person.
+    /// Pending approvals of a conversation.
     pub(crate) fn approvals_waiting<'f>(
         &'f self,
         at: &InstanceRef,
@@ -354,7 +355,7 @@ impl Fleet {
     }
 }
 
-/// Whether a person can be shown the whole of a call.
+/// Checks that a call is small enough to be shown in full.
 fn check_size(call: &AskedCall) -> Result<(), Refused> {
     let bytes = call.input.to_string().len();
     if bytes > MAX_APPROVAL_INPUT_BYTES || call.tool_name.len() > MAX_NAME_BYTES {

@@ -1,4 +1,4 @@
-//! A person decides which of the events that wait has its turn when (`STEER-2`).
+//! Queue control by users (`STEER-2`).
 
 use goondan_protocol::control::{ControlError, Done, ErrorCode};
 use goondan_protocol::ids::{EventId, InstanceRef};
@@ -13,7 +13,7 @@ use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
 continuation! {
-    /// An event that a person arranges.
+    /// Changes an event's place in the queue.
     Arranging {
         token: RequestToken,
         event_id: EventId,
@@ -21,7 +21,7 @@ continuation! {
     } after ArrangeEvent => &core.fleet.on_arranged
 }
 
-/// Why an event whose turn has begun cannot wait or move.
+/// Error for an event whose turn has begun.
 fn in_turn(at: &InstanceRef, event_id: &EventId) -> ControlError {
     let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     let text = format!("the turn of event `{event_id}` has begun");
@@ -30,7 +30,7 @@ fn in_turn(at: &InstanceRef, event_id: &EventId) -> ControlError {
 }
 
 impl Fleet {
-    /// Arranges an event that waits.
+    /// Changes the place of a queued event.
     pub(crate) fn arrange(
         &mut self,
         token: RequestToken,
@@ -78,7 +78,7 @@ impl Fleet {
                     error => control_error(&error),
                 };
                 self.respond_error(token, told);
-                // What there is to do is read anew.
+                // The inbox must be read again.
                 self.invalidate_inbox(at);
             }
             Ok(arranged) => {

@@ -1,14 +1,14 @@
-//! What agents ask of each other (`IPC-2`, `IPC-3`).
+//! Requests between agents (`IPC-2`, `IPC-3`).
 //!
-//! A question is an event of the other instance, accepted like any other. Its id is made of the requester's
-//! turn and tool call, so that asking again after a crash of either side, or of the daemon, is the same
-//! question and gets the stored answer.
+//! A question is an event of the target instance, accepted like any other. Its id is derived from
+//! the requester's turn and tool call. If it is repeated after a crash of either side or of the
+//! daemon, it is the same question and gets the stored answer.
 //!
-//! # Nobody waits for himself
+//! # No deadlocks
 //!
-//! An instance runs one turn at a time, so instances whose running turns wait for each other's answers
-//! would wait for ever. [`Instance::asking`](super::agents::Instance) holds, for each running turn, the
-//! instances it waits for, from the moment it asks. A request that would close a circle is refused.
+//! An instance runs one turn at a time, so instances whose running turns wait for each other's
+//! answers would deadlock. [`Instance::asking`](super::agents::Instance) holds the instances that
+//! each running turn waits for. A request that would close a cycle is rejected.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ use crate::refusals::Refused;
 use crate::router::agents_of;
 use crate::{Effect, ListPurpose, LogEvent, ProcessId, router};
 
-/// What is to be asked of whom.
+/// A request to another agent.
 struct AgentRequest {
     agent: AgentName,
     key: Option<InstanceKey>,
@@ -49,7 +49,7 @@ struct AgentRequest {
     kind: RequestKind,
 }
 
-/// What the requester wants to hear.
+/// The response that the requester expects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Nothing,
@@ -69,7 +69,7 @@ impl RequestKind {
     }
 }
 
-/// Whether a request is no longer than one may be.
+/// Checks the size of a request.
 fn check_size(request: &AgentRequest) -> Result<(), Refused> {
     let invalid = |message: String| Err(Refused::new("E_INVALID_REQUEST", message));
     if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
@@ -84,17 +84,17 @@ fn check_size(request: &AgentRequest) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What a tool call asks for that is not the fleet's to do.
+/// A request that another component handles.
 pub(crate) enum Beyond {
-    /// Work on files.
+    /// An operation on files.
     Files(ProposalWork),
-    /// Something about tasks.
+    /// An operation on tasks.
     Tasks(AgentAsk),
 }
 
 impl Fleet {
-    /// A tool call of a running turn asks for something that concerns other agents, files or tasks: what is
-    /// to be done with the latter two is handed back.
+    /// Handles a tool call's request about other agents, files or tasks. Requests about files and
+    /// tasks are returned to the caller.
     pub(crate) fn on_agent_ask(
         &mut self,
         at: &InstanceRef,
@@ -146,7 +146,7 @@ impl Fleet {
         }
     }
 
-    /// A question about other agents that the requester may ask.
+    /// Handles an authorized request about other agents.
     fn ask_agents(&mut self, requester: Requester, trace: TraceContext, ask: AgentAsk) {
         // Long: one arm for each question.
         let at = &requester.at.clone();
@@ -169,7 +169,7 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // What is done with files, tasks and approvals is done elsewhere.
+            // Files, tasks and approvals are handled elsewhere.
             Question::Approval { .. }
             | Question::PrepareSandbox { .. }
             | Question::ShowSandbox { .. }
@@ -226,8 +226,8 @@ impl Fleet {
         }
     }
 
-    /// Whether the agent, as its process was started, was given what it asks for. Gives the place of the
-    /// question in the turn's trace.
+    /// Checks that the agent's process has the tool for its request. Returns the trace context of
+    /// the question.
     fn check_ask(
         &mut self,
         at: &InstanceRef,
@@ -242,7 +242,7 @@ impl Fleet {
         Ok(authority::trace_within(turn, said))
     }
 
-    /// Hands a question to another instance, or to the same one.
+    /// Sends a question to another instance, or to the same one.
     fn ask_other(
         &mut self,
         requester: &Requester,
@@ -269,7 +269,7 @@ impl Fleet {
         if matches!(reply_mode, ReplyMode::Wait { .. }) {
             let circle = self.circle(at, &target.instance_key);
             if self.is_awaited(at, &id) {
-                // A process before this one had waited long enough.
+                // The call of an earlier process timed out.
                 let note = Some("it took longer than the request may wait".to_owned());
                 reply_mode = ReplyMode::Later { note };
             } else if let Some(path) = circle.filter(|_| !is_known) {
@@ -308,7 +308,7 @@ impl Fleet {
         }
     }
 
-    /// Whether the tree that a turn belongs to may grow by work for another conversation (`SEC-8`).
+    /// Checks that the turn's tree may give work to another conversation (`SEC-8`).
     fn check_growth(
         &mut self,
         at: &InstanceRef,
@@ -329,7 +329,7 @@ impl Fleet {
             .reach(root, (&mut turn.used, step), target, now_ms)
     }
 
-    /// Puts on record that an answer is to come, and asks once that is durable.
+    /// Records that an answer is expected, and sends the question once that is durable.
     fn await_then_ask(
         &mut self,
         requester: &Requester,
@@ -388,7 +388,8 @@ impl Fleet {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.ok_or_else(|| unavailable("the workspace is gone"))?;
         let bundle = bundle_of(workspace).map_err(|error| unavailable(&error.message))?;
-        // A new instance is named after the call that makes it: the same call makes the same one.
+        // A new instance is named after the call that creates it, so a repeated call creates the
+        // same instance.
         let fresh = (request.kind == RequestKind::NewInstance).then(|| SpanId::of_id(id.as_str()));
         let fresh = fresh.map(|span| span.to_string());
         let (own, key) = ((own, &at.instance_key), request.key.as_ref());
@@ -400,11 +401,9 @@ impl Fleet {
         )
     }
 
-    /// The event that asks. What it knows of who is asking comes from the event whose turn asks.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "it gathers what the parts of one event are made of"
-    )]
+    /// The question's event. Its information about the requester comes from the event of the
+    /// requester's turn.
+    #[expect(clippy::too_many_arguments, reason = "gathers the parts of one event")]
     fn event_of(
         &mut self,
         at: &InstanceRef,
@@ -473,7 +472,7 @@ impl Fleet {
         })
     }
 
-    /// The event that is to bring the answer, without what it says.
+    /// The event that will deliver the answer, without its content.
     fn reply_template(
         &mut self,
         question: &AgentEvent,
@@ -483,7 +482,7 @@ impl Fleet {
     ) -> Result<AgentEvent, Refused> {
         let id = reply_id(&question.id);
         let id = id.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?;
-        // The answer goes back to the one that asked last.
+        // The answer goes back to the latest requester in the chain.
         let chain = question.chain.as_ref().map(|chain| Chain {
             depth: chain.depth.saturating_sub(1),
             through: {
@@ -529,7 +528,7 @@ impl Fleet {
         entry.is_some_and(|entry| entry.inbox.get(id).is_some())
     }
 
-    /// Whether the answer to a question is to come, or has come, as an event.
+    /// True if the answer to a question is expected as an event or has arrived as one.
     fn is_awaited(&mut self, at: &InstanceRef, question: &EventId) -> bool {
         let Ok(reply) = reply_id(question) else {
             return false;
@@ -539,7 +538,7 @@ impl Fleet {
         is_here || entry.is_some_and(|entry| entry.awaiting.contains_key(&reply))
     }
 
-    /// The circle that a request from `at` to `target` would close, as the instances on it.
+    /// The cycle that a request from `at` to `target` would close, as the instances on it.
     fn circle(&self, at: &InstanceRef, target: &InstanceKey) -> Option<Vec<String>> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let mut paths: Vec<Vec<&InstanceKey>> = vec![vec![target]];
@@ -568,7 +567,7 @@ impl Fleet {
         AgentAnswer::Catalog { agents }
     }
 
-    /// The instances of the requester's workspace were listed for it.
+    /// Handles the list of instances that a requester needs.
     pub(crate) fn on_instances_listed(
         &mut self,
         requester: &Requester,
@@ -625,7 +624,7 @@ impl Fleet {
         self.answer_agent(requester, AgentAnswer::Instances { instances, more });
     }
 
-    /// Tells an agent what came of what it asked.
+    /// Sends the answer of a request to the agent.
     pub(crate) fn answer_agent(&mut self, requester: &Requester, answer: AgentAnswer) {
         let message = ToAgent::AgentAnswer(Box::new(answer));
         self.send_agent(

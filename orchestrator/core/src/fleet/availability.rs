@@ -1,4 +1,4 @@
-//! Whether the process that is to make a call can.
+//! Availability of the process for a call.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
 use goondan_protocol::control::Readiness;
@@ -6,16 +6,16 @@ use goondan_protocol::control::Readiness;
 use super::slot::Slot;
 use crate::{Now, ProcessId};
 
-/// Whether the process that is to make a call can.
+/// Availability of the process for a call.
 #[derive(Debug)]
 pub(crate) enum Availability {
-    /// It can.
+    /// The process accepts calls.
     Ready(ProcessId),
-    /// It will; waiting is worth it.
+    /// The process will become ready.
     Coming,
-    /// It will once a person has logged in: whoever waits, waits for that.
+    /// The process will become ready after a user's login.
     Consent,
-    /// It cannot.
+    /// The process cannot accept calls.
     Not(CallError),
 }
 
@@ -25,7 +25,7 @@ pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
         .suggest("`gdn ps` shows its process, `gdn logs` what it wrote")
 }
 
-/// Whether a process can make calls, by its slot and by what it says of itself.
+/// Availability of a process, from its slot and its reported readiness.
 pub(super) fn availability_of(
     slot: &Slot,
     readiness: Readiness,

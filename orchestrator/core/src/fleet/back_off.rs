@@ -1,8 +1,8 @@
-//! How long to wait before a crashed process is started again (`SUP-4`).
+//! Restart delay of crashed processes (`SUP-4`).
 
 use crate::limits::{BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS, IMMEDIATE_RESTARTS};
 
-/// The delay after the `crashes`-th crash in a row, in milliseconds: none for the first
+/// The delay after `crashes` consecutive crashes, in milliseconds: zero for the first
 /// [`IMMEDIATE_RESTARTS`], then `min(1 s × 2^(n−1), 5 min)`.
 #[must_use]
 pub(crate) fn delay_ms(crashes: u32) -> u64 {

@@ -1,10 +1,10 @@
-//! What agents make of their own configuration, as far as the core has a say: what a process is started with, when
-//! another revision becomes active, and what counts against one (`BUNDLE-7`).
+//! Agents' own configuration: the definition a process starts with, the activation of revisions,
+//! and the failures counted against a revision (`BUNDLE-7`).
 //!
-//! A revision becomes active between two steps, and there the agent's process makes way for another one: all that
-//! the turn has recorded is durable or on its way to be, and no tool runs. So one process works with one revision
-//! from its start to its end, whatever is changed: prompt, tools, or the model. Whoever is started is told first
-//! what it is to be, and that is durable before.
+//! A revision becomes active between two steps by replacing the agent's process. At that point no
+//! tool runs, and everything the turn recorded is durable or being written. A process therefore
+//! uses one revision for its whole life, whatever changes: prompt, tools, or the model. The
+//! revision of a process is durable before the process receives it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ use crate::limits::BUNDLE_REQUESTS_MAX;
 use crate::refusals::{Refused, no_workspace};
 use crate::{Effect, LogEvent, ProcessId, RequestToken};
 
-/// The directory of a bundle within that of its conversation.
+/// Name of a bundle's directory within its conversation's directory.
 const SWARM_BUNDLE: &str = "swarm-bundle";
-/// The directory of its changesets.
+/// Name of the directory of its changesets.
 const CHANGESETS: &str = "changesets";
 
-/// Failures of turns that say nothing about the configuration of their agent.
+/// Failure codes that do not count against the agent's configuration.
 const NEUTRAL: &[&str] = &[
     CANCELLED,
     "E_BUDGET",
@@ -43,26 +43,26 @@ const NEUTRAL: &[&str] = &[
     "E_MODEL_INTERRUPTED",
 ];
 
-/// What an instance works with besides what the project says.
+/// An instance's own configuration, on top of the project's.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     arming: Arming,
     pub(super) standing: BundleStanding,
 }
 
-/// How far it is with what the next process is to be started with.
+/// State of the lookup of the next process's definition.
 #[derive(Debug, Default)]
 enum Arming {
-    /// That is not known.
+    /// Unknown.
     #[default]
     Unknown,
-    /// It was asked.
+    /// Requested.
     Asked,
-    /// With this; none for what the project says. It is said once.
+    /// Found; `None` means the project's definition. Used once.
     Known(Option<Box<AgentDefinition>>),
 }
 
-/// Who waits for what is done about a bundle.
+/// Recipient of the result of a bundle operation.
 #[derive(Debug)]
 enum Asker {
     Nobody,
@@ -75,11 +75,11 @@ enum Asker {
 #[derive(Debug)]
 struct Waiting {
     asker: Asker,
-    /// None while it is being done.
+    /// `None` while the operation is in progress.
     action: Option<BundleAction>,
 }
 
-/// What waits for its turn, by conversation; the first of each is being done.
+/// Queued operations by conversation. The first of each queue is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(BTreeMap<InstanceRef, VecDeque<Waiting>>);
 
@@ -93,7 +93,7 @@ fn outcome_of(outcome: &TurnOutcome) -> Outcome {
     }
 }
 
-/// The id of a tool call, as a changeset is named after it.
+/// The id of a tool call, used as the name of its changeset.
 fn call_id(ask: &AgentAsk) -> Result<ChangesetId, Refused> {
     let invalid =
         |error: &dyn std::fmt::Display| Refused::new("E_INVALID_REQUEST", error.to_string());
@@ -102,14 +102,14 @@ fn call_id(ask: &AgentAsk) -> Result<ChangesetId, Refused> {
 }
 
 impl Fleet {
-    /// Whether agents of a workspace may change their configuration at all.
+    /// True if agents of a workspace may change their configuration.
     fn has_bundles(&self, id: &WorkspaceId) -> bool {
         let bundle = self.bundle(id);
         bundle.is_some_and(|bundle| bundle.changesets.is_some())
     }
 
-    /// Whether it is known what the next process of an instance is to be started with. If not, it is asked, and
-    /// the instance is pumped again when it is.
+    /// True if the definition for the next process of an instance is known. If not, it is
+    /// requested, and the instance is advanced when it arrives.
     pub(super) fn is_armed(&mut self, at: &InstanceRef) -> bool {
         if !self.has_bundles(&at.workspace_id) {
             return true;
@@ -138,7 +138,8 @@ impl Fleet {
         }
     }
 
-    /// What the next process of an instance is to be started with, if it is not what the project says.
+    /// Takes the definition for the next process of an instance; `None` for the project's
+    /// definition.
     pub(super) fn take_definition(&mut self, at: &InstanceRef) -> Option<Box<AgentDefinition>> {
         let has_bundles = self.has_bundles(&at.workspace_id);
         let entry = self.instance_mut(at)?;
@@ -148,7 +149,8 @@ impl Fleet {
         }
     }
 
-    /// Where the working copies of an instance's changesets are; none for an agent that makes none.
+    /// Directory of an instance's working copies of changesets; `None` for an agent that cannot
+    /// create any.
     pub(super) fn changesets_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.instances.get(&at.instance_key)?;
@@ -162,7 +164,7 @@ impl Fleet {
         Some(dir.join(SWARM_BUNDLE).join(CHANGESETS))
     }
 
-    /// Another configuration runs: what was known of processes to come is not any more.
+    /// Drops the definitions looked up under an earlier configuration.
     pub(super) fn disarm(&mut self, id: &WorkspaceId) {
         let workspace = self.workspaces.get_mut(id);
         let instances = workspace
@@ -175,7 +177,8 @@ impl Fleet {
         }
     }
 
-    /// A step is over. If another revision is to become active, the process makes way here.
+    /// Handles the end of a step. If another revision must become active, the process is replaced
+    /// here.
     pub(super) fn on_step_over(
         &mut self,
         at: &InstanceRef,
@@ -198,17 +201,18 @@ impl Fleet {
         let Some(event_id) = event_id else {
             return;
         };
-        // What it says of the next step is not taken any more: that is for the process to come.
+        // Messages of this process about the next step are ignored, because the next process
+        // executes it.
         entry.end_work_on(&event_id);
         self.kill(process, true);
     }
 
-    /// A turn is over: that counts for or against the revision it ended with.
+    /// Counts a finished turn for or against the revision it ended with.
     pub(super) fn note_turn(&mut self, at: &InstanceRef, outcome: &TurnOutcome) {
         self.note(at, outcome_of(outcome));
     }
 
-    /// A process crashed: that counts against the revision it was started with.
+    /// Counts a crash against the revision of the process.
     pub(super) fn note_crash(&mut self, at: &InstanceRef, how: &str) {
         self.note(at, Outcome::Failed(format!("its process crashed: {how}")));
     }
@@ -220,7 +224,7 @@ impl Fleet {
         }
     }
 
-    /// An agent asks about its own configuration.
+    /// Handles an agent's request about its own configuration.
     pub(super) fn ask_bundle(&mut self, requester: Requester, ask: AgentAsk) {
         let call = call_id(&ask);
         let Question::Bundle { ask } = ask.question else {
@@ -236,7 +240,7 @@ impl Fleet {
         }
     }
 
-    /// A client asks about the configuration of a conversation.
+    /// Handles a client's request about a conversation's configuration.
     pub(crate) fn serve_bundle(
         &mut self,
         token: RequestToken,
@@ -260,20 +264,21 @@ impl Fleet {
         }
     }
 
-    /// Whether what became of the last turn is still being counted: the next one might be another revision's.
+    /// True while the outcome of the last turn is being counted, because the next turn may use
+    /// another revision.
     pub(super) fn is_noting(&self, at: &InstanceRef) -> bool {
         let line = self.bundles.0.get(at);
         line.is_some_and(|line| line.iter().any(|it| matches!(it.asker, Asker::Nobody)))
     }
 
-    /// The revision that a conversation works with; none if it works with the project as it is.
+    /// The revision that a conversation uses; `None` for the project's configuration.
     pub(crate) fn bundle_revision(&self, at: &InstanceRef) -> Option<&RevisionId> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.instances.get(&at.instance_key)?;
         entry.overlay.standing.active.as_ref()
     }
 
-    /// Whether what becomes of each turn is counted before the next one begins.
+    /// True if the outcome of each turn must be counted before the next turn begins.
     pub(super) fn counts_turns(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
@@ -300,7 +305,7 @@ impl Fleet {
         self.begin_bundle_work(at);
     }
 
-    /// Has the first in line done, unless it is already.
+    /// Starts the first queued operation, unless it is in progress.
     fn begin_bundle_work(&mut self, at: &InstanceRef) {
         let Some(line) = self.bundles.0.get_mut(at) else {
             return;
@@ -314,7 +319,7 @@ impl Fleet {
         };
         let wall = self.now.wall;
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
-            // It was closed meanwhile, and everything of it with it.
+            // The workspace was closed in the meantime.
             let waiting = self.bundles.0.remove(at).unwrap_or_default();
             for Waiting { asker, .. } in waiting {
                 if let Asker::Client(token) = asker {
@@ -343,7 +348,7 @@ impl Fleet {
         self.push(Effect::Bundle(Box::new(work)));
     }
 
-    /// Something was done about a bundle, or could not be.
+    /// Handles the result of a bundle operation.
     pub(crate) fn on_bundle(&mut self, done: BundleDone) {
         let BundleDone {
             instance: at,
@@ -387,7 +392,7 @@ impl Fleet {
         self.pump(&at);
     }
 
-    /// It is known how the bundle of an instance stands.
+    /// Updates the bundle state of an instance.
     fn on_standing(&mut self, at: &InstanceRef, standing: BundleStanding) {
         if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
             let problems = &mut workspace.bundle_problems;
@@ -408,7 +413,7 @@ impl Fleet {
         entry.overlay.standing = standing;
     }
 
-    /// It is known what the next process of an instance is to be started with, or cannot be found out.
+    /// Handles the result of the lookup of the next process's definition.
     fn on_told_to_be(
         &mut self,
         at: &InstanceRef,
@@ -433,7 +438,7 @@ impl Fleet {
     }
 }
 
-/// What an agent is told.
+/// Converts the result for an agent.
 fn told(answer: Result<Value, ControlError>) -> AgentAnswer {
     match answer {
         Ok(value) => serde_json::from_value(value).map_or_else(

@@ -1,9 +1,11 @@
-//! Tool calls that wait for a person, shown in chats with buttons (`STEER-3`).
+//! Approval of tool calls with buttons in chats (`STEER-3`).
 //!
-//! A connection whose settings say so shows what waits, and tells who pressed what. Whether that counts is decided here,
-//! by the configuration that runs, and the decision is one of [`super::approvals`] like any that a client makes.
+//! A configured connection shows the pending approvals and reports which user pressed which button.
+//! The running configuration determines if the user is authorized, and [`super::approvals`] handles
+//! the decision like a client's.
 //!
-//! Nothing of what is shown is durable here: a process says what it shows already, and is told the rest.
+//! This state is not durable: a process reports the approvals it already shows and receives the
+//! others.
 
 use std::collections::BTreeSet;
 
@@ -17,16 +19,17 @@ use super::approvals::{Chosen, Decider};
 use super::{Fleet, Workspace};
 use crate::{LogEvent, ProcessId};
 
-/// What a connection shows.
+/// Approvals shown by a connection.
 #[derive(Debug, Default)]
 pub(super) struct Showing {
-    /// The process that shows it; none while none does.
+    /// The process that shows them, if any.
     process: Option<ProcessId>,
-    /// What it shows and waits.
+    /// Pending approvals that it shows.
     shown: BTreeSet<ApprovalId>,
-    /// What it says that it shows, and what is not found so far: conversations are read one after the other.
+    /// Approvals that it reports as shown and that were not found yet, because conversations are
+    /// read one after the other.
     sought: BTreeSet<ApprovalId>,
-    /// There is room for more than it shows.
+    /// Set when it can show more approvals.
     has_room_again: bool,
 }
 
@@ -36,17 +39,17 @@ impl Showing {
     }
 }
 
-/// How a call stands that a connection shows.
+/// State of an approval that a connection shows.
 enum Standing {
     Waits,
-    /// It does not, and this became of it.
+    /// Closed, with this result.
     Closed(String),
-    /// Not every conversation is read.
+    /// Some conversations have not been read.
     Unknown,
 }
 
 impl Workspace {
-    /// Whether it is known what waits in each conversation that has something to do.
+    /// True if the pending approvals of each active conversation are known.
     fn is_all_read(&self) -> bool {
         let mut entries = self.instances.values();
         entries.all(|entry| entry.inbox.is_read())
@@ -54,12 +57,12 @@ impl Workspace {
 }
 
 impl Fleet {
-    /// Where a connection asks people, by the configuration that runs; none if it may not.
+    /// The approval chat of a connection in the running configuration, if any.
     fn approval_chat(&self, id: &WorkspaceId, name: &ConnectionName) -> Option<ApprovalChat> {
         self.bundle(id)?.connections.get(name)?.approvals()
     }
 
-    /// A connection shows what waits, from now on.
+    /// Starts showing pending approvals in a connection.
     pub(crate) fn on_approvals_follow(
         &mut self,
         id: &WorkspaceId,
@@ -83,14 +86,15 @@ impl Fleet {
         self.show_waiting(id, name);
     }
 
-    /// The process of a connection is gone: the next one says what it shows.
+    /// Clears the state after a connection's process exited. The next process reports the approvals
+    /// it shows.
     pub(super) fn forget_shown_by(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         if let Some(connector) = self.connector_mut(id, name) {
             connector.showing = Showing::default();
         }
     }
 
-    /// The connections of a workspace that show what waits.
+    /// Connections of a workspace that show approvals.
     fn showing_in(&self, id: &WorkspaceId) -> Vec<ConnectionName> {
         let connectors = self.workspaces.get(id).into_iter();
         let connectors = connectors.flat_map(|workspace| &workspace.connectors);
@@ -98,7 +102,7 @@ impl Fleet {
         showing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Something waits that did not, or it is known now that it does.
+    /// Shows approvals that have become pending or were found.
     pub(super) fn show_in_chats(&mut self, id: &WorkspaceId) {
         for name in self.showing_in(id) {
             self.settle_sought(id, &name);
@@ -106,7 +110,7 @@ impl Fleet {
         }
     }
 
-    /// Time has passed: what was not found may be over, and there may be room for more.
+    /// Periodic work: resolves approvals that were not found, and shows more if there is room.
     pub(super) fn pump_showing(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let Some(connector) = self.connector_mut(id, name) else {
             return;
@@ -132,7 +136,7 @@ impl Fleet {
         }
     }
 
-    /// Finds out how those stand that a connection says it shows.
+    /// Determines the state of approvals that a connection reported as shown.
     fn settle_sought(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let connector = self.connector_mut(id, name);
         let sought = connector.map(|it| std::mem::take(&mut it.showing.sought));
@@ -149,7 +153,7 @@ impl Fleet {
         }
     }
 
-    /// Has a connection show what waits and is not shown, as far as there is room.
+    /// Shows pending approvals in a connection, up to its limit.
     fn show_waiting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let Some(chat) = self.approval_chat(id, name) else {
             return;
@@ -171,7 +175,7 @@ impl Fleet {
                 waiting.extend(entry.approvals.to_show(key, &entry.agent, is_new));
             }
         }
-        // Who has waited for longest comes first.
+        // Longest waiting first.
         waiting.sort_by_key(|(at, _)| at.as_unix_millis());
         waiting.truncate(showing.room());
         for (_, show) in waiting {
@@ -182,7 +186,7 @@ impl Fleet {
         }
     }
 
-    /// A call waits no more: whoever shows it is told.
+    /// Updates a closed approval in the connections that show it.
     pub(super) fn close_in_chats(&mut self, id: &WorkspaceId, approval_id: &ApprovalId, how: &str) {
         for name in self.showing_in(id) {
             let Some(connector) = self.connector_mut(id, &name) else {
@@ -212,7 +216,7 @@ impl Fleet {
         }
     }
 
-    /// Somebody pressed a button.
+    /// Handles a button press.
     pub(crate) fn on_approval_press(
         &mut self,
         id: &WorkspaceId,
@@ -259,7 +263,8 @@ impl Fleet {
         self.answer_connector(process, request_id, ToConnector::ApprovalVerdict(verdict));
     }
 
-    /// The conversation in which a button decides, and who pressed it, as it is recorded; or why it does not.
+    /// The conversation and the recorded user name of a valid button press, or the reason it is
+    /// rejected.
     fn judge_press(
         &self,
         id: &WorkspaceId,
@@ -307,5 +312,5 @@ impl Fleet {
     }
 }
 
-/// Longest id of a user that a message repeats, in characters.
+/// Maximum length of a user id repeated in a message, in characters.
 const USER_CHARS_SHOWN: usize = 40;

@@ -1,4 +1,4 @@
-//! What outgoing calls may know of what runs.
+//! Runtime state that outgoing calls can read.
 
 use goondan_config::Bundle;
 use goondan_protocol::call::CallTarget;
@@ -13,12 +13,12 @@ use super::turn::Turn;
 use crate::{Now, RequestToken};
 
 impl Fleet {
-    /// The time of what is being dealt with.
+    /// Time of the current input.
     pub(crate) fn now(&self) -> Now {
         self.now
     }
 
-    /// What a workspace runs, if it runs anything.
+    /// The running configuration of a workspace, if any.
     pub(crate) fn bundle(&self, id: &WorkspaceId) -> Option<&Bundle> {
         self.workspaces.get(id)?.bundle.as_ref()
     }
@@ -39,23 +39,23 @@ impl Fleet {
         Some((&entry.running.as_ref()?.definition, entry.turn.as_ref()?))
     }
 
-    /// The agent of a conversation that has something to do.
+    /// The agent of an active conversation.
     pub(crate) fn agent_name(&self, at: &InstanceRef) -> Option<&AgentName> {
         Some(&self.instance(at)?.agent)
     }
 
-    /// How many events of a conversation are not over, parked ones left out, if it has something to do.
+    /// Number of unfinished events of an active conversation, without parked ones.
     pub(crate) fn pending_events(&self, at: &InstanceRef) -> Option<usize> {
         Some(self.instance(at)?.pending())
     }
 
-    /// The other conversations that the turn in progress of one works for.
+    /// The other conversations that requested a conversation's turn in progress.
     pub(crate) fn asked_by(&self, at: &InstanceRef) -> Vec<InstanceKey> {
         let entry = self.instance(at);
         entry.map_or_else(Vec::new, |entry| entry.asked_by(&at.instance_key))
     }
 
-    /// The clients that wait for a turn in progress, and those that follow its conversation.
+    /// The clients that wait for a turn in progress, and the followers of its conversation.
     pub(crate) fn clients_of_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Vec<RequestToken> {
         let Some(entry) = self.instance(at) else {
             return Vec::new();
@@ -71,7 +71,7 @@ impl Fleet {
         clients
     }
 
-    /// Whether the process that is to make a call can.
+    /// Availability of the process for a call.
     pub(crate) fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
         match target {
             CallTarget::Model { name } => self.model_availability(id, name),
@@ -79,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// True if a process runs that makes calls of this kind, whether it is in the configuration or has left it.
+    /// True if a process for this target runs, in the configuration or removed from it.
     pub(crate) fn runs_provider(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
         let slot = self.workspaces.get(id).and_then(|workspace| match target {
             CallTarget::Model { name } => workspace.models.get(name).map(|it| &it.slot),
@@ -88,7 +88,7 @@ impl Fleet {
         slot.is_some_and(|slot| slot.up().is_some())
     }
 
-    /// A reply becomes part of the turn in progress: it counts towards what a turn may append.
+    /// Counts a reply of the turn in progress toward the turn's append limit.
     pub(crate) fn note_reply(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
         if let Some(turn) = self.current_turn_mut(at, turn_id) {
             turn.used.append(event.get().len());
@@ -96,7 +96,7 @@ impl Fleet {
         self.log_llm(at, turn_id, event);
     }
 
-    /// Why no person of a workspace is asked anything any more.
+    /// Reason the users of a workspace can no longer be asked; `None` if they can.
     pub(crate) fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
         if self.is_stopping() {
             Some("the daemon is stopping")

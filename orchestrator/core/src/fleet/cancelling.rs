@@ -1,9 +1,9 @@
-//! A turn that is in progress is ended, or an event that waits: by a person (`STEER-1`, `STEER-2`), or for the task
-//! it is of.
+//! Cancellation of a turn in progress or a queued event, by a user (`STEER-1`, `STEER-2`) or for
+//! its task.
 //!
-//! The process that works on the turn is killed, with all its tools; what the turn had recorded is committed
-//! as it stands. So it works at any moment, whatever the process does, and a crash in between leaves a turn
-//! that goes on, or one that is over.
+//! The process of the turn is killed with all its tools, and the recorded part of the turn is
+//! committed. Cancellation therefore works independently of the process's state, and a crash leaves
+//! the turn either open or finished.
 
 use goondan_protocol::control::{ControlError, ErrorCode, EventCancelled};
 use goondan_protocol::event::TurnOutcome;
@@ -22,22 +22,22 @@ use super::turns::Completing;
 use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
-/// Why it ended, for the model and for people.
+/// Reason of a cancellation, for the model and for users.
 pub(crate) const BY_PERSON: &str = "a person cancelled it";
 
 continuation! {
-    /// An event that a person has ended.
+    /// Cancels an event at a user's request.
     Cancelling {
-        // Who asked for it; nobody if it is ended for something else.
+        // The client's request; `None` if the cancellation has another cause.
         token: Option<RequestToken>,
         event_id: EventId,
-        // Where its turn belongs, if that was in progress.
+        // Trace context of its turn, if in progress.
         trace: Option<TraceContext>,
         reason: &'static str,
     } after CancelEvent => &core.on_cancelled
 }
 
-/// How a turn ended that was ended.
+/// Outcome of a canceled turn.
 fn outcome(reason: &str) -> TurnOutcome {
     TurnOutcome::Failed {
         code: CANCELLED.to_owned(),
@@ -46,7 +46,7 @@ fn outcome(reason: &str) -> TurnOutcome {
 }
 
 impl Cancelling {
-    /// What follows from its turn being over, as for any turn.
+    /// Commit handling of a canceled turn, like that of any other turn.
     pub(crate) fn completing(&self, turn_id: TurnId) -> Completing {
         Completing {
             instance: self.instance.clone(),
@@ -60,7 +60,7 @@ impl Cancelling {
 }
 
 impl Fleet {
-    /// Ends the turn of an event, or the event if it waits; without its id, the turn that is in progress.
+    /// Cancels the turn of an event, or the queued event; without an id, the turn in progress.
     pub(crate) fn cancel(
         &mut self,
         token: RequestToken,
@@ -73,7 +73,7 @@ impl Fleet {
         self.cancel_for(Some(token), at, event_id, BY_PERSON);
     }
 
-    /// The same, for a client or for what a client wants done next.
+    /// Cancels for a client or for an internal purpose.
     pub(crate) fn cancel_for(
         &mut self,
         token: Option<RequestToken>,
@@ -118,7 +118,7 @@ impl Fleet {
         self.store(cancel, then);
     }
 
-    /// An event is over because a person wanted it so, or could not be ended. Its turn, if that was open.
+    /// Handles the store's result. Returns the turn, if it was open.
     pub(crate) fn on_cancelled(
         &mut self,
         cancelling: &Cancelling,
@@ -131,7 +131,7 @@ impl Fleet {
                 if let Some(token) = cancelling.token {
                     self.respond_error(token, control_error(&error));
                 }
-                // What there is to do is read anew.
+                // The inbox must be read again.
                 self.invalidate_inbox(at);
                 return None;
             }
@@ -160,7 +160,7 @@ impl Fleet {
         turn_id
     }
 
-    /// An event that waited is over: nobody will be answered.
+    /// Ends a queued event without an answer.
     fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId, reason: &str) {
         if let Some(entry) = self.instance_mut(at) {
             entry.inbox.done(|id| id == event_id);

@@ -1,9 +1,8 @@
-//! What the work of agents may grow to (`SEC-8`). Pure: counts, and time that is passed in.
+//! Limits on the growth of agents' work (`SEC-8`). Pure: counters with the time as a parameter.
 //!
-//! A *tree* is everything that one event of the outside brought about: the turns of the agents that were
-//! given work for it, directly or by way of others. All of them share one allowance of conversations, and
-//! no turn may take more than half of what is left of it, so that one branch leaves something to the
-//! others.
+//! A *tree* is all work caused by one external event: the turns of the agents that received work
+//! for it, directly or indirectly. A tree has one quota of conversations, and a turn may use at
+//! most half of the remaining quota, so one branch cannot starve the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +16,10 @@ use crate::limits::{
 };
 use crate::refusals::Refused;
 
-/// An allowance that is used up and comes back with time.
+/// A token bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// What may be used now, in thousandths.
+    /// Available tokens, in thousandths.
     left_milli: u64,
     burst: u64,
     per_s: u64,
@@ -37,7 +36,7 @@ impl Bucket {
         }
     }
 
-    /// Uses one, if there is one.
+    /// Takes one token, if available.
     pub(super) fn take(&mut self, now_ms: u64) -> bool {
         let gained = now_ms
             .saturating_sub(self.filled_ms)
@@ -55,25 +54,26 @@ impl Bucket {
     }
 }
 
-/// What becomes of a report of an agent.
+/// Decision on an agent's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reported {
-    /// It is recorded.
+    /// Recorded.
     Kept,
-    /// It is one too many. `first`: of this turn.
+    /// Over the limit. `first` is true for the first one of this turn.
     Dropped { first: bool },
-    /// So many were dropped that no honest process sent them.
+    /// Far over the limit: the process is faulty.
     Flood,
 }
 
-/// What one turn has used of what it may.
+/// Usage of one turn.
 #[derive(Debug, Clone)]
 pub(super) struct TurnUse {
-    /// Bytes it appended to its conversation.
+    /// Bytes appended to its conversation.
     appended_bytes: u64,
     observations: Bucket,
     dropped: u64,
-    /// The conversations it gave work to, and in which step it last gave work to a new one.
+    /// The conversations that received work from it, and the latest step that gave work to a new
+    /// one.
     reached: BTreeSet<InstanceKey>,
     step: (u32, usize),
 }
@@ -89,14 +89,14 @@ impl TurnUse {
         }
     }
 
-    /// Takes note that so many bytes are to be appended. Gives how many there are then.
+    /// Counts appended bytes and returns the total.
     pub(super) fn append(&mut self, bytes: usize) -> u64 {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.appended_bytes = self.appended_bytes.saturating_add(bytes);
         self.appended_bytes
     }
 
-    /// Takes note of a report.
+    /// Counts a report.
     pub(super) fn observe(&mut self, now_ms: u64) -> Reported {
         if self.observations.take(now_ms) {
             return Reported::Kept;
@@ -110,13 +110,13 @@ impl TurnUse {
         }
     }
 
-    /// Reports that were dropped.
+    /// Number of dropped reports.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// The event of the outside that a tree grows from.
+/// The external event at the root of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Root {
     workspace_id: WorkspaceId,
@@ -136,12 +136,12 @@ impl Root {
 
 #[derive(Debug)]
 struct Tree {
-    /// The conversations that were given work in it.
+    /// The conversations that received work in it.
     reached: BTreeSet<InstanceKey>,
     used_ms: u64,
 }
 
-/// The trees whose growth is remembered.
+/// Recently active trees.
 #[derive(Debug, Default)]
 pub(super) struct Trees {
     trees: BTreeMap<Root, Tree>,
@@ -149,11 +149,11 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    /// A turn of a tree gives work to a conversation.
+    /// Counts that a turn of a tree gives work to a conversation.
     ///
     /// # Errors
     ///
-    /// `E_TOO_MANY_AGENTS`, with the ceiling that is reached.
+    /// `E_TOO_MANY_AGENTS`, with the limit that was reached.
     pub(super) fn reach(
         &mut self,
         root: Root,
@@ -214,7 +214,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Forgets the trees that nothing grew in for long.
+    /// Drops trees that have not grown recently.
     pub(super) fn forget(&mut self, now_ms: u64) {
         let is_young = |used_ms: u64| now_ms.saturating_sub(used_ms) < TREE_MEMORY_MS;
         self.trees.retain(|_, tree| is_young(tree.used_ms));
@@ -238,7 +238,7 @@ mod tests {
         format!("helper:{number}").parse().unwrap()
     }
 
-    /// How many of the next conversations a turn may give work to, in steps of their own.
+    /// Number of the next conversations that a turn can give work to, one per step.
     fn reached(trees: &mut Trees, first: usize) -> usize {
         let mut turn = TurnUse::new(0);
         let tries = 0..2 * REACHED_PER_TREE_MAX;
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(all.iter().sum::<usize>(), REACHED_PER_TREE_MAX);
         assert_eq!(all.first(), Some(&REACHED_PER_TURN_MAX));
         assert!(all.is_sorted_by(|before, after| before >= after), "{all:?}");
-        // Another event has an allowance of its own.
+        // Another event has a separate quota.
         let mut turn = TurnUse::new(0);
         let late_ms = 1_000_000_000;
         let other = trees.reach(root("other"), (&mut turn, 1), &key(1), late_ms);

@@ -1,8 +1,8 @@
-//! What an edit of a configuration changes, and so what has to be restarted (`SUP-8`).
+//! Differences between configurations, and the restarts they require (`SUP-8`).
 //!
-//! A process is outdated when what it was started with is not what the configuration says now: an
-//! agent's own definition (its model, prompt, tools and extensions are part of it), a connection's, or
-//! the policy of the swarm. Whether one is, is always found by comparing, never remembered.
+//! A process is outdated if its start configuration differs from the current one: an agent's
+//! definition (including its model, prompt, tools and extensions), a connection's definition, or
+//! the swarm's policy. This is always computed by comparison and never stored.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use goondan_protocol::usage::PriceTable;
 
 use crate::exchange::oauth_calls::Tokens;
 
-/// What a configuration that was taken up led to.
+/// Result of applying a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) changes: Vec<ConfigurationChange>,
     pub(crate) processes: usize,
 }
 
-/// What of a swarm concerns every process.
+/// The swarm settings that affect every process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Policy {
     entry_agent: Option<AgentName>,
@@ -39,14 +39,15 @@ impl Policy {
     }
 }
 
-/// What an agent's process was started with.
+/// Start configuration of an agent's process.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunningAgent {
     pub(super) definition: AgentDefinition,
     policy: Policy,
-    /// A configuration that says the same of it: comparing digests is cheap.
+    /// Digest of the latest configuration with an equal definition, because comparing digests is
+    /// cheap.
     alike: String,
-    /// Whether its own conversation says what it is, on top of that configuration alone.
+    /// True if the definition comes from the conversation's own bundle.
     is_own: bool,
 }
 
@@ -60,7 +61,7 @@ impl RunningAgent {
         })
     }
 
-    /// The same with what its own conversation says of it.
+    /// Replaces the definition with the one of the conversation's own bundle.
     pub(super) fn being(self, definition: AgentDefinition) -> Self {
         Self {
             definition,
@@ -69,7 +70,7 @@ impl RunningAgent {
         }
     }
 
-    /// Whether a process started now would be started with something else.
+    /// True if a process started now would get a different start configuration.
     pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
         self.alike != bundle.digest
             && (self.is_own
@@ -77,7 +78,7 @@ impl RunningAgent {
                 || self.policy != Policy::of(bundle))
     }
 
-    /// Compares once with a configuration that has just been taken up.
+    /// Compares with a newly applied configuration.
     pub(super) fn compare(&mut self, bundle: &Bundle) {
         if !self.is_outdated(bundle) {
             self.alike.clone_from(&bundle.digest);
@@ -85,14 +86,14 @@ impl RunningAgent {
     }
 }
 
-/// What a connection's process was started with.
+/// Start configuration of a connection's process.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunningConnector {
     pub(super) definition: ConnectionDefinition,
-    /// What it was given in place of placeholders.
+    /// Tokens that replaced placeholders.
     pub(super) tokens: Tokens,
     policy: Policy,
-    /// A configuration that says the same of it.
+    /// Digest of the latest configuration with an equal definition.
     alike: String,
 }
 
@@ -106,14 +107,14 @@ impl RunningConnector {
         }
     }
 
-    /// Whether a process started now would be started with something else.
+    /// True if a process started now would get a different start configuration.
     pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
         self.alike != bundle.digest
             && (bundle.connections.get(&self.definition.name) != Some(&self.definition)
                 || self.policy != Policy::of(bundle))
     }
 
-    /// Compares once with a configuration that has just been taken up.
+    /// Compares with a newly applied configuration.
     pub(super) fn compare(&mut self, bundle: &Bundle) {
         if !self.is_outdated(bundle) {
             self.alike.clone_from(&bundle.digest);
@@ -121,8 +122,8 @@ impl RunningConnector {
     }
 }
 
-/// The differences between the configuration that ran, if any did, and the one that runs now: the swarm
-/// first, then agents, models with a process of their own, and connections, by name.
+/// The differences between the previous configuration, if any, and the current one: first the
+/// swarm, then agents, models with their own process, and connections, each ordered by name.
 pub(crate) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<ConfigurationChange> {
     let mut changes = Vec::new();
     let is_other = |before: &Bundle| {
@@ -144,7 +145,7 @@ pub(crate) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<Configurat
     changes
 }
 
-/// The models of a configuration with what they cost.
+/// The models of a configuration with their prices.
 fn priced_models(bundle: &Bundle) -> BTreeMap<&ResourceName, (&HostedModel, Option<&PriceTable>)> {
     let models = bundle.models.iter();
     models

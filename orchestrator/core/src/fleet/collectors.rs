@@ -1,7 +1,7 @@
-//! Traces on their way to collectors: what happens in turns is handed to the connections of `otlp`.
+//! Trace export to collectors: sends turn events to the `otlp` connections.
 //!
-//! Nobody waits for them. Each connection is handed one batch at a time; what happens meanwhile waits in a
-//! bounded queue, and what finds no place in it, or could not be delivered, is counted and said.
+//! Export is asynchronous. Each connection receives one batch at a time; later events wait in a
+//! bounded queue. Events that overflow the queue or cannot be delivered are counted and reported.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::Fleet;
 use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
 use crate::{Effect, LogEvent, ProcessId};
 
-/// A batch that was handed over.
+/// A batch in flight.
 #[derive(Debug)]
 struct Batch {
     process: ProcessId,
@@ -29,15 +29,15 @@ struct Batch {
     events: u64,
 }
 
-/// What waits for one connection of `otlp`.
+/// Export state of one `otlp` connection.
 #[derive(Debug, Default)]
 pub(super) struct Collecting {
     waiting: VecDeque<ExportedEvent>,
     batch: Option<Batch>,
-    /// Events that were lost, and how many of them were told of.
+    /// Number of lost events, and how many of them were reported.
     lost: u64,
     told: u64,
-    /// Why the latest were.
+    /// Reason for the latest loss.
     why: String,
 }
 
@@ -56,7 +56,7 @@ impl Collecting {
     }
 }
 
-/// The code of a failure, of a text that begins with one. What else was said is not exported.
+/// The error code at the start of a failure's text. The rest of the text is not exported.
 fn code_of(event: &RuntimeEvent) -> Option<String> {
     let is_failure = matches!(
         event.kind.phase(),
@@ -68,7 +68,7 @@ fn code_of(event: &RuntimeEvent) -> Option<String> {
 }
 
 impl Fleet {
-    /// Something happened in a turn: collectors are to hear of it.
+    /// Queues an event of a turn for export.
     pub(super) fn tell_collectors(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
         let id = &at.workspace_id;
         let Some(workspace) = self.workspaces.get(id) else {
@@ -95,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// The model of the agent that works for an instance, as collectors know it.
+    /// The model of an instance's agent, as exported.
     fn model_of(&self, at: &InstanceRef) -> Option<ExportedModel> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let running = workspace
@@ -120,7 +120,7 @@ impl Fleet {
         })
     }
 
-    /// Hands over what waits, if the connection can take it.
+    /// Sends the next batch, if the connection is ready.
     pub(crate) fn pump_collecting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let call_id = self.next_call_id();
         let Some(connector) = self.connector_mut(id, name) else {
@@ -168,7 +168,7 @@ impl Fleet {
         });
     }
 
-    /// Whether this is what came of a batch; then the next one follows.
+    /// True if this is the result of a batch, in which case the next batch is sent.
     pub(crate) fn is_collected(&mut self, process: ProcessId, result: &CallResult) -> bool {
         let is_known = self
             .exporter_with(process)
@@ -179,7 +179,7 @@ impl Fleet {
         is_known
     }
 
-    /// The connection that was handed a batch in this process, and its call.
+    /// The connection and call of the batch in flight in this process.
     fn exporter_with(&self, process: ProcessId) -> Option<(WorkspaceId, ConnectionName, CallId)> {
         self.workspaces.iter().find_map(|(id, workspace)| {
             workspace.connectors.iter().find_map(|(name, connector)| {
@@ -208,7 +208,7 @@ impl Fleet {
         self.pump_collecting(&id, &name);
     }
 
-    /// A connection's process is gone; what it was handed may not have been delivered.
+    /// Handles the loss of a connection's process. Its batch may not have been delivered.
     pub(crate) fn on_collecting_gone(&mut self, process: ProcessId, how: &str) {
         let Some((id, name, _)) = self.exporter_with(process) else {
             return;
@@ -220,7 +220,7 @@ impl Fleet {
         }
     }
 
-    /// Says what was lost since it was last said.
+    /// Reports the events lost since the last report.
     pub(crate) fn tell_uncollected(&mut self) {
         let mut told = Vec::new();
         for (id, workspace) in &mut self.workspaces {

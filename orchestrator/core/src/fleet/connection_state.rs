@@ -1,5 +1,5 @@
-//! What connections remember: one piece of work at a time for each, in the order it was asked for, so
-//! that nothing old is ever written over something new.
+//! Persistent state of connections. Operations on one connection run one at a time in order, so an
+//! older value never overwrites a newer one.
 
 use std::collections::VecDeque;
 
@@ -10,18 +10,18 @@ use super::Fleet;
 use crate::Effect;
 use crate::exchange::{ProcessId, StateDone, StateWork};
 
-/// Pieces of work that may wait for one connection. Its processes ask one after another; more are
-/// those of processes that ended, or one is at fault.
+/// Maximum number of queued operations of a connection. A process sends one at a time, so more come
+/// from exited processes or a faulty one.
 const WAITING_MAX: usize = 8;
 
-/// Who asked for a piece of work.
+/// Requester of an operation.
 #[derive(Debug, Clone, Copy)]
 struct Requester {
     process: ProcessId,
     request_id: Option<u64>,
 }
 
-/// The work of one connection.
+/// The operations of one connection.
 #[derive(Debug, Default)]
 pub(super) struct StateQueue {
     under_way: Option<Requester>,

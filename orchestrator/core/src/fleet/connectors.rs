@@ -37,23 +37,23 @@ use crate::{Effect, ProcessId, router};
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(super) slot: Slot,
-    /// What is to run; none when the connection left the configuration.
+    /// The configured definition; `None` if the connection was removed from the configuration.
     pub(super) wanted: Option<ConnectionDefinition>,
-    /// What its process, or the last one, was started with.
+    /// Start configuration of the current or the last process.
     pub(super) running: Option<RunningConnector>,
-    /// The process that was told to take nothing new from outside.
+    /// The process that was told to accept nothing new from outside.
     quiesced: Option<ProcessId>,
-    /// What its process says of its work.
+    /// Readiness reported by its process.
     pub(super) readiness: Readiness,
-    /// The work on what it remembers.
+    /// Operations on its persistent state.
     pub(super) state: StateQueue,
-    /// Whose the conversations were that its keys named before.
+    /// Ownership of conversations with legacy keys.
     pub(super) former_keys: FormerKeys,
-    /// Which replies its process waits for.
+    /// Replies that its process waits for.
     pub(super) replies: AwaitedReplies,
-    /// Which tool calls that wait for a person its process shows.
+    /// Pending approvals that its process shows.
     pub(super) showing: Showing,
-    /// What it is to hand to a collector, if that is what it does.
+    /// Export queue, for a collector connection.
     pub(super) collecting: Collecting,
 }
 
@@ -73,33 +73,33 @@ impl Connector {
         }
     }
 
-    /// Whether it exports traces.
+    /// True if the connection exports traces.
     pub(super) fn is_exporter(&self) -> bool {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
 }
 
-/// What the process of a connection is there for.
+/// Current purpose of a connection's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// All that a connection does.
+    /// All work of the connection.
     All,
-    /// The calls of turns that are in progress, and nothing new from outside.
+    /// Only calls of turns in progress, and nothing new from outside.
     Calls,
-    /// Nothing: it is to end.
+    /// None: the process must stop.
     Nothing,
 }
 
-/// The path on which a connection hears who comes back from an authorization server, if it does: a webhook that says
-/// so.
+/// The path on which a connection receives redirects from an authorization server: the one set in a
+/// webhook's configuration.
 pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
     let is_webhook = connection.entry.is_none() && connection.connector.as_str() == WEBHOOK;
     let path = connection.config.get(CALLBACK_SETTING)?.as_str()?;
     is_webhook.then_some(path)
 }
 
-/// The connector that hears requests of others.
+/// The connector that receives HTTP requests.
 const WEBHOOK: &str = "webhook";
 
 impl Fleet {
@@ -124,7 +124,7 @@ impl Fleet {
         self.announce(id, event, None);
     }
 
-    /// A connection cannot begin its work with its token, and no other one would help.
+    /// Handles a rejected token of a connection that cannot be replaced.
     pub(crate) fn stays_declined(&mut self, process: ProcessId, why: &str) {
         let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() else {
             return;
@@ -136,7 +136,7 @@ impl Fleet {
         }
     }
 
-    /// Has the process of a connection run, take nothing new, or end, whichever is due.
+    /// Starts, quiesces or stops the process of a connection, as needed.
     pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         self.pump_showing(id, name);
         let purpose = self.purpose_of(id, name);
@@ -148,7 +148,7 @@ impl Fleet {
         }
     }
 
-    /// A turn in progress finishes with the connections it began with, like with its models.
+    /// A turn in progress finishes with the connections it began with, as with its models.
     fn purpose_of(&self, id: &WorkspaceId, name: &ConnectionName) -> Purpose {
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
@@ -166,7 +166,7 @@ impl Fleet {
         }
     }
 
-    /// Has a process that runs do what it is there for now.
+    /// Adjusts a running process to its current purpose.
     fn adjust_connector(&mut self, id: &WorkspaceId, name: &ConnectionName, purpose: Purpose) {
         let connector = self.connector_mut(id, name);
         let Some(connector) = connector else { return };
@@ -198,7 +198,7 @@ impl Fleet {
         }
     }
 
-    /// Starts a connection's process if one is wanted and may start.
+    /// Starts a connection's process if it is wanted and may start.
     fn start_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let now = self.now;
         let Some(workspace) = self.workspaces.get_mut(id) else {
@@ -238,7 +238,7 @@ impl Fleet {
         self.spawn(&Owner::Connector(id.clone(), name.clone()), limits);
     }
 
-    /// Whether the process that runs was started with another configuration.
+    /// True if the running process was started with another configuration.
     pub(crate) fn is_connector_outdated(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
         let workspace = self.workspaces.get(id);
         workspace.is_some_and(|workspace| {
@@ -253,7 +253,7 @@ impl Fleet {
         })
     }
 
-    /// A connection is not started before there is a token that it needs.
+    /// Delays the start of a connection until its token is available.
     fn wait_for_token(&mut self, id: &WorkspaceId, name: &ConnectionName, need: &OAuthNeed) {
         let why = tokens::lacks(need);
         let Some(connector) = self.connector_mut(id, name) else {
@@ -319,7 +319,8 @@ impl Fleet {
         }
     }
 
-    /// Where an event of a connection goes, or why nowhere; none if the connection does not run.
+    /// Route of a connection's event, or the reason it has none; `None` if the connection does not
+    /// run.
     fn route_of(
         &self,
         id: &WorkspaceId,
@@ -340,7 +341,7 @@ impl Fleet {
         Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
     }
 
-    /// A connector hands in an event.
+    /// Handles an event from a connector.
     pub(crate) fn on_connector_event(
         &mut self,
         id: &WorkspaceId,
@@ -401,7 +402,7 @@ impl Fleet {
         self.arrive(id, arrival);
     }
 
-    /// The path on which a connection hears who comes back from an authorization server, if it does.
+    /// The path on which a connection receives redirects from an authorization server, if any.
     pub(crate) fn callback_path_of(
         &self,
         id: &WorkspaceId,
@@ -411,7 +412,7 @@ impl Fleet {
         callback_path(connection).map(str::to_owned)
     }
 
-    /// Tells a connection what came of a callback. Whoever made the request is told no more than that.
+    /// Sends the result of a callback to the connection. The HTTP client receives nothing else.
     pub(crate) fn answer_callback(
         &mut self,
         process: ProcessId,
@@ -467,13 +468,13 @@ impl Fleet {
         });
     }
 
-    /// A connector made a call: whatever made it crash before is over.
+    /// Resets the crash count after a successful call.
     pub(crate) fn provider_worked(&mut self, process: ProcessId) {
         self.connector_worked(process);
         self.model_worked(process);
     }
 
-    /// An event of it was accepted: whatever made it crash before is over.
+    /// Resets the crash count after an accepted event.
     pub(super) fn connector_worked(&mut self, process: ProcessId) {
         if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned()
             && let Some(connector) = self.connector_mut(&id, &name)
@@ -482,7 +483,8 @@ impl Fleet {
         }
     }
 
-    /// A connector has no turns; one that ran for longer than the longest back-off was well, too.
+    /// Resets the crash count of a connector that ran longer than the maximum back-off, because it
+    /// has no turns.
     pub(crate) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         let now = self.now;
         if let Some(connector) = self.connector_mut(id, name)
@@ -492,7 +494,7 @@ impl Fleet {
         }
     }
 
-    /// Asks a connector's process to finish and end.
+    /// Asks a connector's process to finish its work and exit.
     pub(super) fn drain_connector(
         &mut self,
         id: &WorkspaceId,

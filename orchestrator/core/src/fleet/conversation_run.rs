@@ -1,4 +1,4 @@
-//! The runs of tasks that are turns of conversations, and what becomes of them (`TASK-8`).
+//! Task runs that are turns of conversations, and their results (`TASK-8`).
 
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
@@ -7,7 +7,7 @@ use goondan_store::instance::EventState;
 
 use crate::exchange::TaskRef;
 
-/// A run, and the event that it is.
+/// A run and its event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConversationRun {
     pub(crate) at: TaskRef,
@@ -16,15 +16,16 @@ pub(crate) struct ConversationRun {
     pub(crate) event_id: EventId,
 }
 
-/// What became of the event of a run.
+/// Progress of a run's event.
 #[derive(Debug)]
 pub(crate) enum RunNews {
-    /// What is known of it; an error if its conversation could not be asked. None: there is no such conversation.
+    /// Current state of the event, or an error if the lookup failed. `None` if the conversation
+    /// does not exist.
     Found(Result<Option<EventState>, String>),
-    /// It is durable, and its turn will begin.
+    /// The event is durable and its turn will begin.
     Begun,
-    /// It was not accepted.
+    /// The event was rejected.
     Refused(String),
-    /// Its turn is over, or will never be.
+    /// The turn has ended or will never begin.
     Ended(Result<TurnOutcome, ControlError>),
 }

@@ -1,4 +1,4 @@
-//! Conversations on their way out (`INST-5`).
+//! Deletion of conversations (`INST-5`).
 
 use goondan_protocol::ids::{AgentName, InstanceRef};
 
@@ -8,7 +8,8 @@ use super::instance::DeleteReply;
 use crate::refusals::deleted_error;
 
 impl Fleet {
-    /// A conversation is to be deleted: its process ends. Whether it has none, so that its files may go.
+    /// Begins the deletion of a conversation by stopping its process. True if it has no process, so
+    /// its files can be removed.
     pub(crate) fn begin_deletion(
         &mut self,
         at: &InstanceRef,
@@ -17,7 +18,7 @@ impl Fleet {
     ) -> bool {
         self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
         self.end_approvals(at, "the conversation is deleted");
-        // The entry keeps others away until the instance is gone.
+        // The entry blocks other operations until the instance is gone.
         let Some(entry) = self.instance_entry(at, agent) else {
             return false;
         };
@@ -35,7 +36,7 @@ impl Fleet {
         up.is_none() && !is_held
     }
 
-    /// The files of a conversation are gone, or could not be removed. Who is told.
+    /// Handles the result of removing a conversation's files. Returns the recipients of the result.
     pub(crate) fn end_deletion(
         &mut self,
         at: &InstanceRef,
@@ -44,7 +45,7 @@ impl Fleet {
         let entry = self.instance_mut(at)?;
         let replies = entry.deleting.take().unwrap_or_default();
         if is_gone {
-            // Whoever asked something that was accepted on the way hears of it, too.
+            // Also notifies the waiters of events accepted in the meantime.
             let gone = deleted_error(&at.instance_key);
             self.cancel_waiters(at, &gone, QuestionStatus::Lost);
             if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
@@ -54,7 +55,7 @@ impl Fleet {
             }
             self.forget_questions_of(at);
         } else {
-            // What is still there is found out, and goes on.
+            // The remaining files are read again and the conversation continues.
             entry.inbox.invalidate();
             self.pump(at);
         }

@@ -1,4 +1,4 @@
-//! How confined programs find the egress of their workspace (`SEC-3`).
+//! Socket paths of a workspace's egress for confined programs (`SEC-3`).
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use goondan_protocol::sandbox::SandboxPolicy;
 use super::Fleet;
 
 impl Fleet {
-    /// The socket at which the egress waits for somebody's programs; none if no list holds for them.
+    /// The egress socket for a caller's programs; `None` if no allow list applies to them.
     pub(super) fn egress_socket(
         &self,
         id: &WorkspaceId,
@@ -20,7 +20,7 @@ impl Fleet {
         Some(self.facts.layout.egress_socket(id, &caller.to_string()))
     }
 
-    /// The sockets that an egress is to make.
+    /// The sockets that the egress must create.
     pub(super) fn egress_doors(&self, id: &WorkspaceId, lists: Vec<AllowList>) -> Vec<EgressDoor> {
         let door = |list: AllowList| EgressDoor {
             socket: self

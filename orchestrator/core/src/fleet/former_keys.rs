@@ -1,9 +1,10 @@
-//! Conversations from before keys were those of their connection (`SEC-9`): a connection goes on with what
-//! was its own.
+//! Ownership of conversations created before keys were namespaced by connection (`SEC-9`): a
+//! connection continues its own conversations.
 //!
-//! What a connection's events had as a key then (`ann`, `telegram:178`) may be anybody's. It is the
-//! connection's if every event came by it that the conversation's inbox still holds. If it holds none
-//! any more, it is if the key is one that only this kind of connector makes (`telegram:…`).
+//! A legacy key of a connection's event (`ann`, `telegram:178`) can also come from another source.
+//! The conversation belongs to the connection if all events in its inbox came from the connection.
+//! If the inbox holds no events, it belongs to the connection if only this kind of connector
+//! creates such keys (`telegram:…`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ use crate::router::Route;
 /// Connectors whose keys begin with their own name.
 const NAMING_CONNECTORS: [&str; 4] = ["discord", "github", "slack", "telegram"];
 
-/// An event that is on its way to a conversation.
+/// An event on its way to a conversation.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(super) connection: ConnectionName,
@@ -31,7 +32,7 @@ pub(crate) struct Arrival {
     pub(super) reply: AcceptReply,
 }
 
-/// Which of the former keys of a connection name conversations of its own.
+/// Legacy keys of a connection, and true for those that name its own conversations.
 #[derive(Debug, Default)]
 pub(super) struct FormerKeys(BTreeMap<InstanceKey, bool>);
 
@@ -48,7 +49,7 @@ impl FormerKeys {
     }
 }
 
-/// Whether a conversation is the connection's own.
+/// True if a conversation belongs to the connection.
 fn is_own(
     sources: &BTreeSet<ConnectionName>,
     connection: &ConnectionName,
@@ -62,12 +63,12 @@ fn is_own(
 }
 
 continuation! {
-    /// An event whose key a conversation had before; it may be its own.
+    /// Determines the owner of a conversation with the event's legacy key.
     FindingOwner { arrival: Box<Arrival> } after ReadSources => core.fleet.on_owner_found
 }
 
 impl Fleet {
-    /// Hands an event of a connection to its conversation, which may be one from before.
+    /// Delivers a connection's event to its conversation, which may have a legacy key.
     pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
         let Some(former) = arrival.route.former_key.clone() else {
             return self.arrive_at(id, arrival);
@@ -89,8 +90,8 @@ impl Fleet {
         }
     }
 
-    /// The store has said by which connections the events came of the conversation that has the former
-    /// key, if there is one.
+    /// Handles the store's list of connections whose events are in the conversation with the legacy
+    /// key.
     fn on_owner_found(
         &mut self,
         finding: FindingOwner,
@@ -159,7 +160,7 @@ mod tests {
         assert!(owned(&["bot"], "ann", "webhook"));
         assert!(!owned(&["cli"], "main", "webhook"));
         assert!(!owned(&["bot", "hook"], "telegram:178", "telegram"));
-        // Of those whose events are forgotten, only what no other kind of connector makes.
+        // With no events left, only keys that no other kind of connector creates.
         assert!(owned(&[], "telegram:178", "telegram"));
         assert!(!owned(&[], "telegram:178", "webhook"));
         assert!(!owned(&[], "main", "webhook"));

@@ -1,5 +1,4 @@
-//! Which processes do not do their work (`OBS-6`): those that say so of themselves, and those that keep
-//! crashing.
+//! Unhealthy processes (`OBS-6`): those that report a problem, and those that keep crashing.
 
 use goondan_protocol::control::{ProcessState, Readiness, UnhealthyProcess};
 use goondan_protocol::ipc::{ChildRole, Status};
@@ -8,19 +7,19 @@ use super::Workspace;
 use super::slot::Slot;
 use crate::limits::UNHEALTHY_SHOWN;
 
-/// What a connector or a model says of its work.
+/// Readiness in the status of a connector or model.
 pub(crate) fn readiness_of(status: &Status) -> Readiness {
     if status.ready {
         Readiness::Ready
     } else if status.token.is_some() {
-        // There is to be another token, with which its successor starts.
+        // A process with another token will replace it.
         Readiness::Starting
     } else {
         Readiness::NotReady
     }
 }
 
-/// What is told of it: nothing while no process runs that could have said it.
+/// Displayed readiness; `None` if no process is running.
 pub(crate) fn shown(slot: &Slot, readiness: Readiness) -> Option<Readiness> {
     slot.up().map(|_| match slot.ready() {
         Some(_) => readiness,
@@ -28,7 +27,7 @@ pub(crate) fn shown(slot: &Slot, readiness: Readiness) -> Option<Readiness> {
     })
 }
 
-/// Every process of a workspace that does not do its work: connections first, then models, then agents.
+/// Every unhealthy process of a workspace: connections first, then models, then agents.
 pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
     let connectors = workspace.connectors.iter().map(|(name, connector)| {
         let readiness = shown(&connector.slot, connector.readiness);
@@ -45,7 +44,7 @@ pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
             readiness,
         )
     });
-    // There may be very many of them, nearly all of them well.
+    // Filtered first, because a workspace can have many agents, most of them healthy.
     let agents = workspace.instances.iter();
     let agents = agents
         .filter(|(_, instance)| instance.slot.next_start_ms().is_some())
@@ -74,7 +73,7 @@ pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
         .collect()
 }
 
-/// As many of them as are told to clients at one time.
+/// Truncates the list to the number that clients receive.
 pub(crate) fn told(mut all: Vec<UnhealthyProcess>) -> Vec<UnhealthyProcess> {
     all.truncate(UNHEALTHY_SHOWN);
     all

@@ -1,5 +1,5 @@
-//! Conversations that are held: no turn of theirs begins while a joint checkpoint is made, or while they are
-//! rewound (`CKPT-6`). Events are accepted all the while, and wait.
+//! Held conversations: no turn begins while a joint checkpoint is created or the conversation is
+//! rewound (`CKPT-6`). Events are still accepted and queued.
 
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
@@ -11,35 +11,35 @@ use super::cancelling::BY_PERSON;
 use crate::RequestToken;
 use crate::exchange::joint::HoldId;
 
-/// What a conversation is held for.
+/// Reason a conversation is held.
 #[derive(Debug, Clone)]
 pub(crate) enum Order {
-    /// A joint checkpoint is to be made.
+    /// Create a joint checkpoint.
     Checkpoint {
         token: RequestToken,
         name: Option<String>,
     },
-    /// It is to go back to one, or it is to be told what that would change.
+    /// Rewind to a checkpoint, or compute its changes.
     Rewind {
         token: RequestToken,
         request: RewindInstance,
     },
-    /// A rewind that had begun is to be finished; nobody waits for it.
+    /// Finish a rewind that had begun; no client waits for it.
     Finish { note: RewindNote },
 }
 
-/// How far the work is.
+/// Progress of the operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// A turn or a process is to end first.
+    /// Waiting for a turn or process to end.
     Waiting,
-    /// It is with the store, or with the thread of the joint checkpoints.
+    /// Waiting for the store or the thread of the joint checkpoints.
     Working,
-    /// The files are being taken back; then this is what is answered.
+    /// Restoring files; holds the response to send afterward.
     TakingBack(Option<Box<InstanceRewound>>),
 }
 
-/// A conversation that is held.
+/// A held conversation.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) id: HoldId,
@@ -47,12 +47,12 @@ pub(crate) struct Hold {
     pub(crate) step: Step,
 }
 
-/// What is next for a conversation that is held.
+/// Next step for a held conversation.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The store is asked what is to be pinned.
+    /// Request the state to pin from the store.
     Pin,
-    /// The files are taken back.
+    /// Restore the files.
     TakeBack(RewindNote),
 }
 
@@ -61,7 +61,7 @@ fn busy(at: &InstanceRef, what: &str) -> ControlError {
     ControlError::new(ErrorCode::InstanceBusy, text)
 }
 
-/// Why nothing is done between turns while there is one.
+/// Error for an operation that requires that no turn is in progress.
 pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
     let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     busy(at, "is in a turn").suggest(format!(
@@ -70,7 +70,8 @@ pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
 }
 
 impl Fleet {
-    /// Holds a conversation for something that is done between turns. With `may_cancel`, a turn may be in progress.
+    /// Holds a conversation for an operation between turns. With `may_cancel`, a turn may be in
+    /// progress.
     pub(crate) fn hold(
         &mut self,
         at: &InstanceRef,
@@ -107,7 +108,7 @@ impl Fleet {
         HoldId(self.holds)
     }
 
-    /// The conversation is held for a rewind that had begun before.
+    /// Holds the conversation to finish a rewind that had begun.
     pub(super) fn hold_to_finish(&mut self, at: &InstanceRef, note: RewindNote) {
         let id = self.next_hold();
         if let Some(entry) = self.instance_mut(at)
@@ -121,13 +122,13 @@ impl Fleet {
         }
     }
 
-    /// Whether a conversation is held.
+    /// True if a conversation is held.
     pub(crate) fn is_held(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
         entry.is_some_and(|entry| entry.hold.is_some())
     }
 
-    /// The workspaces in which a conversation is held.
+    /// Workspaces with a held conversation.
     pub(super) fn holding(&self) -> Vec<WorkspaceId> {
         let workspaces = self.workspaces.iter().filter(|(_, workspace)| {
             let mut instances = workspace.instances.values();
@@ -136,7 +137,7 @@ impl Fleet {
         workspaces.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A person wants the turn in progress to end, so that a rewind can begin. Whether there is one.
+    /// Cancels the turn in progress so that a rewind can begin. False if there is none.
     pub(crate) fn cancel_for_rewind(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
         let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
@@ -147,8 +148,8 @@ impl Fleet {
         is_in_turn
     }
 
-    /// What is next for a conversation that is held, once neither a turn nor, where files are taken back, a process
-    /// is in the way.
+    /// The next step for a held conversation, once no turn is in progress and, for restoring files,
+    /// its process has exited.
     pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<Next> {
         let entry = self.instance_mut(at)?;
         let up = entry.slot.up().map(|up| up.process);
@@ -163,7 +164,7 @@ impl Fleet {
             Order::Finish { .. } => false,
         };
         if let Some(process) = up.filter(|_| !may_run) {
-            // It holds the conversation as it is. Nothing of a turn is lost with it.
+            // The process has the old conversation loaded. Nothing of a turn is lost by killing it.
             self.kill(process, true);
             return None;
         }
@@ -180,17 +181,17 @@ impl Fleet {
         })
     }
 
-    /// The conversations that are held and for which something may be next.
+    /// Takes the held conversations that may have a next step.
     pub(crate) fn take_due_holds(&mut self) -> std::collections::BTreeSet<InstanceRef> {
         std::mem::take(&mut self.holds_due)
     }
 
-    /// What a conversation is held under.
+    /// Id of a conversation's hold.
     pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<HoldId> {
         Some(self.instance_mut(at)?.hold.as_ref()?.id)
     }
 
-    /// Who waits for what a conversation is held for.
+    /// The client request of a conversation's hold.
     pub(crate) fn token_of_hold(&mut self, at: &InstanceRef, id: HoldId) -> Option<RequestToken> {
         match &self.held_for(at, id)?.order {
             Order::Checkpoint { token, .. } | Order::Rewind { token, .. } => Some(*token),
@@ -198,13 +199,13 @@ impl Fleet {
         }
     }
 
-    /// The hold of this id, if the conversation is still held for it.
+    /// The hold with this id, if it is still active.
     pub(crate) fn held_for(&mut self, at: &InstanceRef, id: HoldId) -> Option<&mut Hold> {
         let hold = self.instance_mut(at)?.hold.as_mut()?;
         (hold.id == id).then_some(hold)
     }
 
-    /// The conversation is held no longer. Whether it is to be deleted now.
+    /// Releases a conversation. True if it must be deleted now.
     pub(crate) fn release(&mut self, at: &InstanceRef) -> bool {
         let Some(entry) = self.instance_mut(at) else {
             return false;
@@ -213,15 +214,15 @@ impl Fleet {
         if entry.deleting.is_some() {
             return entry.slot.up().is_none();
         }
-        // What waits is found out anew, and has its turn.
+        // Reads the queued events again and continues with them.
         entry.inbox.invalidate();
         self.pump(at);
         self.forget_if_done(at);
         false
     }
 
-    /// A rewind that had begun could not be finished: it is tried again after the back-off, and no turn begins
-    /// before.
+    /// Delays a rewind that could not be finished. It is retried after the back-off, and no turn
+    /// begins until then.
     pub(crate) fn put_off(&mut self, at: &InstanceRef, why: &str) {
         let now = self.now();
         if let Some(entry) = self.instance_mut(at) {
@@ -229,7 +230,7 @@ impl Fleet {
         }
     }
 
-    /// What is pinned beside what the store says: that of the configuration and of the ledger comes from elsewhere.
+    /// The digest of the running configuration, which is pinned together with the store's state.
     pub(crate) fn config_digest(&self, id: &WorkspaceId) -> Option<String> {
         let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
         Some(bundle.digest.clone())

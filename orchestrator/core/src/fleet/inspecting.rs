@@ -1,4 +1,4 @@
-//! What tests may see of what runs.
+//! Runtime state for tests.
 
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 
@@ -7,7 +7,7 @@ use super::slot::Slot;
 use super::{Fleet, Owner, Workspace};
 
 impl Fleet {
-    /// The places of all processes, and whether each is wanted to be up.
+    /// The slots of all processes, each with true if the process should be running.
     pub(crate) fn places(&self) -> Vec<(Owner, &Slot, bool)> {
         let workspaces = self.workspaces.iter();
         workspaces
@@ -43,14 +43,15 @@ impl Fleet {
             .collect()
     }
 
-    /// Events that somebody waits for and that do not wait for a turn, of conversations whose inbox is
-    /// known and that are to stay.
+    /// Events with a waiter but without a turn to wait for, in conversations that have been read
+    /// and will stay.
     pub(crate) fn awaited_in_vain(&self) -> Vec<(InstanceKey, EventId)> {
         let mut found = Vec::new();
         let workspaces = self.workspaces.values();
         for (key, instance) in workspaces.flat_map(|workspace| &workspace.instances) {
-            // Before its inbox is read, it is not known what is over; then it is looked up for who waits.
-            // Who waits for something of one that is being deleted is told with its end.
+            // Before the inbox is read, finished events are unknown; they are looked up for the
+            // waiters then. Waiters of a deleted conversation are notified at the end of the
+            // deletion.
             if instance.inbox.is_read() && instance.deleting.is_none() {
                 let events = self.of_no_turn(key, instance);
                 found.extend(events.map(|event_id| (key.clone(), event_id.clone())));
@@ -70,7 +71,7 @@ impl Fleet {
         })
     }
 
-    /// Whether anything that processes need runs short.
+    /// True if any resource for processes is short.
     pub(crate) fn is_short_of_anything(&self) -> bool {
         !self.room.short_of().is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is known of one agent instance that has or had something to do.
+//! State of an agent instance that is or was active.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::waiters::Waiters;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{Now, RequestToken};
 
-/// How far a process is with being given its work.
+/// Progress of giving a process its work.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The process has the whole conversation.
@@ -30,7 +30,7 @@ pub(crate) struct Progress {
     pub(super) beginning: Option<TurnContext>,
 }
 
-/// One agent instance that has or had something to do.
+/// An agent instance that is or was active.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(super) agent: AgentName,
@@ -38,30 +38,30 @@ pub(crate) struct Instance {
     pub(super) inbox: Inbox,
     pub(super) turn: Option<Turn>,
     pub(super) progress: Progress,
-    /// What its process, or the last one, was started with.
+    /// Start configuration of the current or the last process.
     pub(super) running: Option<RunningAgent>,
     pub(super) waiters: Waiters,
-    /// The questions its running turn waits for, and whom it asked. They stay while the turn is open,
-    /// also while it has no process: it will ask again.
+    /// The questions its running turn waits for, and their target instances. Kept while the turn is
+    /// open without a process, because the next process asks again.
     pub(super) asking: BTreeMap<EventId, InstanceKey>,
-    /// The calls of its open turn that need a person; also while it has no process.
+    /// Approvals of its open turn. Kept while the turn has no process.
     pub(super) approvals: Approvals,
-    /// Questions whose answers are to come as events, by the ids of those events.
+    /// Questions whose answers will arrive as events, by the ids of those events.
     pub(super) awaiting: BTreeMap<EventId, Awaiting>,
     pub(super) idle_since_ms: u64,
-    /// Whether its process was ended because the store could not serve it: that counts against no event.
+    /// True if its process was stopped because the store failed, which counts against no event.
     pub(super) is_failed_by_store: bool,
-    /// Its process's starts that failed for a reason that stays.
+    /// Failed starts of its process with a permanent cause.
     pub(super) start_faults: StartFaults,
-    /// The restarts that its agent asked for.
+    /// Restarts requested by its agent.
     pub(super) restarts: SelfRestarts,
-    /// Who waits for it to be deleted; none while it is to stay.
+    /// Recipients of the deletion's result; `None` unless it is being deleted.
     pub(super) deleting: Option<Vec<DeleteReply>>,
-    /// What it is held for: no turn begins meanwhile.
+    /// The operation that holds it and blocks new turns.
     pub(super) hold: Option<Hold>,
-    /// What it works with besides what the project says.
+    /// Its own configuration, on top of the project's.
     pub(super) overlay: Overlay,
-    /// What its process says of its turn while a call that was cut short is not in the audit log yet.
+    /// Messages of its process that wait until an interrupted call is in the audit log.
     pub(super) held_back: Option<HeldBack>,
 }
 
@@ -89,7 +89,7 @@ impl Instance {
         }
     }
 
-    /// The other conversations that its turn in progress works for.
+    /// The other conversations that requested its turn in progress.
     pub(super) fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
         let turn = self.turn.as_ref();
         let event_id = turn.map(|turn| &turn.context.event_id);
@@ -97,14 +97,14 @@ impl Instance {
         event.map_or_else(Vec::new, |event| event.asked_by(own))
     }
 
-    /// Why no process will begin its next turn, if none will.
+    /// Reason no process will start for its next turn, if that is so.
     pub(super) fn why_none_starts(&self, now: Now) -> Option<&str> {
         let is_down = self.slot.up().is_none();
         let why = self.start_faults.why_none_starts(self.slot.may_start(now));
         why.filter(|_| is_down)
     }
 
-    /// Whether its process runs and nothing at all is expected of it.
+    /// True if its process runs and has no work.
     pub(super) fn is_at_rest(&self) -> bool {
         self.turn.is_none()
             && self.inbox.has_nothing_ready()
@@ -114,18 +114,18 @@ impl Instance {
             && self.slot.ready().is_some()
     }
 
-    /// Whether no turn is in progress, can begin or is about to be asked for.
+    /// True if no turn is in progress, ready or about to be requested.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         self.turn.is_none() && self.inbox.has_nothing_ready() && !self.inbox.is_accepting()
     }
 
-    /// Whether its process may end for another to have its place.
+    /// True if its process may be stopped to free resources.
     pub(super) fn may_leave(&self) -> bool {
         self.is_at_rest() && !self.inbox.is_accepting()
     }
 
-    /// The event whose turn is next: behind the turn in progress if its commit is on the way, none while
-    /// it goes on.
+    /// The event of the next turn: the one after the turn in progress if that is being committed;
+    /// `None` while a turn continues.
     pub(super) fn next_event(&self) -> Option<&AgentEvent> {
         let Some(turn) = &self.turn else {
             return self.inbox.ready().next();
@@ -135,7 +135,8 @@ impl Instance {
         self.inbox.ready().find(|event| !is_over(&event.id))
     }
 
-    /// The events whose turns are in progress or about to be: of two, the second begins behind the commit of the first.
+    /// The events of the turns in progress or about to begin. With two, the second begins after the
+    /// first is committed.
     pub(super) fn worked_on(&self) -> impl Iterator<Item = &EventId> {
         let turn = self.turn.as_ref().filter(|turn| turn.taken_in.is_none());
         let turn = turn.map(|turn| &turn.context);
@@ -143,8 +144,8 @@ impl Instance {
         contexts.map(|context| &context.event_id)
     }
 
-    /// What its process still says of the turn of this event comes too late. Where that belongs; none if it is not
-    /// worked on.
+    /// Makes later messages about the turn of this event be ignored. Returns the turn's trace;
+    /// `None` if the event is not being worked on.
     pub(super) fn end_work_on(&mut self, event_id: &EventId) -> Option<TraceContext> {
         if let Some(turn) = &mut self.turn
             && turn.context.event_id == *event_id
@@ -166,8 +167,7 @@ impl Instance {
         self.inbox.paused()
     }
 
-    /// Whether it has nothing to do and nothing to remember. A crash is remembered for a
-    /// while.
+    /// True if it has no work and no state to keep. Crashes are kept for a while.
     pub(super) fn is_forgettable(&self, now_ms: u64) -> bool {
         let is_well =
             self.slot.crashes == 0 || now_ms.saturating_sub(self.idle_since_ms) >= CRASH_MEMORY_MS;
@@ -185,13 +185,13 @@ impl Instance {
     }
 }
 
-/// Who is told that an instance is deleted.
+/// Recipient of a deletion's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeleteReply {
-    /// A client that asked for just that.
+    /// A client's deletion of this instance.
     Client(RequestToken),
-    /// A request that deletes several.
+    /// A request that deletes several instances.
     Sweep(RequestToken),
-    /// Nobody: the policy has it so.
+    /// None, because the policy deletes it.
     Policy,
 }

@@ -1,4 +1,4 @@
-//! The connector processes of models: started by the first call, stopped when nobody calls (`SUP-3`).
+//! Connector processes of models: started by the first call, stopped when idle (`SUP-3`).
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
@@ -19,13 +19,13 @@ use crate::exchange::oauth_calls::Tokens;
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(super) slot: Slot,
-    /// What is to run; none when the model left the configuration.
+    /// The configured model; `None` if it was removed from the configuration.
     pub(super) wanted: Option<HostedModel>,
-    /// What the running process was given.
+    /// Start configuration of the running process.
     pub(super) running: Option<HostedModel>,
-    /// What it was given in place of placeholders.
+    /// Tokens that replaced placeholders.
     pub(super) tokens: Tokens,
-    /// What its process says of its work.
+    /// Readiness reported by its process.
     pub(super) readiness: Readiness,
     idle_since_ms: u64,
 }
@@ -44,9 +44,8 @@ impl Model {
 }
 
 impl Fleet {
-    /// A turn is over. If it began on another configuration, it may have been the last for which the
-    /// processes of models stayed as they were: the next turn has them as they are to be. Those that are
-    /// to be looked at.
+    /// Models whose outdated processes can be replaced after a turn. Only a turn that began under
+    /// another configuration kept them running.
     pub(crate) fn outdated_models(
         &self,
         id: &WorkspaceId,
@@ -93,8 +92,8 @@ impl Fleet {
         self.workspaces.get_mut(id)?.models.get_mut(name)
     }
 
-    /// Starts a model's process if a call waits for one and it may start. A turn in progress may
-    /// need its model while everything is being stopped, too.
+    /// Starts a model's process if a call waits for it and it may start. A turn in progress can
+    /// need its model even during a shutdown.
     pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
         let now = self.now;
         let is_called = is_called && !self.is_past_calls(id);
@@ -127,7 +126,8 @@ impl Fleet {
         self.spawn(&Owner::Model(id.clone(), name.clone()), limits);
     }
 
-    /// Whether the process that runs was started with another configuration that is still wanted.
+    /// True if the running process was started with another configuration and the model is still
+    /// configured.
     pub(crate) fn is_model_outdated(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
         let workspace = self.workspaces.get(id);
         let model = workspace.and_then(|workspace| workspace.models.get(name));
@@ -138,8 +138,7 @@ impl Fleet {
         })
     }
 
-    /// Whether nothing but the key is new. The one before may be good for nothing any more, so no turn is
-    /// to go on with it.
+    /// True if only the key has changed. The old key may be invalid, so no turn continues with it.
     fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
         let without_key = |model: &HostedModel| HostedModel {
             api_key: None,
@@ -177,7 +176,7 @@ impl Fleet {
         availability_of(&model.slot, model.readiness, self.now, &target)
     }
 
-    /// A model's process did its work: whatever made it crash before is over.
+    /// Resets the crash count after successful work.
     pub(super) fn model_worked(&mut self, process: ProcessId) {
         if let Some(Owner::Model(id, name)) = self.owners.get(&process).cloned()
             && let Some(model) = self.model_mut(&id, &name)
@@ -186,14 +185,14 @@ impl Fleet {
         }
     }
 
-    /// Whether a workspace ends and no agent is left that could call anything. A reply that could not
-    /// be recorded may still wait for a successor that will not come.
+    /// True if a workspace is stopping and no agent is left to make calls. A reply that could not
+    /// be recorded may still be kept for an agent that will not start.
     fn is_past_calls(&self, id: &WorkspaceId) -> bool {
         self.is_ending(id) && self.is_past_work(id)
     }
 
-    /// A model's process that nobody calls is stopped; so is one that left the configuration, and
-    /// one of a workspace that ends, once no agent is left that could call it.
+    /// Stops a model's process that is idle or was removed from the configuration. In a stopping
+    /// workspace, stops it once no agent is left to call it.
     pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
         let now_ms = self.now.mono_ms;
         let idle_ms = self.idle_ms(id);
@@ -221,7 +220,7 @@ impl Fleet {
         }
     }
 
-    /// Asks a model's process to finish its calls and end.
+    /// Asks a model's process to finish its calls and exit.
     pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
         let grace_ms = self.grace_left_ms(id);
         let owner = Owner::Model(id.clone(), name.clone());

@@ -1,7 +1,7 @@
-//! What an agent reports of its turn, made to say what the daemon knows (`SEC-7`).
+//! Validation of agents' reports about their turns (`SEC-7`).
 //!
-//! A report says what happened, how long it took and in what words. Whose it is, when it came and where
-//! it belongs in which trace is not its agent's to say.
+//! A report describes an event and its duration. The daemon, not the agent, sets the owner, the
+//! time and the trace context.
 
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
@@ -19,7 +19,7 @@ use super::turn::Turn;
 use crate::jobs::LogFailure;
 use crate::{Effect, LogEvent, Now, ProcessId};
 
-/// What in a turn an event is about.
+/// The part of a turn that an event concerns.
 enum Scope {
     Turn,
     Step,
@@ -35,7 +35,7 @@ fn scope_of(kind: Kind) -> Option<Scope> {
         | Kind::MessageWarning => Some(Scope::Turn),
         Kind::StepStarted | Kind::StepCompleted | Kind::StepFailed => Some(Scope::Step),
         Kind::ToolCalled | Kind::ToolCompleted | Kind::ToolFailed => Some(Scope::Call),
-        // The daemon's own.
+        // Emitted by the daemon only.
         Kind::TurnParked
         | Kind::BudgetWarning
         | Kind::QuestionAsked
@@ -45,12 +45,12 @@ fn scope_of(kind: Kind) -> Option<Scope> {
     }
 }
 
-/// What is recorded of a report: what happened is the agent's word, the rest is what the daemon knows; of the
-/// `programs` that the agent starts, how strictly they are confined.
+/// The recorded form of a report: the event comes from the agent, all other fields from the daemon.
+/// `programs` is the confinement level of the agent's programs.
 ///
 /// # Errors
 ///
-/// What is wrong with it, if no honest agent sends it.
+/// The problem, if a correct agent would not send the report.
 pub(super) fn corrected(
     reported: RuntimeEvent,
     (at, agent): (&InstanceRef, &AgentName),
@@ -122,7 +122,7 @@ pub(super) fn corrected(
 }
 
 impl Fleet {
-    /// An agent reports something of its turn.
+    /// Handles an agent's report about its turn.
     pub(crate) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
         let now = self.now;
         let Some(entry) = self.instance_mut(at) else {
@@ -132,7 +132,7 @@ impl Fleet {
             return self.on_broken(process, "it reported on a turn that is not in progress");
         };
         if turn.taken_in.is_some() && entry.slot.is_dying() {
-            // What it says of steps that are another process's comes too late.
+            // Reports about another process's steps are too late.
             return;
         }
         let programs = entry
@@ -160,14 +160,15 @@ impl Fleet {
                 return self.on_broken(process, "it flooded the daemon with reports");
             }
         }
-        // Whatever a turn reports: a person is told of each.
+        // Independent of the report's kind, because a user must be notified of each unknown
+        // outcome.
         if event.outcome_unknown {
             self.on_unknown_call(at, process, event);
         }
         self.on_step_over(at, process, kind);
     }
 
-    /// Records something that happened in a turn, and tells whoever watches it.
+    /// Records an event of a turn and reports it to the watchers.
     pub(crate) fn record_observation(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
         self.tell_collectors(at, event);
         let Ok(line) = event.to_record() else {

@@ -1,11 +1,11 @@
-//! Events whose turns crash whoever works on them: counted, parked, and decided about by people.
+//! Events whose turns crash their process: counted, parked, and decided by users.
 //!
-//! A process that cannot start its work for a reason that stays has what waits for it parked, too
+//! The queued events of a process that cannot start for a permanent reason are parked as well
 //! ([`super::start_faults`]).
 //!
-//! A crash counts against the event whose turn was in progress. The count is written down before the
-//! event is handed out again, so that a daemon that is killed meanwhile goes on counting. After
-//! [`MAX_TURN_CRASHES`] of them the event is parked and the conversation goes on without it.
+//! A crash counts against the event of the turn in progress. The count is recorded before the event
+//! is processed again, so it survives a daemon crash. After [`MAX_TURN_CRASHES`] crashes the event
+//! is parked and the conversation continues without it.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +26,14 @@ use crate::limits::MAX_TURN_CRASHES;
 use crate::refusals::parked_error;
 use crate::{Core, RequestToken, control_error};
 
-/// What a person decides about a parked event.
+/// A user's decision on a parked event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     Retry,
     Drop,
 }
 
-/// How many events of which instances are parked, by what their metadata say.
+/// Number of parked events by instance, from their metadata.
 pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
     let parked = found.iter().filter(|metadata| metadata.parked_events > 0);
     parked
@@ -42,11 +42,11 @@ pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
 }
 
 continuation! {
-    /// An event that is taken out of the way.
+    /// Parks an event.
     Parking { event_id: EventId, reason: String } after ParkEvent => &core.on_parked
 }
 
-/// What a person has decided about a parked event.
+/// Records a user's decision on a parked event.
 #[derive(Debug)]
 struct Deciding {
     instance: InstanceRef,
@@ -76,13 +76,13 @@ impl Continuation<DropEvent> for Deciding {
 }
 
 impl Fleet {
-    /// An event is out of the way, or could not be taken there. Whether it is.
+    /// Handles the result of parking an event. True if it is parked.
     pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) -> bool {
         let (at, event_id) = (&parking.instance, &parking.event_id);
         let reason = parking.reason.as_str();
         match result {
             Ok(()) => {}
-            // Over already: what there is to do is read anew.
+            // The event is already over, so the inbox must be read again.
             Err(StoreError::WrongEvent { .. }) => {
                 self.pump(at);
                 return false;
@@ -116,7 +116,7 @@ impl Fleet {
         true
     }
 
-    /// The process crashed in this turn: that counts against the event, and is written down.
+    /// Counts and records a crash against the event of its turn.
     pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
         let wall = self.now.wall;
         let Some(entry) = self.instance_mut(at) else {
@@ -133,7 +133,7 @@ impl Fleet {
         self.store(op, LogFailure(at.clone()));
     }
 
-    /// Whether the event that would be next has crashed too many turns.
+    /// True if the next event has crashed too many turns.
     pub(super) fn is_next_poisonous(&mut self, at: &InstanceRef) -> bool {
         let Some(entry) = self.instance_mut(at) else {
             return false;
@@ -142,7 +142,7 @@ impl Fleet {
         next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
     }
 
-    /// Takes the next event out of the way.
+    /// Parks the next event.
     pub(super) fn park_next(&mut self, at: &InstanceRef) {
         let (now, wall) = (self.now, self.now.wall);
         let Some(entry) = self.instance_mut(at) else {
@@ -160,7 +160,7 @@ impl Fleet {
             Some(how) => format!("{crashes} processes ended in its turn, the last: {how}"),
             None => format!("{crashes} processes ended in its turn"),
         });
-        // What the inbox holds then is read once it is parked.
+        // The inbox is read again after the event is parked.
         entry.inbox.invalidate();
         let op = ParkEvent {
             instance: at.clone(),
@@ -176,7 +176,7 @@ impl Fleet {
         self.store(op, parking);
     }
 
-    /// Keeps how many events of an instance are parked, for `gdn status` (`OBS-6`).
+    /// Updates the number of an instance's parked events, for `gdn status` (`OBS-6`).
     pub(crate) fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
@@ -204,7 +204,7 @@ impl Fleet {
         self.record_observation(at, &event);
     }
 
-    /// A person decides about a parked event.
+    /// Handles a user's decision on a parked event.
     pub(crate) fn decide(
         &mut self,
         token: RequestToken,
@@ -269,7 +269,7 @@ impl Fleet {
         self.invalidate_inbox(at);
     }
 
-    /// The events of a conversation that wait or are parked.
+    /// The queued and parked events of a conversation.
     pub(crate) fn events_of(&mut self, at: &InstanceRef, found: Inspection) -> Vec<EventInfo> {
         let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
             instance_key: at.instance_key.clone(),

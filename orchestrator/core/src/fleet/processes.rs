@@ -1,4 +1,4 @@
-//! What all child processes have in common: their start, their messages, their end.
+//! Common handling of all child processes: start, messages, exit.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Readiness};
@@ -16,7 +16,7 @@ use super::{Fleet, Owner};
 use crate::{Effect, LogEvent, ProcessId, Spawn};
 
 impl Fleet {
-    /// Starts a process in its place.
+    /// Starts a process in its slot.
     pub(super) fn spawn(&mut self, owner: &Owner, limits: ProcessLimits) -> ProcessId {
         self.next_process += 1;
         let (process, now) = (ProcessId(self.next_process), self.now);
@@ -37,7 +37,7 @@ impl Fleet {
         process
     }
 
-    /// What is added to each of its log lines.
+    /// Fields added to each of its log lines.
     fn identity_of(&self, owner: &Owner) -> JsonObject {
         let own = match owner {
             Owner::Agent(at) => vec![
@@ -74,8 +74,8 @@ impl Fleet {
         }
     }
 
-    /// Asks a process to finish what it does and end, within the grace period of its workspace if no other
-    /// is named.
+    /// Asks a process to finish its work and exit, within the given grace period or that of its
+    /// workspace.
     pub(super) fn drain(&mut self, owner: &Owner, grace_period_ms: Option<u64>, reason: &str) {
         let grace_period_ms =
             grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
@@ -92,12 +92,12 @@ impl Fleet {
             };
             self.send(owner, process, ToChild::shutdown(owner.role(), shutdown));
         } else if slot.shown(false) == ProcessState::Spawning {
-            // It has no work yet, so nothing is lost.
+            // The process has no work yet, so nothing is lost.
             self.kill(running, true);
         }
     }
 
-    /// What the passing of time asks for, for one process.
+    /// Handles the passage of time for one process.
     pub(crate) fn on_time(&mut self, owner: &Owner) {
         let now = self.now;
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
@@ -122,7 +122,8 @@ impl Fleet {
         }
     }
 
-    /// A process is gone. Whose it was, and whether it crashed; none if nobody's.
+    /// Handles the exit of a process. Returns its owner and true if it crashed; `None` if the
+    /// process is unknown.
     pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) -> Option<(Owner, bool)> {
         let now = self.now;
         if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
@@ -213,7 +214,8 @@ impl Fleet {
         self.announce(owner.workspace_id(), started, None);
     }
 
-    /// Notes that a process said something, and refuses it where it does not come when it may.
+    /// Records that a process sent a message. Rejects a message that is not allowed at this point
+    /// of the protocol.
     pub(crate) fn note_heard(&mut self, owner: &Owner, is_hello: bool) -> Result<(), &'static str> {
         let now = self.now;
         let Some(slot) = self.slot_mut(owner) else {
@@ -227,7 +229,7 @@ impl Fleet {
         }
     }
 
-    /// A process says what it has confined itself to. Nothing depends on it.
+    /// Records the confinement reported by a process. Informational only.
     pub(crate) fn on_confined(&mut self, owner: &Owner, confined: Confined) {
         if let Some(slot) = self.slot_mut(owner) {
             slot.confined(Confined {
@@ -269,13 +271,13 @@ impl Fleet {
         self.send(owner, process, ToChild::welcome(owner.role(), welcome));
         match owner {
             Owner::Task(id, task) => self.on_run_told(id, task),
-            // What it was started for may be over, or be calls alone.
+            // Its purpose may have ended, or may now be calls only.
             Owner::Connector(id, name) => self.pump_connector(id, name),
             Owner::Agent(_) | Owner::Model(..) => {}
         }
     }
 
-    /// A process does not keep to the protocol: it ends, and nothing else notices (`IPC-4`).
+    /// Stops a process that violates the protocol, without affecting others (`IPC-4`).
     pub(crate) fn on_broken(&mut self, process: ProcessId, problem: &str) {
         let Some(owner) = self.owners.get(&process).cloned() else {
             return;
@@ -288,7 +290,7 @@ impl Fleet {
         self.kill(process, false);
     }
 
-    /// Kills a process and its group. `is_wanted`: its end is no crash.
+    /// Kills a process and its process group. With `is_wanted`, its exit is not a crash.
     pub(crate) fn kill(&mut self, process: ProcessId, is_wanted: bool) {
         let Some(owner) = self.owners.get(&process).cloned() else {
             return;

@@ -1,7 +1,8 @@
-//! What connections hear of the replies to their events (`MSG-13`).
+//! Replies to connections' events (`MSG-13`).
 //!
-//! Nothing of this is durable, and nothing needs to be: what came of an event is in its conversation's inbox, and
-//! whoever asks again hears the same. A connection hears of its own events alone, whatever conversation it names.
+//! This state does not have to be durable: the outcome of an event is in its conversation's inbox,
+//! and a repeated request returns the same reply. A connection receives replies to its own events
+//! only, whatever conversation it names.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +23,12 @@ use crate::jobs::continuation;
 use crate::limits::REPLIES_AWAITED_MAX;
 use crate::{ProcessId, router};
 
-/// Which replies the process of a connection waits for, by the ids of its requests.
+/// Replies that a connection's process waits for, by request id.
 #[derive(Debug, Default)]
 pub(super) struct AwaitedReplies(BTreeMap<u64, (InstanceRef, EventId)>);
 
 continuation! {
-    /// What became of an event whose reply a connection asks for.
+    /// Looks up the outcome of an event whose reply a connection requests.
     LookingUpReply { event_id: EventId, waiter: ReplyWaiter } after LookUpEvent => &core.fleet.on_reply_looked_up
 }
 
@@ -38,7 +39,7 @@ fn open(message: impl Into<String>) -> Reply {
 }
 
 impl Fleet {
-    /// A connection asks for the reply to one of its events.
+    /// Handles a connection's request for the reply to one of its events.
     pub(crate) fn on_reply_await(
         &mut self,
         id: &WorkspaceId,
@@ -47,7 +48,7 @@ impl Fleet {
         request_id: Option<u64>,
         asked: ReplyAwait,
     ) {
-        // Without an id there is nothing to answer.
+        // A request without an id cannot be answered.
         let Some(request_id) = request_id else {
             return;
         };
@@ -60,7 +61,7 @@ impl Fleet {
             workspace_id: id.clone(),
             instance_key: asked.instance_key,
         };
-        // Whatever it asks for is an event of its own.
+        // The id is namespaced, so it always refers to an event of this connection.
         let Ok(event_id) = router::event_id_within(name, &asked.event_id) else {
             return self.tell_reply(id, &waiter, Reply::Unknown {});
         };
@@ -114,7 +115,7 @@ impl Fleet {
         self.forget_if_done(at);
     }
 
-    /// Has a connection wait for a turn that is to come; or why none comes for now.
+    /// Makes a connection wait for a future turn; returns a reply if it cannot wait now.
     fn wait_for_reply(&mut self, sought: &LookingUpReply) -> Option<Reply> {
         let (at, event_id) = (&sought.instance, &sought.event_id);
         let is_its_turn = self
@@ -123,7 +124,7 @@ impl Fleet {
         if let Some(error) = self.why_nothing_begins(at).filter(|_| !is_its_turn) {
             return Some(open(error.message));
         }
-        // What has an event that waits has an entry, as soon as its workspace is taken up.
+        // A conversation with queued events has an entry as soon as its workspace is loaded.
         let Some(entry) = self.instance_mut(at) else {
             return Some(open("the conversation is being opened"));
         };
@@ -147,7 +148,7 @@ impl Fleet {
         self.answer_connector(waiter.process, Some(waiter.request_id), message);
     }
 
-    /// The turn is over that a connection waits for.
+    /// Sends the outcome of a turn to a waiting connection.
     pub(super) fn tell_connection(
         &mut self,
         at: &InstanceRef,
@@ -158,7 +159,7 @@ impl Fleet {
         self.tell_reply(&at.workspace_id, waiter, Reply::Over { outcome });
     }
 
-    /// The turn does not come that a connection waits for, or not now.
+    /// Notifies a waiting connection that the turn will not begin, or not now.
     pub(super) fn fail_connection(
         &mut self,
         at: &InstanceRef,
@@ -171,11 +172,11 @@ impl Fleet {
         if stands {
             return self.tell_reply(&at.workspace_id, &waiter, open(&*error.message));
         }
-        // How an event ended that a person cancelled is on disk, too.
+        // The outcome of a canceled event is stored, too.
         self.look_up_reply(at.clone(), event_id.clone(), waiter);
     }
 
-    /// A connection does not wait any more.
+    /// Handles a connection that no longer waits.
     pub(crate) fn on_reply_forget(
         &mut self,
         id: &WorkspaceId,
@@ -190,7 +191,7 @@ impl Fleet {
         }
     }
 
-    /// The process of a connection is gone: whoever asked through it asks again.
+    /// Drops the waits of a connection's exited process. Its clients ask again.
     pub(super) fn forget_replies_of(
         &mut self,
         id: &WorkspaceId,

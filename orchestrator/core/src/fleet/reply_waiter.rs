@@ -1,4 +1,4 @@
-//! A connection that waits for what comes of one of its events (`MSG-13`).
+//! A connection that waits for the reply to one of its events (`MSG-13`).
 
 use goondan_protocol::ids::ConnectionName;
 
@@ -9,6 +9,6 @@ use crate::ProcessId;
 pub(crate) struct ReplyWaiter {
     pub(super) connection: ConnectionName,
     pub(super) process: ProcessId,
-    /// The request to be answered.
+    /// The request to answer.
     pub(super) request_id: u64,
 }

@@ -1,9 +1,9 @@
-//! Agents that have their own process restarted (the tool `self-restart`).
+//! Process restarts requested by agents (the tool `self-restart`).
 //!
-//! The wish belongs to the turn that has it: the turn ends as it would have, is committed, and only then
-//! is its process told to end. What waits has its turn in the next one, under the configuration that
-//! runs then. A wish is not on disk: whatever would lose it (a crash of the process, the end of the
-//! daemon) brings a new process anyway.
+//! The request belongs to its turn: the turn ends normally and is committed, and only then is the
+//! process stopped. Queued events run in the next process, under the configuration current then.
+//! The request is not durable, because every failure that loses it (a crash of the process or the
+//! end of the daemon) also starts a new process.
 
 use std::collections::VecDeque;
 
@@ -16,32 +16,32 @@ use super::Fleet;
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
 use crate::refusals::Refused;
 
-/// The restarts of an instance's process that its agent asked for.
+/// Restarts of an instance's process requested by its agent.
 #[derive(Debug, Default)]
 pub(super) struct SelfRestarts {
-    /// Why its process is to end, now that the turn is over that asked for it.
+    /// Reason for the pending restart, after the turn that requested it.
     due: Option<String>,
-    /// When the latest ones were, oldest first.
+    /// Times of the latest restarts, oldest first.
     at_ms: VecDeque<u64>,
 }
 
 impl SelfRestarts {
-    /// Why the process is to end, if it is.
+    /// Reason for the pending restart, if any.
     pub(super) fn due(&self) -> Option<&str> {
         self.due.as_deref()
     }
 
-    /// The process has ended. Gives why it was to, if it was.
+    /// Clears the pending restart after the process exited, and returns its reason.
     pub(super) fn done(&mut self) -> Option<String> {
         self.due.take()
     }
 
-    /// Whether one is near enough to count.
+    /// True if a recent restart counts toward the limit.
     pub(super) fn any_counts(&self, now_ms: u64) -> bool {
         self.counting(now_ms).next().is_some()
     }
 
-    /// How long until there may be another, in milliseconds; none if there may be one now.
+    /// Time until another restart is allowed, in milliseconds; `None` if it is allowed now.
     fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let counting: Vec<u64> = self.counting(now_ms).collect();
         let free = counting.len().checked_sub(SELF_RESTARTS_MAX)?;
@@ -64,7 +64,7 @@ impl SelfRestarts {
 }
 
 impl Fleet {
-    /// An agent wants its process restarted after the turn in progress.
+    /// Handles an agent's request to restart its process after the turn in progress.
     pub(super) fn wish_restart(&mut self, at: &InstanceRef, reason: String) -> AgentAnswer {
         let chars = reason.chars().count();
         if reason.trim().is_empty() || chars > MAX_RESTART_REASON_CHARS {
@@ -84,15 +84,15 @@ impl Fleet {
             );
             return Refused::new("E_TOO_MANY_RESTARTS", message).into();
         }
-        // Asked twice in one turn, it is one restart.
+        // A repeated request in one turn causes one restart.
         if let Some(turn) = &mut entry.turn {
             turn.restart = Some(reason);
         }
         AgentAnswer::Restarting {}
     }
 
-    /// The turn is committed that wished for a restart. Its process ends with the next look at the
-    /// instance.
+    /// Handles the commit of a turn that requested a restart. The process is stopped when the
+    /// instance is next advanced.
     pub(crate) fn restart_as_wished(&mut self, at: &InstanceRef, reason: &str) {
         let now_ms = self.now.mono_ms;
         if let Some(entry) = self.instance_mut(at) {
@@ -125,7 +125,7 @@ mod tests {
             restarts.wait_ms(last_ms),
             Some(SELF_RESTART_WINDOW_MS - last_ms)
         );
-        // The first of them counts no longer.
+        // The first restart no longer counts.
         assert_eq!(restarts.wait_ms(SELF_RESTART_WINDOW_MS), None);
         restarts.begin("x".to_owned(), SELF_RESTART_WINDOW_MS);
         assert_eq!(restarts.wait_ms(SELF_RESTART_WINDOW_MS), Some(1_000));

@@ -1,11 +1,11 @@
-//! Room for processes: what is done when file descriptors, processes or memory run short (`SUP-3`).
+//! Capacity for processes when file descriptors, processes or memory run short (`SUP-3`).
 //!
-//! An agent without work costs descriptors and memory, and waking one costs little. So when something runs
-//! short, the agents that have been idle for longest are stopped, and whoever has work takes their place.
-//! A few places are kept free ahead, so that a start seldom waits for one: with each start that takes one,
-//! some of those idle for longest are stopped, a few at a time, so that nobody is slowed by it.
-//! Where there is room for very many, no more than [`IDLE_AGENTS_MAX`] go on without work all the same.
-//! Who waits for a place is [`super::starts`]' business.
+//! An idle agent uses descriptors and memory, and restarting it is cheap. When a resource runs
+//! short, the agents that have been idle longest are stopped to make room for agents with work. A
+//! few slots are kept free in advance, so a start seldom waits: each start that takes one stops
+//! some of the longest idle agents, a few at a time to avoid delays. Even with ample capacity, at
+//! most [`IDLE_AGENTS_MAX`] idle agents keep running. [`super::starts`] queues the agents that wait
+//! for a slot.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,11 +22,11 @@ use crate::limits::{
     WORKING_AGENT_TASKS,
 };
 
-/// How one resource is counted.
+/// Accounting of one resource.
 struct Need {
     resource: Resource,
     share: Option<Share>,
-    /// What is kept free for work in progress: one part in so many of all, within bounds.
+    /// Reserve for work in progress: a fraction of the total (1/`reserve_part`), within bounds.
     reserve_part: u64,
     reserve_min: u64,
     reserve_max: u64,
@@ -41,22 +41,22 @@ impl Need {
         Some((limit.saturating_sub(used), reserve))
     }
 
-    /// How many more agents may start.
+    /// Number of agents that can still start.
     fn starts(&self) -> u64 {
         self.free_and_reserve().map_or(u64::MAX, |(free, reserve)| {
             free.saturating_sub(reserve) / self.per_start
         })
     }
 
-    /// How many idle agents are to be stopped for the reserve to be free.
+    /// Number of idle agents to stop to free the reserve.
     fn surplus(&self) -> u64 {
         self.free_and_reserve().map_or(0, |(free, reserve)| {
             reserve.saturating_sub(free).div_ceil(self.per_idle)
         })
     }
 
-    /// How many idle agents are to be stopped for as many starts to be possible as are kept ahead, while
-    /// `working` may still take what they need.
+    /// Number of idle agents to stop so that the spare starts are possible, while `working` agents
+    /// may still take the resources they need.
     fn surplus_ahead(&self, working: u64) -> u64 {
         let (Some((_, reserve)), Some(share)) = (self.free_and_reserve(), self.share) else {
             return 0;
@@ -104,14 +104,14 @@ impl Supply {
     }
 }
 
-/// How many agents run.
+/// Number of running agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Agents {
     working: u64,
     idle: u64,
 }
 
-/// An agent that had nothing to do when it was looked at.
+/// An agent that was idle when checked.
 #[derive(Debug)]
 struct Idle {
     since_ms: u64,
@@ -119,26 +119,26 @@ struct Idle {
     at: InstanceRef,
 }
 
-/// How much room there is, and who leaves for there to be more.
+/// Available capacity, and the agents being stopped to increase it.
 #[derive(Debug)]
 pub(super) struct Room {
     supply: Supply,
-    /// How many agents may still start.
+    /// Number of agents that can still start.
     left: u64,
-    /// What there is room for the fewest in.
+    /// The scarcest resource.
     scarcest: Option<Resource>,
-    /// How many idle agents that end make room for one start.
+    /// Number of idle agents to stop for one start.
     ends_per_start: u64,
-    /// Ends of idle agents that no start was counted for yet.
+    /// Stopped idle agents that have not been counted toward a start.
     ended: u64,
     short_of: Vec<Resource>,
-    /// Idle agents that are still to be stopped, a few at a time.
+    /// Idle agents that will be stopped, a few at a time.
     surplus_ahead: u64,
-    /// Those that had been idle for longest when all were looked at, in their order.
+    /// The longest idle agents at the last scan, in order.
     longest_idle: VecDeque<Idle>,
-    /// Those that are being stopped to make room.
+    /// Agents being stopped to free resources.
     leaving: BTreeSet<ProcessId>,
-    /// Until then a start that would fail is not tried.
+    /// No start is attempted before this time, because it would fail.
     retry_at_ms: u64,
     last_short_ms: u64,
     is_told: bool,
@@ -164,18 +164,18 @@ impl Default for Room {
 }
 
 impl Room {
-    /// What has run short.
+    /// Resources that are short.
     pub(super) fn short_of(&self) -> &[Resource] {
         &self.short_of
     }
 
-    /// The descriptors that are open, and how many may be.
+    /// Number of open descriptors, and the limit.
     pub(super) fn descriptors(&self) -> Option<Share> {
         self.supply.descriptors
     }
 
-    /// Takes a measure. Those that are working may not have taken all yet that they will need. Returns how
-    /// many idle agents are to be stopped at once.
+    /// Applies a measurement. Working agents may not have taken all their resources yet. Returns
+    /// the number of idle agents to stop immediately.
     fn measured(&mut self, supply: Supply, Agents { working, idle }: Agents) -> u64 {
         self.supply = supply;
         let needs = supply.needs();
@@ -190,7 +190,7 @@ impl Room {
         self.ended = 0;
         let short = needs.iter().filter(|need| left(need) == 0);
         self.short_of = short.map(|need| need.resource).collect();
-        // Those that are leaving will have made room for as many.
+        // Subtracts the agents already being stopped.
         let leaving = u64::try_from(self.leaving.len()).unwrap_or(u64::MAX);
         let most = |surplus: &dyn Fn(&Need) -> u64| {
             let most = needs.iter().map(surplus).max();
@@ -201,19 +201,20 @@ impl Room {
         most(&Need::surplus)
     }
 
-    /// Whether an agent may start at that time.
+    /// True if an agent may start at `now_ms`.
     pub(super) fn has_place(&self, now_ms: u64) -> bool {
         self.left > 0 && now_ms >= self.retry_at_ms
     }
 
-    /// Takes a place for an agent that starts.
+    /// Takes a slot for a starting agent.
     pub(super) fn take(&mut self) {
         if self.left < u64::MAX {
             self.left = self.left.saturating_sub(1);
         }
     }
 
-    /// One that was stopped to make room has ended. What that makes free is reckoned until the next measure.
+    /// Handles the exit of an agent that was stopped to free resources. Its resources are estimated
+    /// until the next measurement.
     fn left(&mut self, process: ProcessId) {
         if !self.leaving.remove(&process) || self.left == u64::MAX {
             return;
@@ -227,7 +228,7 @@ impl Room {
 }
 
 impl Fleet {
-    /// How much there is of what processes need.
+    /// Handles a measurement of the available resources.
     pub(crate) fn on_supply(&mut self, supply: Supply) {
         let agents = self.count_agents();
         let surplus = self.room.measured(supply, agents);
@@ -240,7 +241,7 @@ impl Fleet {
         self.let_in();
     }
 
-    /// How many agents run. Those that are leaving take nothing more, and are not counted.
+    /// Counts the running agents. Agents being stopped take no more resources and are not counted.
     fn count_agents(&self) -> Agents {
         let mut agents = Agents::default();
         let instances = self.workspaces.values().flat_map(|w| w.instances.values());
@@ -255,7 +256,8 @@ impl Fleet {
         agents
     }
 
-    /// Says when room begins to run short, and when it has not for a while: in between it comes and goes.
+    /// Reports the start of a shortage, and its end after a period without one, because shortages
+    /// fluctuate.
     fn tell_of_shortage(&mut self) {
         let now_ms = self.now.mono_ms;
         if !self.room.short_of.is_empty() {
@@ -274,8 +276,8 @@ impl Fleet {
         self.log(event.with("shortOf", short_of.join(", ")));
     }
 
-    /// Stops as many idle agents as one that works takes the place of; those that are leaving already are
-    /// waited for first.
+    /// Stops as many idle agents as one working agent replaces, unless agents are already being
+    /// stopped.
     pub(super) fn make_place(&mut self) {
         if self.room.leaving.is_empty() {
             let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
@@ -283,7 +285,7 @@ impl Fleet {
         }
     }
 
-    /// Stops a few of those that are to leave for places to be free ahead.
+    /// Stops a few idle agents to keep slots free in advance.
     pub(super) fn stop_ahead(&mut self) {
         let count = STOPPED_AHEAD_MAX.min(self.room.surplus_ahead);
         if count > 0 {
@@ -291,8 +293,8 @@ impl Fleet {
         }
     }
 
-    /// Whether waiting for room makes some: somebody is about to end or at work, and does not wait for this
-    /// one.
+    /// True if waiting can free capacity: an agent is being stopped, or an agent is working that
+    /// does not wait for this one.
     pub(super) fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
         if self.now.mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
             return true;
@@ -301,13 +303,13 @@ impl Fleet {
             let first = entry.inbox.ready().next();
             first.is_some_and(|event| event.chain.is_some())
         });
-        // Memory and processes are not the daemon's alone: others may hold them for ever.
+        // Other programs may hold memory and processes indefinitely.
         let is_own = self.room.scarcest == Some(Resource::Descriptors);
         let mut owners = self.owners.values();
         is_own && !is_asked && owners.any(|owner| matches!(owner, Owner::Agent(_)))
     }
 
-    /// Asks agents to end that have nothing to do, those idle for longest first.
+    /// Stops idle agents, longest idle first.
     fn stop_longest_idle(&mut self, count: usize) {
         for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
             let Some(Idle { process, at, .. }) = self.next_longest_idle() else {
@@ -319,7 +321,7 @@ impl Fleet {
         }
     }
 
-    /// The agent that has been idle for longest, if one is.
+    /// The longest idle agent, if any.
     fn next_longest_idle(&mut self) -> Option<Idle> {
         let mut was_looked = false;
         loop {
@@ -335,7 +337,7 @@ impl Fleet {
         }
     }
 
-    /// Whether an agent has had nothing to do ever since.
+    /// True if an agent has been idle since the scan.
     fn is_idle_since(&self, idle: &Idle) -> bool {
         let workspace = self.workspaces.get(&idle.at.workspace_id);
         let entry = workspace.and_then(|w| w.instances.get(&idle.at.instance_key));
@@ -346,7 +348,7 @@ impl Fleet {
         })
     }
 
-    /// Looks through all agents. There may be thousands, so more are noted than are to be stopped now.
+    /// Scans all agents. There can be thousands, so it records more than are stopped now.
     fn look_for_idle(&mut self) {
         let mut idle = Vec::new();
         for (workspace_id, workspace) in &self.workspaces {
@@ -372,13 +374,13 @@ impl Fleet {
         self.room.longest_idle = idle.collect();
     }
 
-    /// An agent's process is gone: who waits may have its place.
+    /// Handles an agent's exit: its slot may be used by a waiting agent.
     pub(crate) fn give_room(&mut self, process: ProcessId) {
         self.room.left(process);
         self.let_in();
     }
 
-    /// A process could not be started for want of room. Whose it was to be.
+    /// Handles a process that could not start for lack of resources. Returns its owner.
     pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<Owner> {
         let owner = self.owners.remove(&process)?;
         if let Some(slot) = self.slot_mut(&owner) {
@@ -437,7 +439,7 @@ mod tests {
     #[test]
     fn sup_3_a_reserve_is_kept_for_work_in_progress() {
         let mut room = Room::default();
-        // Of 800 descriptors 100 are kept.
+        // Of 800 descriptors, 100 are reserved.
         assert_eq!(
             room.measured(
                 descriptors(700 - 2 * WORKING_AGENT_DESCRIPTORS, 800),
@@ -474,7 +476,7 @@ mod tests {
     #[test]
     fn sup_3_places_are_kept_free_ahead_and_reckoned_between_measures() {
         let mut room = Room::default();
-        // Of 20,000 descriptors 1,024 are kept, and the room of some starts before that.
+        // Of 20,000 descriptors, 1,024 are reserved, plus room for the spare starts.
         let full = 20_000 - 1_024;
         assert_eq!(room.measured(descriptors(full, 20_000), NOBODY), 0);
         let ahead = SPARE_STARTS_MAX * WORKING_AGENT_DESCRIPTORS;

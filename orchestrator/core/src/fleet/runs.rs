@@ -1,5 +1,5 @@
-//! The processes that run agents' programs for tasks: one for each run, and never started again by themselves
-//! (`TASK-8`). What a task does next is decided elsewhere.
+//! Processes that run agents' programs for tasks: one for each run, never restarted automatically
+//! (`TASK-8`). The task's next step is decided elsewhere.
 
 use std::path::PathBuf;
 
@@ -19,19 +19,19 @@ use crate::limits::{CHILD_PROCESSES_MAX, RUN_END_GRACE_MS, RUN_END_MARGIN_MS};
 pub(crate) struct Run {
     pub(super) slot: Slot,
     pub(super) assignment: TaskAssignment,
-    /// Whether the program is stopped where it is.
+    /// True if the program is suspended.
     is_held: bool,
-    /// Whether its process was told what to run: before that, no program was started.
+    /// True if its process has received the assignment. Before that, no program was started.
     is_told: bool,
     end: Option<RunEnd>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunEnd {
     /// The program could not be started.
     NotStarted(String),
-    /// It is gone, with this exit code if it has one and that is known.
+    /// The program exited, with its exit code if known.
     Exited(Option<i32>),
 }
 
@@ -50,23 +50,23 @@ impl Fleet {
         self.run_mut(id, task).map(|run| &mut run.slot)
     }
 
-    /// Whether one more process may be started for a run.
+    /// True if another process may be started for a run.
     pub(crate) fn has_place_for_run(&self) -> bool {
         self.owners.len() < CHILD_PROCESSES_MAX
     }
 
-    /// How many runs have a process.
+    /// Number of runs with a process.
     pub(crate) fn runs_under_way(&self) -> usize {
         self.workspaces.values().map(|w| w.runs.len()).sum()
     }
 
-    /// Where a task's work area is.
+    /// Directory of a task's work area.
     pub(crate) fn work_area(&self, at: &TaskRef) -> PathBuf {
         let tasks = self.facts.layout.tasks(&at.workspace_id);
         tasks.join(at.task_id.as_str())
     }
 
-    /// The socket by which an agent's program is let out for a task; none if no list holds for it.
+    /// The egress socket of an agent's program for a task; `None` if no allow list applies.
     pub(crate) fn egress_socket_of(
         &self,
         at: &TaskRef,
@@ -76,7 +76,7 @@ impl Fleet {
         self.egress_socket(&at.workspace_id, &caller, &agent.sandbox)
     }
 
-    /// Starts a run. `is_held`: its program is to be stopped at once.
+    /// Starts a run. With `is_held`, its program is suspended immediately.
     pub(crate) fn begin_run(&mut self, at: &TaskRef, assignment: TaskAssignment, is_held: bool) {
         let limits = assignment.agent.limits;
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
@@ -104,20 +104,20 @@ impl Fleet {
         Some(Assignment::Task(Box::new(run.assignment.clone())))
     }
 
-    /// A run's process was told what to run: now it may hear that it is to be held.
+    /// Suspends a held run, now that its process has received the assignment.
     pub(super) fn on_run_told(&mut self, id: &WorkspaceId, task: &TaskId) {
         if self.run_mut(id, task).is_some_and(|run| run.is_held) {
             self.tell_run(id, task, ToTask::Pause(TaskPause {}));
         }
     }
 
-    /// The number of the run that is under way.
+    /// The number of the current run.
     pub(crate) fn run_of(&self, id: &WorkspaceId, task: &TaskId) -> Option<u64> {
         let run = self.workspaces.get(id)?.runs.get(task)?;
         Some(run.assignment.run)
     }
 
-    /// Says something to a run's process, if it can be told.
+    /// Sends a message to a run's process, if it is ready.
     pub(crate) fn tell_run(&mut self, id: &WorkspaceId, task: &TaskId, message: ToTask) {
         let ready = self.run_slot(id, task).and_then(|slot| slot.ready());
         if let Some(process) = ready {
@@ -126,7 +126,7 @@ impl Fleet {
         }
     }
 
-    /// Stops a run's program where it is, or lets it go on.
+    /// Suspends or resumes a run's program.
     pub(crate) fn hold_run(&mut self, at: &TaskRef, is_held: bool) {
         let (id, task) = (&at.workspace_id, &at.task_id);
         if let Some(run) = self.run_mut(id, task) {
@@ -140,7 +140,7 @@ impl Fleet {
         }
     }
 
-    /// Asks a run to end, and has it killed when its time is over.
+    /// Asks a run to end, and kills it after the grace period.
     pub(crate) fn end_run(&mut self, at: &TaskRef, reason: &str) {
         self.drain_run(&at.workspace_id, &at.task_id, RUN_END_GRACE_MS, reason);
     }
@@ -157,7 +157,7 @@ impl Fleet {
 
     fn drain_run(&mut self, id: &WorkspaceId, task: &TaskId, grace_period_ms: u64, reason: &str) {
         let now = self.now;
-        // Its process waits for the program, and then has to say so.
+        // The process waits for the program and then needs time to report.
         let killed_after_ms = grace_period_ms.saturating_add(RUN_END_MARGIN_MS);
         let Some(slot) = self.run_slot(id, task) else {
             return;
@@ -177,7 +177,7 @@ impl Fleet {
         }
     }
 
-    /// Kills a run with all that belongs to it.
+    /// Kills a run with all its processes.
     pub(crate) fn kill_run(&mut self, at: &TaskRef) {
         let slot = self.run_slot(&at.workspace_id, &at.task_id);
         if let Some(process) = slot.and_then(|slot| slot.up().map(|up| up.process)) {
@@ -185,7 +185,7 @@ impl Fleet {
         }
     }
 
-    /// A run's process says that its program is gone, or never was: now it has to end.
+    /// Records the end of a run's program. The process must exit now.
     pub(crate) fn note_run_end(&mut self, id: &WorkspaceId, task: &TaskId, end: RunEnd) {
         let now = self.now;
         if let Some(run) = self.run_mut(id, task) {
@@ -194,7 +194,7 @@ impl Fleet {
         }
     }
 
-    /// A run's process is gone, in this way: the run's number, and how it ended.
+    /// Handles the exit of a run's process. Returns the run's number and how it ended.
     pub(crate) fn take_run(
         &mut self,
         id: &WorkspaceId,

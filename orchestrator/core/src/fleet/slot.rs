@@ -1,4 +1,4 @@
-//! The place of one child process: what runs in it, and when the next may start (`SUP-2`, `SUP-4`).
+//! Slot of one child process: its state, and the earliest next start (`SUP-2`, `SUP-4`).
 
 use goondan_protocol::control::ProcessState;
 use goondan_protocol::ipc::Confined;
@@ -9,27 +9,27 @@ use super::back_off;
 use crate::limits::{HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS};
 use crate::{Now, ProcessId};
 
-/// How a running process is getting on.
+/// Stage of a running process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its handshake is not done.
+    /// The handshake is not complete.
     Spawning,
-    /// It works.
+    /// The process is working.
     Ready,
-    /// It was told to stop and has until then.
+    /// The process was asked to stop, and is killed at this time.
     Draining { kill_at_ms: u64 },
-    /// It was killed; its end is awaited.
+    /// The process was killed; its exit is awaited.
     Dying { is_wanted: bool },
 }
 
-/// A process that runs, or whose end is awaited.
+/// A process that runs or whose exit is awaited.
 #[derive(Debug, Clone)]
 pub(crate) struct Up {
     pub(crate) process: ProcessId,
     pub(crate) pid: Option<u32>,
     pub(crate) started_at: Timestamp,
     pub(crate) stage: Stage,
-    /// What the kernel holds it to, by its own word; none before it has said so.
+    /// Confinement reported by the process; `None` before its report.
     pub(crate) own: Option<Confined>,
     started_ms: u64,
     heard_ms: u64,
@@ -43,34 +43,34 @@ enum State {
     BackOff { until_ms: u64 },
 }
 
-/// What the passing of time asks for.
+/// Action due as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Ask it whether it is there.
+    /// Check that the process responds.
     Ping(ProcessId),
-    /// Kill it: it never got ready, did not answer, or used up its grace period.
+    /// Kill the process: its handshake timed out, it did not respond, or its grace period ended.
     Kill(ProcessId, &'static str),
     /// The back-off is over.
     Start,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As it was asked to.
+    /// Expected.
     Stopped,
-    /// As it was not asked to; the next may start after `delay_ms`.
+    /// Unexpected; the next start is allowed after `delay_ms`.
     Crashed { delay_ms: u64 },
 }
 
-/// The place of one child process.
+/// The slot of one child process.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     state: State,
     pub(crate) crashes: u32,
-    /// What it says it does, or how the last one ended.
+    /// Status reported by the process, or how the last one ended.
     pub(crate) detail: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// The process in it, if any.
+    /// The process, if any.
     pub(crate) fn up(&self) -> Option<&Up> {
         match &self.state {
             State::Up(up) => Some(up),
@@ -100,14 +100,14 @@ impl Slot {
         }
     }
 
-    /// The process, if it works.
+    /// The process, if it is ready.
     pub(crate) fn ready(&self) -> Option<ProcessId> {
         self.up()
             .filter(|up| up.stage == Stage::Ready)
             .map(|up| up.process)
     }
 
-    /// Whether a process may start now.
+    /// True if a process may start now.
     pub(crate) fn may_start(&self, now: Now) -> bool {
         match &self.state {
             State::Down { .. } => true,
@@ -142,7 +142,7 @@ impl Slot {
         }
     }
 
-    /// Its handshake is done. A process told to stop meanwhile stays told.
+    /// Marks the handshake as complete. A process that was asked to stop keeps stopping.
     pub(crate) fn greeted(&mut self) {
         if let Some(up) = self.up_mut()
             && up.stage == Stage::Spawning
@@ -151,15 +151,15 @@ impl Slot {
         }
     }
 
-    /// Something came from it.
+    /// Records a message from the process.
     pub(crate) fn heard(&mut self, now: Now) {
         if let Some(up) = self.up_mut() {
             up.heard_ms = now.mono_ms;
         }
     }
 
-    /// Tells it to stop within `grace_period_ms`. Returns the process if it is to be told so; one
-    /// that is not ready for messages yet is to be killed instead.
+    /// Begins stopping within `grace_period_ms`. Returns the process if it must be notified; a
+    /// process that is not ready for messages must be killed instead.
     pub(crate) fn drain(&mut self, now: Now, grace_period_ms: u64) -> Option<ProcessId> {
         let up = self.up_mut()?;
         let kill_at_ms = now.mono_ms.saturating_add(grace_period_ms);
@@ -180,8 +180,8 @@ impl Slot {
         }
     }
 
-    /// Marks it killed. Returns the process if a signal is to be sent. `is_wanted`: its end is no
-    /// crash.
+    /// Marks the process as killed. Returns the process if a signal must be sent. With `is_wanted`,
+    /// its exit is not a crash.
     pub(crate) fn kill(&mut self, is_wanted: bool) -> Option<ProcessId> {
         let up = self.up_mut()?;
         let was_asked = matches!(
@@ -194,13 +194,13 @@ impl Slot {
         Some(up.process)
     }
 
-    /// Whether its process is being killed.
+    /// True if its process is being killed.
     pub(crate) fn is_dying(&self) -> bool {
         let stage = self.up().map(|up| &up.stage);
         matches!(stage, Some(Stage::Dying { .. }))
     }
 
-    /// Its process is gone.
+    /// Handles the exit of its process.
     pub(crate) fn exited(&mut self, now: Now, how: String) -> Ending {
         let was_asked = self.up().is_some_and(|up| {
             matches!(
@@ -218,13 +218,14 @@ impl Slot {
         }
     }
 
-    /// Its process could not be started for want of room, which is nobody's fault.
+    /// Handles a start that failed for lack of resources, which is not counted as a crash.
     pub(crate) fn not_started(&mut self, why: String) {
         self.detail = Some(why);
         self.state = State::Down { has_crashed: false };
     }
 
-    /// What a process is needed for could not be done without one either.
+    /// Handles work that failed while no process runs: a store operation or a rewind. Counts as a
+    /// crash.
     pub(crate) fn failed(&mut self, now: Now, why: String) {
         debug_assert!(self.up().is_none(), "its end would be missed");
         self.detail = Some(why);
@@ -245,7 +246,7 @@ impl Slot {
         delay_ms
     }
 
-    /// A process that is asked to restart by a person does not wait out a back-off.
+    /// Resets the crash count and the back-off, because a user requested a restart.
     pub(crate) fn forgive(&mut self) {
         self.crashes = 0;
         if let State::BackOff { .. } = self.state {
@@ -253,13 +254,13 @@ impl Slot {
         }
     }
 
-    /// How long the process has run, in milliseconds.
+    /// Uptime of the process, in milliseconds.
     pub(crate) fn uptime_ms(&self, now: Now) -> u64 {
         self.up()
             .map_or(0, |up| now.mono_ms.saturating_sub(up.started_ms))
     }
 
-    /// What the passing of time asks for.
+    /// The action that is due now.
     pub(crate) fn due(&mut self, now: Now) -> Due {
         if let State::BackOff { until_ms } = self.state {
             return if until_ms <= now.mono_ms {
@@ -292,7 +293,7 @@ impl Slot {
         }
     }
 
-    /// The state people see. `is_working`: it is in a turn, or makes a call.
+    /// The displayed state. `is_working` is true if the process is in a turn or executes a call.
     pub(crate) fn shown(&self, is_working: bool) -> ProcessState {
         match &self.state {
             State::Down { has_crashed: true } => ProcessState::Crashed,
@@ -307,7 +308,7 @@ impl Slot {
         }
     }
 
-    /// When the next start is due, in back-off, on the clock of [`Now::mono_ms`].
+    /// Time of the next start during back-off, on the clock of [`Now::mono_ms`].
     pub(crate) fn next_start_ms(&self) -> Option<u64> {
         match &self.state {
             State::BackOff { until_ms } => Some(*until_ms),
@@ -315,7 +316,7 @@ impl Slot {
         }
     }
 
-    /// When the next start is due, in back-off, for people: a pause of the daemon puts it off.
+    /// Wall-clock time of the next start during back-off. A suspended daemon delays it.
     pub(crate) fn next_start_at(&self, now: Now) -> Option<Timestamp> {
         let wait_ms = self.next_start_ms()?.saturating_sub(now.mono_ms);
         let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
@@ -351,7 +352,7 @@ mod tests {
         );
         assert_eq!(slot.shown(false), ProcessState::CrashLoopBackOff);
         assert_eq!(slot.next_start_at(now(10)), Some(now(1_010).wall));
-        // The daemon did not run for an hour meanwhile.
+        // The daemon was suspended for an hour.
         let after_pause = Now {
             mono_ms: 510,
             wall: now(3_600_510).wall,

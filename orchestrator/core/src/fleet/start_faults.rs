@@ -1,31 +1,33 @@
-//! Starts of an agent's process that failed for a reason that stays (`SUP-4`).
+//! Start failures of an agent's process with a permanent cause (`SUP-4`).
 //!
-//! A crash in a turn counts against its event. A process that cannot even begin, since it cannot be confined or one of
-//! its directories cannot be opened, never gets that far: without a count of its own it would be started for ever, and
-//! whoever waits for the answer would wait as long. After [`MAX_START_FAULTS`] of them in a row the events that wait are
-//! parked with the reason. A process that was killed, or died without a word, does not count: that may pass.
+//! A crash during a turn counts against its event. A process that cannot even start, because it
+//! cannot be confined or a directory cannot be opened, never begins a turn. Without a separate
+//! count it would be restarted forever, and waiters would never get an answer. After
+//! [`MAX_START_FAULTS`] consecutive failures the queued events are parked with the reason. A
+//! process that was killed or died without a report does not count, because the cause may be
+//! temporary.
 
 use crate::limits::MAX_START_FAULTS;
 
-/// The failed starts of one place in a row.
+/// Consecutive failed starts of one slot.
 #[derive(Debug, Default)]
 pub(super) struct StartFaults {
     in_a_row: u32,
-    /// Why the latest one failed.
+    /// Reason of the latest failure.
     reason: Option<String>,
-    /// Why the process that runs says that it cannot start.
+    /// Start failure reported by the running process.
     reported: Option<String>,
-    /// True if nothing was tried since the latest one.
+    /// True if no start was attempted since the latest failure.
     is_fresh: bool,
 }
 
 impl StartFaults {
-    /// The process that runs cannot start, and ends.
+    /// Records a start failure reported by the running process.
     pub(super) fn report(&mut self, reason: String) {
         self.reported = Some(reason);
     }
 
-    /// The process is gone. Gives the reason if it said that it cannot start.
+    /// Handles the exit of the process. Returns the reason if it reported a start failure.
     pub(super) fn on_exited(&mut self) -> Option<String> {
         let reason = self.reported.take()?;
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -34,17 +36,19 @@ impl StartFaults {
         Some(reason)
     }
 
-    /// Nothing waits any more: what comes next is worth another try.
+    /// Allows another attempt for the next event, because no event is queued.
     pub(super) fn on_nothing_waiting(&mut self) {
         self.is_fresh = false;
     }
 
-    /// A turn was handed over, or a person or another configuration may have mended the cause. Whether there were any.
+    /// Clears the failures after a turn began, or after a user or a new configuration may have
+    /// fixed the cause. True if there were any.
     pub(super) fn clear(&mut self) -> bool {
         std::mem::take(self).in_a_row > 0
     }
 
-    /// Why no process will begin the turns of what waits, while none runs. `may_start`: the next may be started now.
+    /// Reason no process will start for the queued events, while none runs. `may_start` is true if
+    /// the next start is allowed now.
     pub(super) fn why_none_starts(&self, may_start: bool) -> Option<&str> {
         let is_due = self.in_a_row >= MAX_START_FAULTS && (self.is_fresh || !may_start);
         self.reason.as_deref().filter(|_| is_due)
@@ -65,7 +69,7 @@ mod tests {
         let mut faults = StartFaults::default();
         for _ in 1..MAX_START_FAULTS {
             fail(&mut faults);
-            // It died without a word.
+            // The process died without a report.
             faults.on_exited();
             assert_eq!(faults.why_none_starts(true), None);
         }

@@ -1,9 +1,9 @@
-//! Which agents' processes may start now, and which wait (`SEC-8`, `SUP-3`).
+//! Queue of agent starts (`SEC-8`, `SUP-3`).
 //!
-//! A start waits while there are as many processes as there may be, while many others are being started,
-//! and while something that processes need runs short ([`super::room`]). Those with work from people start
-//! before those with work from other agents. What is in progress has precedence, but a start does not wait
-//! for room if nothing is in progress, or if what is in progress waits for it.
+//! A start waits while the maximum number of processes is running, while too many others are
+//! starting, and while a resource is short ([`super::room`]). Agents with work from users start
+//! before those with work from other agents. Work in progress takes precedence, but a start does
+//! not wait for capacity if no work is in progress or the work in progress waits for it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,10 +13,10 @@ use super::Fleet;
 use crate::ProcessId;
 use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
 
-/// The processes that are being started, and the conversations whose agent waits to be.
+/// Starting processes, and conversations whose agent waits to start.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    /// Processes that have not greeted yet.
+    /// Processes that have not completed their handshake.
     starting: BTreeSet<ProcessId>,
     for_people: VecDeque<InstanceRef>,
     for_agents: VecDeque<InstanceRef>,
@@ -24,7 +24,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Conversations whose agent waits to be started.
+    /// Number of conversations whose agent waits to start.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -33,7 +33,7 @@ impl Starts {
         self.starting.len() < AGENT_STARTS_AT_ONCE_MAX
     }
 
-    /// It waits for its turn. `is_for_agent`: the work it is to do comes from another agent.
+    /// Queues a start. `is_for_agent` is true if the work comes from another agent.
     fn wait(&mut self, at: &InstanceRef, is_for_agent: bool) {
         if self.waiting.insert(at.clone()) {
             let queue = if is_for_agent {
@@ -45,7 +45,7 @@ impl Starts {
         }
     }
 
-    /// It waits no longer.
+    /// Removes a queued start.
     fn forget(&mut self, at: &InstanceRef) {
         if self.waiting.remove(at) {
             self.for_people.retain(|waiting| waiting != at);
@@ -57,12 +57,12 @@ impl Starts {
         self.starting.insert(process);
     }
 
-    /// A process has greeted, or is gone.
+    /// Handles a completed handshake or an exit.
     fn end(&mut self, process: ProcessId) {
         self.starting.remove(&process);
     }
 
-    /// Who has waited for longest, of those that come first.
+    /// Takes the next queued start: users' work first, then longest waiting.
     fn next(&mut self) -> Option<InstanceRef> {
         let first = self.for_people.pop_front();
         let next = first.or_else(|| self.for_agents.pop_front())?;
@@ -72,7 +72,7 @@ impl Starts {
 }
 
 impl Fleet {
-    /// Whether the agent of a conversation may start now. If it may not, it waits, and starts when it may.
+    /// True if the agent of a conversation may start now. Otherwise the start is queued.
     pub(super) fn may_start(&mut self, at: &InstanceRef) -> bool {
         let Some(why) = self.why_not_start(at) else {
             self.starts.forget(at);
@@ -87,7 +87,7 @@ impl Fleet {
         false
     }
 
-    /// What a start has to wait for, if for anything.
+    /// Reason a start must wait, if any.
     fn why_not_start(&mut self, at: &InstanceRef) -> Option<String> {
         if self.owners.len() >= CHILD_PROCESSES_MAX {
             self.make_place();
@@ -113,7 +113,7 @@ impl Fleet {
         })
     }
 
-    /// An agent is to start when it may.
+    /// Queues an agent's start.
     pub(super) fn wait_to_start(&mut self, at: &InstanceRef) {
         let is_for_agent = self.instance_mut(at).is_some_and(|entry| {
             let next = entry.next_event();
@@ -122,18 +122,18 @@ impl Fleet {
         self.starts.wait(at, is_for_agent);
     }
 
-    /// An agent's process is being started.
+    /// Counts a starting process.
     pub(super) fn start_begun(&mut self, process: ProcessId) {
         self.starts.begin(process);
     }
 
-    /// A process has greeted, or is gone: the next may be started.
+    /// Handles a completed handshake or an exit, and starts the next agents.
     pub(crate) fn start_next(&mut self, process: ProcessId) {
         self.starts.end(process);
         self.let_in();
     }
 
-    /// Starts those that wait, as long as they may.
+    /// Starts queued agents while capacity lasts.
     pub(super) fn let_in(&mut self) {
         while self.starts.has_place()
             && self.owners.len() < CHILD_PROCESSES_MAX
@@ -144,7 +144,7 @@ impl Fleet {
         }
     }
 
-    /// An agent may have nothing to do any more: who waits for room may have its place.
+    /// Frees a slot for queued starts, because an agent may have become idle.
     pub(crate) fn offer_place(&mut self) {
         if self.starts.waiting() > 0 && !self.room.has_place(self.now.mono_ms) {
             self.make_place();

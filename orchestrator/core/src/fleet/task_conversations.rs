@@ -1,13 +1,14 @@
-//! The conversations in which agents of `runtime.kind: llm` work for tasks (`TASK-8`).
+//! Conversations in which agents of `runtime.kind: llm` work on tasks (`TASK-8`).
 //!
-//! A run of such a task is an event of its conversation, whose id is made of the run's number: handed in again, after
-//! whatever crash, it is the same event, and what came of it is told. What a task does next is decided elsewhere.
+//! A run of such a task is an event of its conversation, whose id is derived from the run's number.
+//! Submitting it again after a crash is idempotent and returns the existing outcome. The task's
+//! next step is decided elsewhere.
 //!
 //! # Invariants
 //!
-//! * No turn of such a conversation begins before it is known here for which task it is: a step that nobody knows the
-//!   task of would count in no budget of that.
-//! * Nobody but the task hands an event in.
+//! * No turn of such a conversation begins before its task is known here, because a step without a
+//!   known task would not count toward the task's budget.
+//! * Only the task submits events.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,27 +33,27 @@ use crate::fleet::mailbox::AcceptReply;
 use crate::jobs::continuation;
 use crate::refusals::parked_error;
 
-/// The connector that the events of tasks are said to come from.
+/// The connector name of task events.
 const SOURCE: &str = "tasks";
 
-/// What the events are.
+/// The kind of task events.
 const KIND: &str = "task";
 
-/// For which task a conversation is.
+/// The task of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskConversation {
     pub(crate) at: TaskRef,
     pub(crate) created_at: Timestamp,
-    /// The conversation whose agent had the task made.
+    /// The conversation whose agent created the task.
     pub(crate) created_by: Option<InstanceKey>,
-    /// What the task itself may take.
+    /// The task's own budget.
     pub(crate) budget: TaskBudget,
-    /// Variables of what its tools start.
+    /// Environment variables of the processes that its tools start.
     pub(crate) secrets: BTreeMap<String, Clear>,
 }
 
 impl TaskConversation {
-    /// The task as the ledger names it.
+    /// The task's identity in the ledger.
     pub(crate) fn ledger_task(&self) -> LedgerTask {
         LedgerTask {
             id: self.at.task_id.clone(),
@@ -72,31 +73,31 @@ impl TaskConversation {
 }
 
 continuation! {
-    /// What is known of the event of a run.
+    /// Looks up the state of a run's event.
     LookingUpRun { of: Box<ConversationRun> } after LookUpEvent => &core.fleet.on_run_looked_up
 }
 
 impl Workspace {
-    /// The task that a conversation works for, if that is known.
+    /// The task of a conversation, if known.
     pub(crate) fn task_of(&self, key: &InstanceKey) -> Option<&TaskConversation> {
         self.task_conversations.get(key)
     }
 
-    /// Whether a conversation is for a task that is not known yet.
+    /// True if a conversation belongs to a task that is not known yet.
     pub(super) fn lacks_task(&self, key: &InstanceKey) -> bool {
         is_of_task(key) && !self.task_conversations.contains_key(key)
     }
 }
 
 impl Fleet {
-    /// The task that a conversation works for, if it does.
+    /// The task of a conversation, if any.
     pub(crate) fn task_of(&self, at: &InstanceRef) -> Option<&TaskConversation> {
         self.workspaces
             .get(&at.workspace_id)?
             .task_of(&at.instance_key)
     }
 
-    /// What a task that is worked for in a conversation may take by itself; none for others.
+    /// The own budget of a task with a conversation; `None` for other tasks.
     pub(crate) fn budget_of_task(&self, id: &WorkspaceId, task: &LedgerTask) -> Option<TaskBudget> {
         let conversations = &self.workspaces.get(id)?.task_conversations;
         let mut conversations = conversations.values();
@@ -104,7 +105,7 @@ impl Fleet {
         Some(found.budget)
     }
 
-    /// What a task may take by itself is another now.
+    /// Updates the own budget of a task.
     pub(crate) fn set_task_budget(&mut self, of: &TaskRef, budget: TaskBudget) {
         let workspace = self.workspaces.get_mut(&of.workspace_id).into_iter();
         let conversations = workspace.flat_map(|w| w.task_conversations.values_mut());
@@ -113,13 +114,13 @@ impl Fleet {
         }
     }
 
-    /// What an agent that works for a task is told of it, and where it works.
+    /// The assignment of an agent that works on a task, and its work area.
     pub(super) fn assigned_task(&self, at: &InstanceRef) -> Option<(AssignedTask, PathBuf)> {
         let conversation = self.task_of(at)?;
         Some((conversation.assigned(), self.work_area(&conversation.at)))
     }
 
-    /// A conversation is for this task from now on. A process that was started without what it says now is
+    /// Sets the task of a conversation. A process that was started without this information is
     /// replaced.
     pub(crate) fn know_task(&mut self, at: &InstanceRef, conversation: TaskConversation) {
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
@@ -135,7 +136,7 @@ impl Fleet {
         self.pump(at);
     }
 
-    /// The conversations of a task that is no more.
+    /// Drops a removed task and returns its conversations.
     pub(crate) fn forget_task(&mut self, of: &TaskRef) -> Vec<InstanceRef> {
         let Some(workspace) = self.workspaces.get_mut(&of.workspace_id) else {
             return Vec::new();
@@ -155,7 +156,7 @@ impl Fleet {
         self.bundle(&at.workspace_id)?.agents.get(name)
     }
 
-    /// Hands in the event of a run; [`RunNews`] tells what comes of it.
+    /// Submits the event of a run; [`RunNews`] reports its progress.
     pub(crate) fn ask_for_run(&mut self, of: ConversationRun, agent: &AgentName, input: String) {
         let conversation = self.task_of(&of.instance);
         let created_by = conversation.and_then(|it| it.created_by.clone());
@@ -186,7 +187,7 @@ impl Fleet {
         self.accept(instance, agent, event, AcceptReply::Run(Box::new(of)));
     }
 
-    /// Looks up what is known of the event of a run.
+    /// Looks up the state of a run's event.
     pub(crate) fn look_up_run(&mut self, of: ConversationRun) {
         let instance = of.instance.clone();
         let look_up = LookUpEvent {
@@ -207,7 +208,7 @@ impl Fleet {
         self.forget_if_done(&sought.instance);
     }
 
-    /// The event of a run is durable, or was before.
+    /// Handles a run's event that is durable, now or from an earlier attempt.
     pub(super) fn on_run_accepted(&mut self, of: Box<ConversationRun>, before: EventState) {
         match before {
             EventState::Done(outcome) => self.tell_task(&of, RunNews::Ended(Ok(outcome))),
@@ -228,7 +229,7 @@ impl Fleet {
         }
     }
 
-    /// Ends the event of a run, whether its turn has begun or not.
+    /// Cancels the event of a run, queued or in progress.
     pub(crate) fn cancel_run(&mut self, of: &ConversationRun, reason: &'static str) {
         self.cancel_for(None, of.instance.clone(), Some(of.event_id.clone()), reason);
     }
@@ -237,7 +238,7 @@ impl Fleet {
         self.run_news.push((of.clone(), news));
     }
 
-    /// What became of the events of runs since this was last asked.
+    /// Takes the pending run news.
     pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunNews)> {
         std::mem::take(&mut self.run_news)
     }

@@ -1,8 +1,8 @@
-//! Which processes run with which token of an authorization server (`SYS-4`).
+//! Tokens of authorization servers used by processes (`SYS-4`).
 //!
-//! A configuration holds placeholders; what they stand for is put in when a process is started. One that
-//! lacks a token is not started, and one whose token was renewed is started anew, after what it has in
-//! progress.
+//! Placeholders in a configuration are replaced with tokens when a process is started. A process
+//! without its token is not started, and a process whose token was renewed is restarted after its
+//! work in progress.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::{Fleet, Owner};
 use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
 
-/// The texts of a value.
+/// All strings in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -28,7 +28,7 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What a connection needs.
+/// Tokens that a connection needs.
 pub(super) fn needs_of_connection(definition: &ConnectionDefinition) -> BTreeSet<OAuthNeed> {
     let secrets = definition.secrets.values().map(String::as_str);
     let config = definition.config.values().flat_map(texts);
@@ -38,7 +38,7 @@ pub(super) fn needs_of_connection(definition: &ConnectionDefinition) -> BTreeSet
         .collect()
 }
 
-/// What a model needs.
+/// Tokens that a model needs.
 pub(super) fn needs_of_model(model: &HostedModel) -> BTreeSet<OAuthNeed> {
     let key = model.api_key.as_deref();
     key.and_then(OAuthNeed::of_placeholder)
@@ -64,7 +64,7 @@ fn put_value(value: &mut Value, tokens: &Tokens) {
     }
 }
 
-/// A connection with the tokens in it.
+/// Replaces the placeholders of a connection.
 pub(super) fn connection_with(
     mut definition: ConnectionDefinition,
     tokens: &Tokens,
@@ -78,7 +78,7 @@ pub(super) fn connection_with(
     definition
 }
 
-/// A model with the token in it.
+/// Replaces the placeholders of a model.
 pub(super) fn model_with(mut model: HostedModel, tokens: &Tokens) -> HostedModel {
     if let Some(key) = &mut model.api_key {
         put_text(key, tokens);
@@ -86,7 +86,7 @@ pub(super) fn model_with(mut model: HostedModel, tokens: &Tokens) -> HostedModel
     model
 }
 
-/// Why a process is not started that lacks a token.
+/// Reason a process without its token is not started.
 pub(super) fn lacks(need: &OAuthNeed) -> String {
     format!(
         "it waits until somebody has logged in for {need}: `gdn oauth login {}`",
@@ -95,7 +95,7 @@ pub(super) fn lacks(need: &OAuthNeed) -> String {
 }
 
 impl Fleet {
-    /// The login that a call to this model or connection waits for, if it waits for one.
+    /// The login that a call to this target waits for, if any.
     pub(crate) fn lacking(&self, id: &WorkspaceId, target: &CallTarget) -> Option<OAuthNeed> {
         let workspace = self.workspaces.get(id)?;
         let (slot, needs) = match target {
@@ -115,7 +115,7 @@ impl Fleet {
         self.tokens_for(id, &needs).err()
     }
 
-    /// The logins without which these calls of a conversation are not made.
+    /// The logins that a conversation's calls wait for.
     pub(super) fn consents_of(
         &self,
         at: &InstanceRef,
@@ -128,7 +128,7 @@ impl Fleet {
         needs.iter().map(ToString::to_string).collect()
     }
 
-    /// The logins that something in a workspace waits for.
+    /// The logins that a workspace waits for.
     pub(super) fn consents_in(&self, id: &WorkspaceId) -> Vec<String> {
         let workspace = self.workspaces.get(id);
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
@@ -140,7 +140,7 @@ impl Fleet {
             .collect()
     }
 
-    /// A token is good from now on, or there is none any more. What runs with another one is started anew.
+    /// Sets or removes a token. Processes that use another one are restarted.
     pub(crate) fn set_token(
         &mut self,
         id: &WorkspaceId,
@@ -165,7 +165,11 @@ impl Fleet {
         }
     }
 
-    /// Those of these tokens that there are; the first that there is not, if there is one.
+    /// The tokens for these needs.
+    ///
+    /// # Errors
+    ///
+    /// The first need without a token.
     pub(super) fn tokens_for(
         &self,
         id: &WorkspaceId,
@@ -180,13 +184,13 @@ impl Fleet {
         found.collect()
     }
 
-    /// Whether these are the tokens that are good now.
+    /// True if these are the current tokens.
     pub(crate) fn has_tokens(&self, id: &WorkspaceId, tokens: &Tokens) -> bool {
         let needs = tokens.keys().cloned().collect();
         self.tokens_for(id, &needs).ok().as_ref() == Some(tokens)
     }
 
-    /// The tokens that a process was started with, and in which workspace; none if it has none.
+    /// The tokens that a process was started with, and its workspace; `None` if it has none.
     pub(crate) fn tokens_of(&self, process: ProcessId) -> Option<(&WorkspaceId, &Tokens)> {
         let (id, tokens) = match self.owner_of(process)? {
             Owner::Connector(id, name) => {
@@ -199,7 +203,7 @@ impl Fleet {
         (!tokens.is_empty()).then_some((id, tokens))
     }
 
-    /// Whether the process of a connection runs with other tokens than are good now.
+    /// True if a connection's process uses outdated tokens.
     pub(super) fn has_other_tokens(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
@@ -210,7 +214,7 @@ impl Fleet {
         !needs.is_empty() && self.tokens_for(id, &needs).ok().as_ref() != Some(&running.tokens)
     }
 
-    /// The same of a model.
+    /// True if a model's process uses outdated tokens.
     pub(super) fn model_has_other_tokens(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
         let workspace = self.workspaces.get(id);
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {

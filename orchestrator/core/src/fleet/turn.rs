@@ -1,4 +1,4 @@
-//! The turn in progress, and what it belongs to.
+//! The turn in progress and its context.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use goondan_protocol::trace::TraceContext;
 
 use super::ceilings::TurnUse;
 
-/// The code of a turn that a person ended.
+/// Error code of a canceled turn.
 pub(crate) const CANCELLED: &str = "E_CANCELLED";
 
-/// What a turn belongs to.
+/// Context of a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnContext {
     pub(crate) event_id: EventId,
@@ -24,15 +24,15 @@ pub(crate) struct TurnContext {
 pub(crate) struct Turn {
     pub(crate) turn_id: TurnId,
     pub(crate) context: TurnContext,
-    /// What it has used of what a turn may.
+    /// Usage that counts toward the limits of a turn.
     pub(super) used: TurnUse,
-    /// When its process was handed it.
+    /// Time at which its process received it.
     pub(super) handed_over_ms: u64,
-    /// Answers its process was given on the way; it takes them in, or they wait for a turn.
+    /// Answers passed to its process during the turn. The turn includes them, or they get a turn of
+    /// their own.
     pub(super) inputs: BTreeSet<EventId>,
-    /// Why its agent wants its process restarted afterwards, if it does.
+    /// Reason for a process restart after the turn, if the agent requested one.
     pub(super) restart: Option<String>,
-    /// What it took in, once its commit is on the way: whoever hears of that needs to hear of nothing
-    /// before it.
+    /// The events that the turn includes, set once its commit or cancellation is in progress.
     pub(super) taken_in: Option<Vec<EventId>>,
 }

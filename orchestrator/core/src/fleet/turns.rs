@@ -1,4 +1,4 @@
-//! Turns: handing them over, making durable what they say, and committing them.
+//! Turns: starting them, recording their messages, and committing them.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use crate::jobs::{LogFailure, continuation};
 use crate::limits::TURN_BYTES_MAX;
 use crate::{Effect, LogEvent, ProcessId};
 
-/// What of a message event goes to or comes from a model.
+/// The part of a message event that identifies traffic with a model.
 #[derive(Deserialize)]
 struct Exchanged<'a> {
     #[serde(rename = "type")]
@@ -47,24 +47,24 @@ struct ExchangedSource {
 }
 
 continuation! {
-    /// A page of the conversation for the agent that works on it.
+    /// Reads a page of the conversation for its agent.
     Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => core.fleet.on_page_for_agent
 }
 
 continuation! {
-    /// A turn that is about to be handed over.
+    /// Begins a turn.
     Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
 }
 
 continuation! {
-    /// What an agent appended.
+    /// Appends a message of an agent.
     Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
 }
 
 continuation! {
-    /// A turn that is over.
+    /// Commits a finished turn.
     Completing {
-        // The process that waits for the commit; none if it was ended with the turn.
+        // The process that waits for the commit; `None` if it was stopped with the turn.
         process: Option<ProcessId>,
         turn_id: TurnId,
         event_id: EventId,
@@ -73,7 +73,7 @@ continuation! {
     } after CompleteTurn => &core.on_committed
 }
 
-/// How a turn ended, in a word.
+/// Label of a turn's outcome.
 fn word_of(outcome: &TurnOutcome) -> &'static str {
     match outcome {
         TurnOutcome::Completed { .. } => "completed",
@@ -83,7 +83,8 @@ fn word_of(outcome: &TurnOutcome) -> &'static str {
 }
 
 impl Fleet {
-    /// A turn is committed, or could not be. If it is, the digest of the configuration it began under.
+    /// Handles the result of a commit. Returns the digest of the turn's configuration if it
+    /// succeeded.
     pub(crate) fn on_committed(
         &mut self,
         completing: &Completing,
@@ -106,7 +107,7 @@ impl Fleet {
         let entry = self.instance_mut(at)?;
         entry.inbox.done(|id| id == event_id || also.contains(id));
         if word_of(outcome) != "cancelled" {
-            // Its process did its work.
+            // The process completed its work.
             entry.slot.crashes = 0;
         }
         entry.idle_since_ms = now_ms;
@@ -151,7 +152,7 @@ impl Fleet {
         Some(began_under)
     }
 
-    /// A turn is begun, or could not be. The turn, if its process is handed it.
+    /// Handles the result of beginning a turn. Returns the turn if it was passed to its process.
     pub(crate) fn on_began(
         &mut self,
         beginning: Beginning,
@@ -164,7 +165,7 @@ impl Fleet {
         }
         let open = match result {
             Ok(open) => open,
-            // A person ended the event meanwhile: what there is to do is read anew.
+            // A user canceled the event in the meantime, so the inbox must be read again.
             Err(StoreError::WrongEvent { .. }) => {
                 self.invalidate_inbox(at);
                 return None;
@@ -216,7 +217,7 @@ impl Fleet {
         Some(turn_id)
     }
 
-    /// An agent asks for its conversation.
+    /// Handles an agent's request for its conversation.
     pub(crate) fn on_conversation_load(
         &mut self,
         at: &InstanceRef,
@@ -289,8 +290,7 @@ impl Fleet {
         }
     }
 
-    /// Has the store begin the turn of the event that is next: behind the turn in progress, if its commit
-    /// is on the way.
+    /// Begins the turn of the next event: after the turn in progress, if that is being committed.
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
         let turn_id = TurnId::from(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
@@ -307,7 +307,7 @@ impl Fleet {
         };
         let trace = TraceContext {
             trace_id: event.trace_id.unwrap_or(new_trace),
-            // Another attempt goes on with the turn that is open, and with its span.
+            // Another attempt continues the open turn and its span.
             span_id: SpanId::of_turn(&turn_id),
             parent_span_id: event.parent_span_id,
         };
@@ -337,13 +337,13 @@ impl Fleet {
         );
     }
 
-    /// The turn in progress, if `turn_id` names it.
+    /// The turn in progress, if its id is `turn_id`.
     fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<Turn> {
         let turn = self.instance_mut(at)?.turn.clone()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the turn in progress, if its id is `turn_id`.
     pub(super) fn current_turn_mut(
         &mut self,
         at: &InstanceRef,
@@ -353,7 +353,7 @@ impl Fleet {
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
-    /// An agent's process has something appended to its conversation.
+    /// Handles an append to the conversation by an agent's process.
     pub(crate) fn on_turn_append(
         &mut self,
         at: &InstanceRef,
@@ -390,7 +390,8 @@ impl Fleet {
         self.store(append, Appending { instance, process });
     }
 
-    /// A process says something of a turn that is over for it. One that is being killed may not know that yet.
+    /// Handles a message about a turn that is over for its process. A process that is being killed
+    /// may not have noticed.
     fn on_turn_over(&mut self, at: &InstanceRef, process: ProcessId, problem: &str) {
         let is_dying = self
             .instance_mut(at)
@@ -400,7 +401,7 @@ impl Fleet {
         }
     }
 
-    /// A turn has appended more than a turn may: it ends here, and its process with it.
+    /// Fails a turn that exceeded the append limit, and kills its process.
     fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
         let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.clone()) else {
             return;
@@ -426,14 +427,14 @@ impl Fleet {
             answered: Vec::new(),
             states: ExtensionStates::new(),
         };
-        // Its successor takes what comes next.
+        // The next process continues with the next event.
         self.kill(process, true);
         self.on_turn_complete(at, process, complete);
     }
 
-    /// Keeps a message that goes to the model or came from it in the log of such messages (`LLM-1`).
+    /// Records a message to or from the model in the message log (`LLM-1`).
     pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
-        // What is no such event is refused by the store.
+        // The store rejects other events.
         let Ok(exchanged) = serde_json::from_str::<Exchanged<'_>>(event.get()) else {
             return;
         };

@@ -1,12 +1,13 @@
-//! Tool calls that were cut short, and of which nobody knows if they had their effect: a person looks (`OBS-5`).
+//! Interrupted tool calls with an unknown outcome, for manual review (`OBS-5`).
 //!
-//! The audit log keeps them: one record when an agent reports such a call, one when a person has looked after it.
-//! What is open is gathered from it when a workspace is opened, and kept from then on.
+//! The audit log holds one record when an agent reports such a call, and one when a user has
+//! resolved it. The open calls are collected from it when a workspace is opened, and tracked from
+//! then on.
 //!
 //! # Invariants
 //!
-//! * That a call was cut short is in the audit log before the conversation has it as a result: whoever is killed,
-//!   there is none in a conversation that no person is told of. What an agent records meanwhile waits.
+//! * The audit log records an interrupted call before the conversation records its result, so a
+//!   crash cannot hide a call from users. Other records of the agent wait until then.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
@@ -29,23 +30,23 @@ use crate::unknown_calls::{CALL_SETTLED, CALL_UNKNOWN, UnknownCall, UnknownCalls
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 continuation! {
-    /// That a person has looked after a call is about to stand in the audit log.
+    /// Records in the audit log that a user has resolved a call.
     SettlingCall { token: RequestToken, call: UnknownCallInfo, note: Option<String> }
         after Audit => core.fleet.on_call_settled
 }
 
 continuation! {
-    /// That a call was cut short is about to stand in the audit log.
+    /// Records an interrupted call in the audit log.
     NotingUnknown { process: ProcessId } after Audit => &core.fleet.on_unknown_noted
 }
 
-/// What a process says of its turn while that a call was cut short is not in the audit log yet.
+/// Messages of a process that wait until an interrupted call is in the audit log.
 #[derive(Debug)]
 pub(super) struct HeldBack {
     process: ProcessId,
-    /// Records that are on their way.
+    /// Number of audit records being written.
     notes: usize,
-    /// They count for their turn already.
+    /// Appends that are already counted for their turn.
     appends: Vec<TurnAppend>,
     complete: Option<TurnComplete>,
 }
@@ -60,21 +61,21 @@ fn no_call(settle: &SettleCall) -> ControlError {
 }
 
 impl Fleet {
-    /// A workspace is opened: these are open in it.
+    /// Sets the open calls of a workspace that was opened.
     pub(crate) fn take_up_unknown_calls(&mut self, id: &WorkspaceId, calls: UnknownCalls) {
         if let Some(workspace) = self.workspaces.get_mut(id) {
             workspace.unknown_calls = calls;
         }
     }
 
-    /// A conversation is deleted.
+    /// Drops the calls of a deleted conversation.
     pub(crate) fn forget_unknown_calls(&mut self, at: &InstanceRef) {
         if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
             workspace.unknown_calls.forget(&at.instance_key);
         }
     }
 
-    /// An agent reports a call that was cut short.
+    /// Handles an agent's report of an interrupted call.
     pub(super) fn on_unknown_call(
         &mut self,
         at: &InstanceRef,
@@ -118,7 +119,7 @@ impl Fleet {
         };
         match &mut entry.held_back {
             Some(held) if held.process == process => held.notes += 1,
-            // What a former process said counts no more.
+            // Messages of an earlier process no longer count.
             held => {
                 *held = Some(HeldBack {
                     process,
@@ -135,7 +136,7 @@ impl Fleet {
         (held.process == process).then_some(held)
     }
 
-    /// What is to be appended now; none if it is held back.
+    /// Returns the append unless it must wait.
     pub(super) fn unless_held_back(
         &mut self,
         at: &InstanceRef,
@@ -149,7 +150,7 @@ impl Fleet {
         None
     }
 
-    /// An agent's process has answered.
+    /// Handles the completion message of an agent's process.
     pub(crate) fn on_complete(
         &mut self,
         at: &InstanceRef,
@@ -178,7 +179,7 @@ impl Fleet {
             return;
         }
         let held = self.instance_mut(at).and_then(|it| it.held_back.take());
-        // What a process says that is gone is not heard.
+        // Messages of an exited process are ignored.
         let Some(held) = held.filter(|_| self.owners.contains_key(&process)) else {
             return;
         };
@@ -190,7 +191,7 @@ impl Fleet {
         }
     }
 
-    /// A client wants to know which calls nobody has looked after.
+    /// Lists the unresolved calls for a client.
     pub(crate) fn list_unknown_calls(&mut self, token: RequestToken, list: &ListUnknownCalls) {
         let only = list.workspace_id.as_ref();
         if let Some(id) = only
@@ -206,7 +207,7 @@ impl Fleet {
         self.respond(token, &page);
     }
 
-    /// A person has looked after a call.
+    /// Marks a call as resolved by a user.
     pub(crate) fn settle_call(&mut self, token: RequestToken, peer: Peer, settle: SettleCall) {
         if let Err(error) = self.begin_to_settle(token, peer, settle) {
             self.respond_error(token, error);
@@ -265,7 +266,7 @@ impl Fleet {
         let key = (call.instance_key.clone(), call.tool_call_id.clone());
         let workspace = self.workspaces.get_mut(&instance.workspace_id);
         let was_open = workspace.is_some_and(|it| it.unknown_calls.settle(&key.0, &key.1));
-        // Of two people at once, the second is told the same.
+        // If two users resolve a call at once, the second gets the same response.
         if was_open {
             let told = LifecycleEvent::CallSettled {
                 instance_key: key.0,

@@ -1,5 +1,4 @@
-//! What the core tells of itself: the answers to `status`, `ps` and `workspace list`. How much memory a
-//! process takes the shell adds.
+//! Responses to `status`, `ps` and `workspace list`. The shell adds the memory usage of processes.
 
 use std::path::Path;
 
@@ -23,17 +22,17 @@ use super::{Fleet, Workspace, health};
 use crate::Now;
 use crate::limits::{BUNDLE_PROBLEMS_SHOWN, WATCHED_FILES_SHOWN};
 
-/// What is known elsewhere of the work that processes do for others.
+/// Information about processes' work for others, from other components.
 pub(crate) trait Work {
-    /// Whether a model or connection has any call to make, or makes one.
+    /// True if a model or connection has a queued or running call.
     fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool;
-    /// How many questions to people wait in a workspace.
+    /// Number of open questions to users in a workspace.
     fn questions_in(&self, id: &WorkspaceId) -> usize;
-    /// By whom the calls are to be made that a conversation's turn waits for and nobody makes yet.
+    /// Targets of the queued calls of a conversation's turn.
     fn waiting_targets(&self, at: &InstanceRef) -> Vec<CallTarget>;
-    /// The logins that have to be done again for more, before calls are made that the turn waits for.
+    /// Logins to renew with more permissions for the calls of the turn.
     fn wider_needs(&self, at: &InstanceRef) -> Vec<OAuthNeed>;
-    /// The questions that wait for the answer to a conversation's turn.
+    /// Open questions of a conversation's turn.
     fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
 }
 
@@ -57,7 +56,7 @@ impl Fleet {
             log_dir: self.facts.log_dir.clone(),
             cgroup: self.facts.cgroup.clone(),
             program: self.facts.program.clone(),
-            // The shell knows, and fills it in.
+            // Set by the shell.
             dropped_log_lines: 0,
             log_lines_dropped_at: None,
             open_files: self.room.descriptors().map(|share| OpenFiles {
@@ -88,7 +87,7 @@ impl Fleet {
         list.page_of(asked.map(|(id, workspace)| self.info(work, id, workspace)))
     }
 
-    /// All of the workspaces, however many there are.
+    /// All workspaces.
     #[cfg(test)]
     pub(crate) fn every_workspace(&self, work: &impl Work) -> Vec<WorkspaceInfo> {
         let workspaces = self.workspaces.iter();
@@ -132,7 +131,7 @@ impl Fleet {
         }
     }
 
-    /// The processes, in the order of their keys: of one workspace or of all, and behind one of them or from the first.
+    /// Processes ordered by key: of one workspace or of all, from the start or after a given one.
     pub(crate) fn processes(
         &self,
         work: &impl Work,
@@ -251,13 +250,13 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     }
 }
 
-/// How many tool calls wait for a person.
+/// Number of pending approvals.
 fn approvals_in(workspace: &Workspace) -> usize {
     let entries = workspace.instances.values();
     entries.map(|entry| entry.approvals.waiting().count()).sum()
 }
 
-/// How changes are noticed. The watch begins a moment after it was asked for.
+/// The state of file watching. The watch begins shortly after it is requested.
 fn watching(workspace: &Workspace) -> Watching {
     match workspace.watching {
         Watching::Off if workspace.record.watch => Watching::Starting,
@@ -409,12 +408,12 @@ fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
     }
 }
 
-/// The limits of a process, which it has only while it runs.
+/// The limits of a process; default while it does not run.
 fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLimits {
     up.and(started_with).unwrap_or_default()
 }
 
-/// How a process and what it starts are confined, once it has said that it is. Programs are never started with less
+/// Confinement of a process and its programs, once reported. Programs are never started with less
 /// than their level.
 fn confinement_of(up: Option<&Up>, programs: Option<Level>) -> Option<Confinement> {
     let Confined { rights, lacks } = up?.own.clone()?;

@@ -1,4 +1,4 @@
-//! Who waits for what comes of events.
+//! Waiters for the outcome of events.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::conversation_run::ConversationRun;
 use super::reply_waiter::ReplyWaiter;
 use crate::RequestToken;
 
-/// Who waits for an event's turn.
+/// A waiter for an event's turn.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     /// A client.
@@ -20,30 +20,30 @@ pub(crate) enum Waiter {
     },
     /// An agent that asked.
     Agent(AgentWaiter),
-    /// A task, whose run it is.
+    /// The task of the run.
     Run(Box<ConversationRun>),
-    /// A connection, whose event it is.
+    /// The connection that sent the event.
     Connection(ReplyWaiter),
 }
 
-/// Who waits for turns of an instance, by their events.
+/// Waiters for an instance's turns, by event.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     of: BTreeMap<EventId, Vec<Waiter>>,
 }
 
 impl Waiters {
-    /// Whether nobody waits.
+    /// True if there are no waiters.
     pub(super) fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// The events for which anybody waits.
+    /// Events with waiters.
     pub(super) fn events(&self) -> impl Iterator<Item = &EventId> {
         self.of.keys()
     }
 
-    /// The clients that wait for an event's turn.
+    /// Clients that wait for an event's turn.
     pub(super) fn clients_of(&self, id: &EventId) -> Vec<RequestToken> {
         let waiters = self.of.get(id).into_iter().flatten();
         let clients = waiters.filter_map(|waiter| match waiter {
@@ -53,7 +53,7 @@ impl Waiters {
         clients.collect()
     }
 
-    /// Somebody waits for an event's turn. An agent or a task waits once for it.
+    /// Adds a waiter for an event's turn. An agent or a task waits at most once.
     pub(super) fn add(&mut self, id: EventId, waiter: Waiter) {
         let waiters = self.of.entry(id).or_default();
         waiters.retain(|other| match (other, &waiter) {
@@ -64,12 +64,12 @@ impl Waiters {
         waiters.push(waiter);
     }
 
-    /// Nobody waits for an event's turn any more. Gives who did.
+    /// Removes and returns the waiters of an event.
     pub(super) fn take(&mut self, id: &EventId) -> Vec<Waiter> {
         self.of.remove(id).unwrap_or_default()
     }
 
-    /// Nobody waits any more but for the turn of `kept`. Gives who did.
+    /// Removes and returns all waiters except those of `kept`.
     pub(super) fn take_all_but(
         &mut self,
         kept: Option<&EventId>,
@@ -82,7 +82,7 @@ impl Waiters {
         })
     }
 
-    /// The agents whose calls have waited for long enough wait no longer. Gives them.
+    /// Removes and returns the agents whose calls have timed out.
     pub(super) fn take_late(&mut self, now_ms: u64) -> Vec<(EventId, AgentWaiter)> {
         let is_late =
             |waiter: &mut Waiter| matches!(waiter, Waiter::Agent(waiter) if waiter.is_late(now_ms));
@@ -98,7 +98,7 @@ impl Waiters {
         late
     }
 
-    /// These clients wait no longer.
+    /// Removes disconnected clients.
     pub(super) fn forget_clients(&mut self, gone: &HashSet<RequestToken>) {
         self.retain(|waiter| match waiter {
             Waiter::Client { token, .. } => !gone.contains(token),
@@ -106,7 +106,7 @@ impl Waiters {
         });
     }
 
-    /// The connection that is meant waits no longer for an event's turn.
+    /// Removes the matching connection from an event's waiters.
     pub(super) fn forget_connection(
         &mut self,
         id: &EventId,
@@ -121,7 +121,7 @@ impl Waiters {
         }
     }
 
-    /// An instance that asked is gone.
+    /// Removes the waiters of a deleted instance.
     pub(super) fn forget_requester(&mut self, gone: &InstanceRef) {
         self.retain(|waiter| match waiter {
             Waiter::Client { .. } | Waiter::Run(_) | Waiter::Connection(_) => true,

@@ -1,4 +1,4 @@
-//! Who watches a workspace, and what they may have missed.
+//! Watchers of a workspace, and the backlog of events for them.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,33 +10,33 @@ use goondan_protocol::time::Timestamp;
 use crate::RequestToken;
 use crate::limits::WATCH_BACKLOG_EVENTS;
 
-/// Something that those who watch are told.
+/// A notification for watchers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
-    /// Where to go on behind it.
+    /// Cursor to resume after it.
     pub cursor: WatchCursor,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The update.
     pub update: WatchUpdate,
 }
 
-/// Who watches one workspace.
+/// Watchers of one workspace.
 #[derive(Debug)]
 pub(crate) struct Watchers {
-    /// Tells these events from those of before, if the workspace was opened before.
+    /// Distinguishes these events from those of an earlier opening of the workspace.
     epoch: u64,
-    /// How many events there were.
+    /// Number of events so far.
     count: u64,
-    /// The latest of them.
+    /// The latest events.
     backlog: VecDeque<(Timestamp, LifecycleEvent)>,
     tokens: Vec<RequestToken>,
-    /// Who follows the turns of a conversation.
+    /// Followers of a conversation's turns.
     followers: Vec<(InstanceKey, RequestToken)>,
 }
 
 impl Watchers {
-    /// Nobody. No other workspace that was opened has the same epoch.
+    /// Creates an empty list. Each opening of a workspace has a unique epoch.
     pub(super) fn new(epoch: u64) -> Self {
         Self {
             epoch,
@@ -47,7 +47,7 @@ impl Watchers {
         }
     }
 
-    /// Where whoever has seen everything stands.
+    /// Cursor after the latest event.
     pub(super) fn cursor(&self) -> WatchCursor {
         self.cursor_at(self.count)
     }
@@ -59,7 +59,7 @@ impl Watchers {
         }
     }
 
-    /// What came after a cursor; none if it is not known any more.
+    /// Events after a cursor; `None` if they are no longer available.
     pub(super) fn since(&self, cursor: WatchCursor) -> Option<Vec<Told>> {
         let missed = self.count.checked_sub(cursor.count)?;
         let missed = usize::try_from(missed).ok()?;
@@ -77,29 +77,29 @@ impl Watchers {
         Some(told.collect())
     }
 
-    /// Somebody watches from now on.
+    /// Adds a watcher.
     pub(super) fn add(&mut self, token: RequestToken) {
         self.tokens.push(token);
     }
 
-    /// Somebody follows the turns of a conversation from now on.
+    /// Adds a follower of a conversation's turns.
     pub(super) fn follow(&mut self, key: InstanceKey, token: RequestToken) {
         self.followers.push((key, token));
     }
 
-    /// Who follows the turns of a conversation.
+    /// Followers of a conversation's turns.
     pub(super) fn followers_of(&self, key: &InstanceKey) -> impl Iterator<Item = RequestToken> {
         let followers = self.followers.iter().filter(move |(of, _)| of == key);
         followers.map(|(_, token)| *token)
     }
 
-    /// These watch and follow no longer.
+    /// Removes disconnected watchers and followers.
     pub(super) fn forget(&mut self, gone: &HashSet<RequestToken>) {
         self.tokens.retain(|token| !gone.contains(token));
         self.followers.retain(|(_, token)| !gone.contains(token));
     }
 
-    /// Nobody watches or follows any longer. Gives who did.
+    /// Removes and returns all watchers and followers.
     pub(crate) fn take_all(&mut self) -> Vec<RequestToken> {
         let mut all = std::mem::take(&mut self.tokens);
         let followers = std::mem::take(&mut self.followers);
@@ -107,7 +107,7 @@ impl Watchers {
         all
     }
 
-    /// Something happened. Gives who is to be told of it, and what.
+    /// Records an event. Returns the watchers to notify and the notification.
     pub(super) fn happened(
         &mut self,
         at: Timestamp,

@@ -1,4 +1,4 @@
-//! Archives of conversations: exporting them part by part, and making conversations of them.
+//! Exports conversations to archives in parts, and imports them.
 
 use goondan_durable::FileError;
 use goondan_protocol::control::{
@@ -16,12 +16,12 @@ use crate::refusals::no_workspace;
 use crate::{Core, RequestToken, control_error, router};
 
 continuation! {
-    /// A part of an archive for a client.
+    /// Exports a part of an archive for a client.
     Exporting { token: RequestToken } after Export => &core.on_exported
 }
 
 continuation! {
-    /// A conversation that is made from a client's archive.
+    /// Imports a conversation from a client's archive.
     Importing { agent: AgentName, token: RequestToken } after Import => &core.on_imported
 }
 

@@ -1,4 +1,4 @@
-//! Conversations for people (`MSG-4`, `OBS-1`): pages of them, and one message in full.
+//! Reads conversations for users (`MSG-4`, `OBS-1`): pages, and single messages in full.
 
 use goondan_protocol::control::{
     ConversationPage, CutMessage, GetMessage, History, InstanceHistory, InstancePage, WholeMessage,
@@ -14,17 +14,17 @@ use crate::jobs::continuation;
 use crate::{Core, RequestToken, control_error};
 
 continuation! {
-    /// A page of a conversation for a client.
+    /// Reads a page of a conversation for a client.
     ReadingHistory { token: RequestToken } after ReadPage => &core.on_page_for_client
 }
 
 continuation! {
-    /// A page of a conversation, from its end on, for a client.
+    /// Reads a page of a conversation, backward from its end, for a client.
     ReadingPage { token: RequestToken, whole: bool } after ReadPageBefore => &core.on_page_before
 }
 
 continuation! {
-    /// A whole message for a client.
+    /// Reads a whole message for a client.
     ReadingMessage { token: RequestToken } after ReadMessage => &core.on_message_for_client
 }
 
@@ -141,13 +141,13 @@ impl Core {
     }
 }
 
-/// A message, and where it is in the base; none of the open turn's.
+/// A message and its offset in the base; `None` for messages of the open turn.
 struct Placed {
     message: Message,
     offset: Option<u64>,
 }
 
-/// A page's messages and those the open turn adds, after all that the turn has done to both.
+/// Messages of a page and of the open turn, with the turn's edits applied.
 struct Shown {
     messages: Vec<Placed>,
     pending: Vec<Placed>,
@@ -201,7 +201,7 @@ impl Shown {
         Self { messages, pending }
     }
 
-    /// Cuts the texts, and names the messages of which one was.
+    /// Truncates long texts and returns the affected messages.
     fn cut_texts(&mut self) -> Vec<CutMessage> {
         let all = self.messages.iter_mut().chain(&mut self.pending);
         all.filter_map(|Placed { message, offset }| {

@@ -1,5 +1,4 @@
-//! Deleting instances: one that a client names (`INST-5`), those that a fresh restart begins anew, and
-//! those that nobody uses any more.
+//! Deletes instances: one named by a client (`INST-5`), those of a fresh restart, and unused ones.
 
 use std::collections::btree_map::Entry;
 
@@ -13,7 +12,7 @@ use crate::fleet::instance::DeleteReply;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, RequestToken, control_error};
 
-/// Several deletions for one request, not all done.
+/// Pending deletions of one request.
 #[derive(Debug)]
 pub(super) struct Sweep {
     outstanding: usize,
@@ -22,7 +21,7 @@ pub(super) struct Sweep {
     then: AfterSweep,
 }
 
-/// What a sweep is for.
+/// Response to send after a sweep.
 #[derive(Debug)]
 enum AfterSweep {
     FreshRestart { processes: usize },
@@ -30,12 +29,12 @@ enum AfterSweep {
 }
 
 continuation! {
-    /// An instance that is being removed.
+    /// Deletes an instance.
     Deleting {} after Delete => &core.on_deleted
 }
 
 impl Core {
-    /// Stops an instance's process and removes the instance. `agent` is the owner as far as known.
+    /// Stops an instance's process and removes the instance. `agent` is the owner, if known.
     pub(crate) fn delete_instance(
         &mut self,
         at: &InstanceRef,
@@ -91,8 +90,8 @@ impl Core {
         }
     }
 
-    /// Deletes instances, each with its owner, and answers the restart when all are gone.
-    /// `processes` is how many are being ended.
+    /// Deletes instances, and responds to the restart when all are gone. `processes` is the number
+    /// of processes being stopped.
     pub(super) fn begin_anew(
         &mut self,
         token: RequestToken,
@@ -102,7 +101,7 @@ impl Core {
         self.sweep(token, instances, AfterSweep::FreshRestart { processes });
     }
 
-    /// Deletes what is due, and tells of it when all is gone.
+    /// Deletes the due instances, and responds when all are gone.
     pub(super) fn prune_all(
         &mut self,
         token: RequestToken,
@@ -147,7 +146,7 @@ impl Core {
         self.finish_sweep(token);
     }
 
-    /// Answers a sweep once everything it deletes is gone.
+    /// Responds to a sweep once all its deletions have finished.
     fn finish_sweep(&mut self, token: RequestToken) {
         let Entry::Occupied(entry) = self.requests.sweeps.entry(token) else {
             return;

@@ -1,4 +1,4 @@
-//! Lists of events that wait or are parked.
+//! Lists queued and parked events.
 
 use goondan_protocol::control::{
     CancelEvent, ControlError, EventInfo, EventStanding, EventsPage, ListEvents, MoveEvent,
@@ -12,23 +12,23 @@ use goondan_store::writer::operation::{Inspect, Inspection};
 use crate::jobs::continuation;
 use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
 
-/// A page of the events of a workspace, while some of its instances are still asked.
+/// A page of a workspace's events, while some instances have not been inspected.
 #[derive(Debug)]
 pub(super) struct EventListing {
     request: ListEvents,
     outstanding: usize,
     found: Vec<EventInfo>,
-    /// Where the next page begins.
+    /// Start of the next page.
     next: Option<InstanceKey>,
     failure: Option<ControlError>,
 }
 
 continuation! {
-    /// An instance whose events are listed for a client.
+    /// Inspects an instance whose events are listed for a client.
     InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
 }
 
-/// An event that a person arranges, and how.
+/// An event that a user reorders, pauses or resumes, with the operation.
 #[derive(Debug)]
 pub(super) struct Arranged {
     at: InstanceRef,
@@ -76,7 +76,7 @@ impl From<MoveEvent> for Arranged {
 }
 
 impl Core {
-    /// A person decides when an event that waits has its turn.
+    /// Changes the queue position of an event at a user's request.
     pub(super) fn arrange_event(&mut self, token: RequestToken, arranged: impl Into<Arranged>) {
         let Arranged {
             at,
@@ -86,7 +86,7 @@ impl Core {
         self.fleet.arrange(token, at, event_id, arrangement);
     }
 
-    /// A person ends a turn that is in progress, or an event that waits.
+    /// Cancels a turn in progress or a queued event at a user's request.
     pub(super) fn cancel_event(&mut self, token: RequestToken, cancel: CancelEvent) {
         let at = InstanceRef {
             workspace_id: cancel.workspace_id,
@@ -95,7 +95,7 @@ impl Core {
         self.fleet.cancel(token, at, cancel.event_id);
     }
 
-    /// Lists the events of a workspace that wait or are parked.
+    /// Lists the queued and parked events of a workspace.
     pub(super) fn list_events(&mut self, token: RequestToken, request: ListEvents) {
         if let Err(error) = self.fleet.workspace(&request.workspace_id) {
             return self.fleet.respond_error(token, error);
@@ -165,7 +165,7 @@ impl Core {
         let token = inspecting.token;
         let found = match result {
             Ok(found) => Ok(self.fleet.events_of(&inspecting.instance, *found)),
-            // It was deleted meanwhile.
+            // The instance was deleted in the meantime.
             Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
             Err(error) => Err(control_error(&error)),
         };
@@ -195,7 +195,7 @@ impl Core {
             let is_parked = |event: &EventInfo| event.standing == EventStanding::Parked;
             listing.found.retain(is_parked);
         }
-        // Of each conversation in the order of their turns; those that have none are the last.
+        // Per conversation, in turn order; parked events come last.
         let order = |event: &EventInfo| {
             let is_parked = event.standing == EventStanding::Parked;
             (event.instance_key.clone(), is_parked)

@@ -1,4 +1,4 @@
-//! What was read of a workspace takes the place of what runs.
+//! Applies a loaded configuration to the running workspace.
 
 use crate::fleet::changes::Applied;
 use crate::fleet::workspaces::{being_stopped, problem_of};
@@ -155,8 +155,8 @@ impl Core {
         }
     }
 
-    /// Restarts what a client asks for, after the turns in progress (`SUP-8`). Conversations that
-    /// are to begin anew are deleted at once; `on_disk` are all that there are.
+    /// Restarts the requested processes after the turns in progress (`SUP-8`). A fresh restart
+    /// deletes the conversations immediately; `on_disk` lists all of them.
     fn restart(&mut self, token: RequestToken, request: &Restart, on_disk: Vec<Metadata>) {
         let id = &request.workspace_id;
         let Some(workspace) = self.fleet.workspaces().get(id) else {
@@ -207,7 +207,7 @@ impl Core {
         self.fleet.respond(token, &Restarted { processes, removed });
     }
 
-    /// Forgets a closed workspace: the next start of the daemon does not bring it back.
+    /// Drops a closed workspace, so the next daemon start does not reopen it.
     pub(crate) fn on_workspace_written(
         &mut self,
         id: &WorkspaceId,

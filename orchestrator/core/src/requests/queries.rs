@@ -1,5 +1,4 @@
-//! Looks back at what happened: the audit log (`INST-6`, `SEC-5`), the turns (`MSG-12`), and what replies
-//! of models took.
+//! Queries of past events: the audit log (`INST-6`, `SEC-5`), turns (`MSG-12`), and model usage.
 
 use goondan_protocol::control::{
     ControlError, InstanceTurns, ListProcesses, ListWaitingChangesets, PageTrace, ProcessInfo,
@@ -12,7 +11,7 @@ use crate::exchange::MetricsReader;
 use crate::{Core, Effect, Read, RequestToken};
 
 impl Core {
-    /// The workspace that is asked about, or every one.
+    /// The requested workspace, or all of them.
     pub(super) fn workspace_ids(
         &self,
         only: Option<WorkspaceId>,
@@ -23,7 +22,7 @@ impl Core {
         }
     }
 
-    /// Somebody watches a workspace (`OBS-1`). It is answered when the workspace is stopped.
+    /// Starts watching a workspace (`OBS-1`). The response is sent when the workspace is stopped.
     pub(super) fn watch_workspace(&mut self, token: RequestToken, watch: &WatchWorkspace) {
         let id = &watch.workspace_id;
         if let Err(error) = self.fleet.workspace(id) {
@@ -57,11 +56,11 @@ impl Core {
         }
     }
 
-    /// All processes that somebody watches, for as long as they can be watched.
+    /// All running processes of watched workspaces.
     ///
     /// # Errors
     ///
-    /// The workspace is not known, or not any more.
+    /// The workspace is not registered.
     pub fn watched_processes(
         &self,
         only: Option<&WorkspaceId>,
@@ -124,7 +123,7 @@ impl Core {
         self.fleet.push(Effect::Read { token, read });
     }
 
-    /// Has what is counted told to somebody, with how everything stands now.
+    /// Reports the core's current samples to a reader of metrics.
     pub(crate) fn tell_metrics(&mut self, reader: MetricsReader) {
         let mut samples = self.fleet.samples(&self.calls);
         samples.extend(self.calls.samples(&self.fleet));

@@ -1,5 +1,4 @@
-//! Reading configurations again: because a client asks, a signal comes, or a watched file changed
-//! (`SUP-8`).
+//! Reloads configurations on a client's request, a signal, or a change of a watched file (`SUP-8`).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use crate::fleet::changes::Applied;
 use crate::refusals::stopping_error;
 use crate::{Core, Effect, LoadPurpose, LogEvent, RequestToken};
 
-/// A client's request that waits for workspaces to be read.
+/// A client's request that waits for workspaces to be reloaded.
 #[derive(Debug, Default)]
 pub(super) struct Reloading {
     waiting: BTreeSet<WorkspaceId>,
@@ -21,20 +20,20 @@ pub(super) struct Reloading {
     reason: Reason,
 }
 
-/// Why a client's request has workspaces read again, and so what is answered.
+/// Cause of a client's reload, which determines the response.
 #[derive(Debug, Default)]
 pub(super) enum Reason {
-    /// It asks for that.
+    /// A reload request.
     #[default]
     Asked,
-    /// A secret was changed.
+    /// A changed secret.
     Secret(SecretChanged),
-    /// Who may use a secret was changed.
+    /// A changed consent to use a secret.
     Consent(SecretConsentChanged),
 }
 
 impl Core {
-    /// Reads every workspace's configuration again.
+    /// Reloads the configuration of every workspace.
     pub(crate) fn reload_all(&mut self) {
         let ids: Vec<WorkspaceId> = self.fleet.workspaces().keys().cloned().collect();
         for id in ids {
@@ -73,7 +72,7 @@ impl Core {
         });
     }
 
-    /// Watches what a workspace's configuration was read from, or no longer.
+    /// Starts or stops watching the files of a workspace's configuration.
     pub(super) fn watch(
         &mut self,
         id: &WorkspaceId,
@@ -99,7 +98,7 @@ impl Core {
         }
     }
 
-    /// Reads configurations again for a client.
+    /// Reloads configurations for a client.
     pub(super) fn reload(&mut self, token: RequestToken, reload: Reload) {
         match self.workspace_ids(reload.workspace_id) {
             Ok(ids) => self.reload_and_answer(token, ids, Reason::Asked),
@@ -107,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Reads these configurations again, and answers when the last was, with what came of each.
+    /// Reloads these configurations and responds with all results.
     pub(super) fn reload_and_answer(
         &mut self,
         token: RequestToken,
@@ -126,7 +125,7 @@ impl Core {
         self.answer_reload(token);
     }
 
-    /// Notes what came of one workspace for a client that reloads it, and answers after the last.
+    /// Records the result of one workspace for a client's reload, and responds after the last one.
     pub(super) fn on_reloaded(
         &mut self,
         token: RequestToken,
@@ -189,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Nothing is read again by a daemon that is stopping.
+    /// Ends a reload because the daemon is stopping.
     pub(super) fn give_up_reload(&mut self, token: RequestToken) {
         match self
             .requests
@@ -199,7 +198,7 @@ impl Core {
         {
             None => {}
             Some(Reason::Asked) => self.fleet.respond_error(token, stopping_error()),
-            // It was kept all the same, and is what the next start runs with.
+            // The change was stored anyway and applies at the next start.
             Some(Reason::Secret(changed)) => self.fleet.respond(token, &changed),
             Some(Reason::Consent(changed)) => self.fleet.respond(token, &changed),
         }

@@ -1,9 +1,8 @@
-//! Conversations that nobody uses any more (`INST-7`): which are due to be deleted, by policy or
-//! because a person asks.
+//! Deletes expired conversations (`INST-7`), by policy or at a user's request.
 //!
-//! A conversation is due when its last change is longer ago than its time to live and the grace
-//! together. By policy it is deleted only if it was due in two looks in a row, so that a clock that
-//! jumps and is set right again between them deletes nothing.
+//! A conversation expires when the time since its last change exceeds its time to live plus the
+//! grace period. The policy deletes it only if it was expired in two consecutive checks, so a
+//! temporary clock jump between them deletes nothing.
 
 use std::collections::BTreeSet;
 
@@ -20,28 +19,28 @@ use crate::listing::{ListPurpose, ListedInstances};
 use crate::refusals::Refused;
 use crate::{Core, Effect, LogEvent, RequestToken};
 
-/// What the policy has seen of a workspace.
+/// Retention state of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     next_look_ms: u64,
-    /// Due at the last look.
+    /// Expired at the last check.
     due: BTreeSet<InstanceKey>,
 }
 
-/// When a conversation may be deleted: none if it is kept for ever.
+/// Expiration time; `None` if the conversation is kept permanently.
 fn due_at(metadata: &Metadata, keep_ms: Option<u64>) -> Option<Timestamp> {
     let keep_ms = i64::try_from(keep_ms?).ok()?;
     let due_ms = metadata.updated_at.as_unix_millis().checked_add(keep_ms)?;
     Some(Timestamp::from_unix_millis(due_ms))
 }
 
-/// How long a conversation is kept after its last change, in milliseconds.
+/// Time that a conversation is kept after its last change, in milliseconds.
 fn keep_ms(lifecycle: Lifecycle) -> Option<u64> {
     lifecycle.ttl_ms?.checked_add(lifecycle.gc_grace_ms)
 }
 
 impl Core {
-    /// Looks at the conversations of each workspace whose policy lets them expire, now and then.
+    /// Periodically checks the conversations of workspaces with a retention policy.
     pub(crate) fn look_for_expired(&mut self) {
         let now_ms = self.fleet.now().mono_ms;
         let mut listed: Vec<WorkspaceId> = Vec::new();
@@ -67,7 +66,7 @@ impl Core {
         }
     }
 
-    /// A person asks which conversations are due, or has them deleted.
+    /// Lists or deletes expired conversations at a user's request.
     pub(super) fn prune(&mut self, token: RequestToken, request: PruneInstances) {
         let workspace = match self.fleet.workspace(&request.workspace_id) {
             Ok(workspace) => workspace,
@@ -88,7 +87,7 @@ impl Core {
         });
     }
 
-    /// What of a workspace is due, oldest first.
+    /// Expired conversations of a workspace, oldest first.
     fn due_of(
         &self,
         id: &WorkspaceId,

@@ -1,9 +1,10 @@
-//! Joint checkpoints of conversations, and going back to them (`CKPT-6`).
+//! Joint checkpoints of conversations, and rewinds (`CKPT-6`).
 //!
-//! A checkpoint: the store brings all of the conversation into its base and says what is pinned, then the files
-//! are held. A rewind: the same for what there is (so that the rewind can be taken back), then the store notes
-//! durably that the rewind has begun, the files are taken back, and the conversation follows. Whatever is killed
-//! in between, the note says where it goes on; without the note nothing has changed.
+//! Checkpoint: the store merges the conversation into its base and returns the state to pin, then
+//! the files are copied. Rewind: a checkpoint of the current state (to make the rewind reversible),
+//! then the store durably records that the rewind has begun, the files are restored, and the
+//! conversation follows. After a crash, the record determines where to resume; without the record
+//! nothing has changed.
 
 use goondan_protocol::control::{
     CheckpointInstance, ControlError, ErrorCode, InstanceCheckpoint, InstanceRewound,
@@ -22,22 +23,22 @@ use crate::jobs::continuation;
 use crate::{Core, Effect, LogEvent, RequestToken, control_error};
 
 continuation! {
-    /// A conversation of which it is asked what is to be pinned.
+    /// Requests the state to pin.
     Pinning { hold: HoldId } after PinConversation => core.on_pinned
 }
 
 continuation! {
-    /// A rewind that is about to begin.
+    /// Records that a rewind begins.
     BeginningRewind { hold: HoldId, note: RewindNote } after BeginRewind => core.on_rewind_begun
 }
 
 continuation! {
-    /// A conversation that follows its files.
+    /// Restores the conversation after its files.
     FinishingRewind { hold: HoldId } after FinishRewind => &core.on_rewind_finished
 }
 
 continuation! {
-    /// A rewind that is given up.
+    /// Abandons a rewind.
     AbandoningRewind { hold: HoldId, error: ControlError } after AbandonRewind => core.on_rewind_abandoned
 }
 
@@ -94,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Does what is next for a conversation that is held.
+    /// Executes the next step of a conversation's operation.
     pub(crate) fn go_on_with_hold(&mut self, at: &InstanceRef) {
         let Some(next) = self.fleet.next_of_hold(at) else {
             return;
@@ -120,8 +121,8 @@ impl Core {
         });
     }
 
-    /// A turn is open and no process works on it, as after a crash: it is ended if a person wants that, once, and then
-    /// the store is asked again. Whether it is.
+    /// Ends a turn that is open without a process, as after a crash, if the user requested it; then
+    /// queries the store again. Done at most once. True if the turn is being ended.
     fn cancel_open_turn(
         &mut self,
         at: &InstanceRef,
@@ -144,7 +145,7 @@ impl Core {
         true
     }
 
-    /// Asks the store what is to be pinned.
+    /// Requests the state to pin from the store.
     fn pin(&mut self, instance: InstanceRef, hold: HoldId) {
         let pin = PinConversation {
             instance: instance.clone(),
@@ -193,7 +194,7 @@ impl Core {
         self.joint(work);
     }
 
-    /// The thread of the joint checkpoints has done something.
+    /// Handles the result of an operation on joint checkpoints.
     pub(crate) fn on_joint(&mut self, done: JointDone) {
         match done {
             JointDone::Made { at, hold, result } => self.on_checkpoint_made(&at, hold, result),
@@ -250,7 +251,7 @@ impl Core {
             return;
         };
         let Some(pre_rewind) = rewound.pre_rewind.clone() else {
-            // A rehearsal, or there is nothing to take back.
+            // A dry run, or nothing to restore.
             if let Some(token) = self.fleet.token_of_hold(&at, hold) {
                 self.fleet.respond(token, &rewound);
             }
@@ -283,7 +284,8 @@ impl Core {
         let (at, hold) = (beginning.instance, beginning.hold);
         match result {
             Ok(()) => self.take_back(at, hold, beginning.note),
-            // The note may be there all the same; then it is found when the inbox is read, and finished.
+            // The record may have been written anyway. In that case it is found when the inbox is
+            // read, and the rewind is finished.
             Err(error) => self.refuse_hold(&at, hold, control_error(&error)),
         }
     }
@@ -315,7 +317,7 @@ impl Core {
         let (at, hold) = (abandoning.instance, abandoning.hold);
         match result {
             Ok(()) => self.refuse_hold(&at, hold, abandoning.error),
-            // The conversation has begun to follow: there is no way back.
+            // The conversation has begun to follow, so the rewind cannot be abandoned.
             Err(StoreError::Rewinding { .. }) => self.unfinished(&at, hold, abandoning.error),
             Err(error) => self.unfinished(&at, hold, control_error(&error)),
         }
@@ -350,7 +352,8 @@ impl Core {
         self.end_hold(at, hold);
     }
 
-    /// A rewind has begun and cannot be finished now. Until it is, no turn of the conversation begins.
+    /// Handles a rewind that cannot be finished now. No turn of the conversation begins until it
+    /// is.
     fn unfinished(&mut self, at: &InstanceRef, hold: HoldId, error: ControlError) {
         let text = error.message.clone();
         let event =
@@ -371,7 +374,7 @@ impl Core {
         self.end_hold(at, hold);
     }
 
-    /// The conversation goes on, or is deleted if somebody wants it so.
+    /// Releases the conversation, or deletes it if a deletion was requested.
     fn end_hold(&mut self, at: &InstanceRef, hold: HoldId) {
         if self.fleet.held_for(at, hold).is_some() && self.fleet.release(at) {
             self.calls.give_up_calls_of(&mut self.fleet, at, None);

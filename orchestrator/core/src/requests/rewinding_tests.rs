@@ -1,5 +1,5 @@
-//! What the core does about a rewind when the store or the files say no: a core alone, whose store and files are
-//! played by the test.
+//! Tests of rewinds with failing store and file operations. The test plays the store and the files
+//! for a single core.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ struct World {
     now_ms: u64,
 }
 
-/// What the core wants.
+/// Effects requested by the core.
 #[derive(Default)]
 struct Wanted {
     jobs: Vec<Job>,
@@ -48,7 +48,7 @@ fn at() -> Timestamp {
 }
 
 impl World {
-    /// With a workspace that has no configuration, so that no process is started.
+    /// Creates a world whose workspace has no configuration, so no process is started.
     fn new(with_work: bool) -> (Self, Wanted) {
         let facts = Facts {
             layout: Layout::new("/state"),
@@ -198,8 +198,8 @@ fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
     assert!(matches!(wanted.joint.as_slice(), [JointWork::Plan { .. }]));
 }
 
-/// A rewind whose messages are half in place is found when the conversation is opened, and cannot be finished: the
-/// files differ in nothing, and there is no room to unpack the messages.
+/// Finds a half-finished rewind when the conversation is opened, and makes it fail: the files are
+/// unchanged, and the disk is too full to unpack the messages.
 fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
     let [open] = wanted.jobs.as_slice() else {
         panic!("{:?}", wanted.jobs);

@@ -1,4 +1,4 @@
-//! Secrets, as far as the core has a say: who asks for a change, and whose configuration it concerns.
+//! Secret changes: authorization, and the workspaces they affect.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::reloading::Reason;
 use crate::exchange::{SecretWork, SecretsDone};
 use crate::{Core, Effect, LogEvent, RequestToken};
 
-/// What processes are told that end because their workspace may not use a secret any more.
+/// Reason sent to processes that are stopped because their workspace lost access to a secret.
 const SECRET_DENIED: &str = "the workspace may no longer use a secret";
 
 impl Core {
@@ -24,8 +24,8 @@ impl Core {
         }
     }
 
-    /// Notes which secrets a workspace's configuration names. One that cannot run adds to those that
-    /// what runs in its place names.
+    /// Records the secrets named by a workspace's configuration. If that configuration cannot run,
+    /// they are added to those of the fallback that runs instead.
     pub(super) fn note_secrets(&mut self, id: &WorkspaceId, names: &BTreeSet<String>) {
         let Some(workspace) = self.fleet.workspace_mut(id) else {
             return;
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// What waits for the secret is read again, and runs.
+    /// Reloads and starts the workspaces that wait for the secret.
     fn on_secret_allowed(&mut self, token: RequestToken, changed: SecretConsentChanged) {
         for consent in &changed.changed {
             self.note_allowed(&consent.workspace_id, &consent.secret);
@@ -60,7 +60,7 @@ impl Core {
         self.reload_for_consent(token, changed, "a workspace may use a secret from now on");
     }
 
-    /// What runs with the secret is stopped at once, whatever its files say by now.
+    /// Immediately stops the processes that use the secret, independent of the current files.
     fn on_secret_denied(&mut self, token: RequestToken, changed: SecretConsentChanged) {
         for consent in &changed.changed {
             let Some(workspace) = self.fleet.workspace_mut(&consent.workspace_id) else {
@@ -97,8 +97,8 @@ impl Core {
         self.reload_and_answer(token, ids, Reason::Consent(changed));
     }
 
-    /// As if the files had changed of every project that names the secret, whether it runs or waits for
-    /// that very secret (`SUP-8`).
+    /// Reloads every project that names the secret, running or waiting for it, as if its files had
+    /// changed (`SUP-8`).
     fn on_secret_changed(&mut self, token: RequestToken, changed: SecretChanged) {
         let event = LogEvent::info("a secret was changed").with("secret", changed.name.as_str());
         let event = event.with("change", changed.change.as_str());

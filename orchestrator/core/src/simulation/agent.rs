@@ -1,4 +1,4 @@
-//! A simulated agent process: it keeps to the protocol and checks that the core does too.
+//! A simulated agent process: follows the protocol and checks that the core does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,48 +22,48 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::config::{self, ENTRY_AGENT, HELPER_AGENT};
 use super::decisions;
 
-/// What a simulated process does next.
+/// Next action of a simulated process.
 #[derive(Debug)]
 pub(super) enum Act {
     Say(ToOrchestrator),
-    /// Say it after so many milliseconds.
+    /// Send a message after a delay in milliseconds.
     SayLater(u64, ToOrchestrator),
-    /// Asks another agent, under this number.
+    /// Send a request to another agent, with this id.
     Ask(AgentAsk, u64),
-    /// Asks a person after so many milliseconds, for the sake of a call.
+    /// Ask a user after a delay in milliseconds, on behalf of a call.
     AskPersonLater(u64, QuestionAsk),
     AskPerson(QuestionAsk),
     Exit,
 }
 
-/// How long it waits for what is done outside.
+/// Timeout of outgoing calls.
 const DEADLINE_MS: u64 = 40_000;
 
-/// Events it sends before it waits for the first acknowledgement.
+/// Maximum number of unacknowledged events.
 const IN_FLIGHT_MAX: u64 = 2;
 
-/// The work an event takes, as a function of its id alone: how many messages its turn makes, and
-/// whether the turn ends by taking out the first (which makes its fold a rewrite).
+/// The work of an event, as a function of its id alone: the number of messages its turn creates,
+/// and true if the turn ends by removing the first one (which makes its fold a rewrite).
 fn work_of(event_id: &EventId) -> (u64, bool) {
     let sum: u64 = event_id.as_str().bytes().map(u64::from).sum();
     (2 + sum % 3, sum.is_multiple_of(5))
 }
 
-/// Whether a record of an event's turn is a model's reply.
+/// True if a record of an event's turn is a model's reply.
 fn is_reply(event_id: &EventId, seq: u64) -> bool {
     let sum: u64 = event_id.as_str().bytes().map(u64::from).sum();
     seq == 2 && sum.is_multiple_of(2)
 }
 
-/// What no connection is ever asked to do.
+/// A method that no connection must receive.
 pub(super) const TRESPASS: &str = "trespass";
 
-/// Whether an event's turn pokes a connection before it ends.
+/// True if an event's turn calls a connection before it ends.
 fn is_poking(event_id: &EventId) -> bool {
     sum_of(event_id).is_multiple_of(3)
 }
 
-/// Whether it pokes one that no tool of the agent works by.
+/// True if the event's turn calls a connection that none of the agent's tools uses.
 fn is_trespassing(event_id: &EventId) -> bool {
     sum_of(event_id).is_multiple_of(6)
 }
@@ -76,34 +76,34 @@ fn message_id(event_id: &EventId, n: u64) -> String {
     format!("{event_id}:{n}")
 }
 
-/// The messages that a conversation gains by an event's turn.
+/// The messages that an event's turn adds to the conversation.
 pub(super) fn messages_of(event_id: &EventId) -> Vec<String> {
     let (count, takes_out_first) = work_of(event_id);
     let from = u64::from(takes_out_first);
     (from..count).map(|n| message_id(event_id, n)).collect()
 }
 
-/// What the turn of an event answers.
+/// The outcome of an event's turn.
 pub(super) fn reply_to(event_id: &EventId) -> TurnOutcome {
     let reply = format!("answer to {event_id}");
     TurnOutcome::Completed { reply }
 }
 
-/// The message by which a turn takes in an answer.
+/// The message by which a turn includes an answer.
 pub(super) fn taken_in(reply: &EventId) -> String {
     format!("{reply}:in")
 }
 
-/// Links of a chain of agents that give each other work, in this world.
+/// Maximum length of a chain of requests in this world.
 const CHAIN_MAX: u32 = 4;
 
-/// What the turn of an event asks of other agents, as a function of the event alone.
+/// The requests of an event's turn to other agents, as a function of the event alone.
 fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
     let hash = event.id.as_str().bytes().fold(7_u32, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(u32::from(byte))
     });
     let depth = event.chain.as_ref().map_or(0, |chain| chain.depth);
-    // The few events of a quiet world ask nobody: its tests count the processes.
+    // The few events of a quiet world send no requests, because its tests count processes.
     let said = event.id.as_str();
     let own = said.strip_prefix(config::CONNECTION);
     let own = own.and_then(|own| own.strip_prefix(':'));
@@ -159,21 +159,21 @@ struct Turn {
     acknowledged: u64,
     is_completed: bool,
     has_poked: bool,
-    /// What it waits for from outside.
+    /// The outgoing call it waits for.
     call: Option<CallId>,
-    /// Answers it took in, and those it is still to take in.
+    /// Answers it has included, and answers it has received.
     taken: BTreeSet<EventId>,
     given: BTreeSet<EventId>,
-    /// What it is still to ask; none once it has.
+    /// Requests not sent yet; `None` once they were sent.
     asks: Option<Vec<AgentAsk>>,
-    /// Asked and not answered.
+    /// Requests without an answer.
     asked: BTreeMap<u64, AgentAsk>,
-    /// What a person is still to be asked.
+    /// The approval request not sent yet.
     to_approve: Option<AgentAsk>,
 }
 
 impl Turn {
-    /// Its journal's records: its messages, and perhaps one that takes the first out again.
+    /// Number of journal records: its messages, and perhaps one that removes the first.
     fn total(&self) -> u64 {
         let (count, takes_out_first) = work_of(&self.event_id);
         count + u64::from(takes_out_first)
@@ -196,7 +196,7 @@ impl Turn {
         })
     }
 
-    /// Asks a model for the next record.
+    /// Requests the next record from a model.
     fn question(&self, call_id: CallId) -> Box<OutgoingCall> {
         let seq = self.sent + 1;
         Box::new(OutgoingCall {
@@ -217,7 +217,7 @@ impl Turn {
         })
     }
 
-    /// Does something outside that must not be done twice.
+    /// Makes a call that is not idempotent.
     fn poke(&self, call_id: CallId) -> Box<OutgoingCall> {
         let (name, method) = if is_trespassing(&self.event_id) {
             (config::OTHER_CONNECTION, TRESPASS)
@@ -256,7 +256,7 @@ impl Turn {
     }
 }
 
-/// Whether an answer is one that the question may have.
+/// Checks that an answer is valid for its request.
 fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
     if let Question::Approval { .. } = ask.question {
         assert!(decisions::is_decision(answer), "{ask:?} {answer:?}");
@@ -298,10 +298,10 @@ struct Identified {
 /// A simulated agent process.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
-    /// The model it was given.
+    /// The assigned model.
     model: Option<ResourceName>,
     confirmed: Vec<String>,
-    /// The open turn it found.
+    /// The open turn that it loaded.
     recorded: Vec<MessageEvent>,
     is_loaded: bool,
     is_draining: bool,
@@ -311,7 +311,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// What it asked under this number and waits for.
+    /// The unanswered request with this id.
     pub(super) fn asked(&self, request: u64) -> Option<&AgentAsk> {
         self.turn.as_ref()?.asked.get(&request)
     }
@@ -362,7 +362,7 @@ impl Agent {
             ToAgent::Ping(ping) => {
                 let nonce = ping.nonce;
                 let mut acts = vec![Act::Say(ToOrchestrator::Pong(Pong { nonce }))];
-                // What failed is asked for again in its own time.
+                // Failed requests are sent again after their delay.
                 acts.extend(self.go_on());
                 acts
             }
@@ -406,7 +406,7 @@ impl Agent {
         assert!(self.is_loaded, "a turn before the whole conversation");
         assert!(self.turn.is_none(), "two turns at once");
         if self.is_draining {
-            // The turn crossed the request to stop; it stays in the inbox.
+            // The turn crossed the stop request on the way; it stays in the inbox.
             return Vec::new();
         }
         let asks = asks_of(&start.turn_id, &start.event);
@@ -457,7 +457,7 @@ impl Agent {
                 assert_eq!(message.step_id(), Some(&turn.step_id()));
                 continue;
             }
-            // Its messages name their turn, so a record of another turn would show (`MSG-9`).
+            // Messages contain their turn's id, which reveals records of another turn (`MSG-9`).
             let sent: MessageEvent = serde_json::from_str(turn.record(seq).get()).unwrap();
             assert_eq!(*event, sent, "not what record {seq} of the turn was");
         }
@@ -481,7 +481,7 @@ impl Agent {
                 );
                 self.go_on()
             }
-            // Asked again with the next ping.
+            // Requested again with the next ping.
             CallOutcome::Error(_) if is_asking => Vec::new(),
             CallOutcome::Ok(_) | CallOutcome::Error(_) => {
                 turn.has_poked = true;
@@ -564,7 +564,7 @@ impl Agent {
     }
 
     fn end_if_draining(&self) -> Vec<Act> {
-        // A person may take as long as he likes, and the next process asks again.
+        // A user may take any time, and the next process asks again.
         let is_free = self.turn.as_ref().is_none_or(Turn::waits_for_person);
         if self.is_draining && is_free {
             let acknowledged = ToOrchestrator::ShutdownAck(ShutdownAck {});

@@ -1,4 +1,4 @@
-//! People who approve and deny the calls that agents ask them about, two at once now and then (`STEER-3`).
+//! Users who approve and deny agents' calls, sometimes two at once (`STEER-3`).
 
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::{ApprovalInfo, Call, DecideApproval, ListApprovals};
@@ -17,7 +17,7 @@ fn decide(world: &mut World, info: &ApprovalInfo, decision: ApprovalDecision) {
     world.ask(Asked::Decide(info.approval_id.clone(), decision), call);
 }
 
-/// A person looks at what waits.
+/// Lists the pending approvals.
 pub(super) fn look(world: &mut World) {
     let list = ListApprovals {
         workspace_id: Some(workspace_id(world)),
@@ -26,7 +26,7 @@ pub(super) fn look(world: &mut World) {
     world.ask(Asked::ListApprovals, Call::ListApprovals(list));
 }
 
-/// People decide about some of what they have seen, at their leisure: it may be over by then.
+/// Decides some of the listed approvals. They may already be over.
 pub(super) fn decide_some(world: &mut World) {
     for info in std::mem::take(&mut world.waiting_calls) {
         for _ in 0..world.rng.u64(0..3) {
@@ -42,7 +42,7 @@ pub(super) fn decide_some(world: &mut World) {
     }
 }
 
-/// A person decides about all that waits.
+/// Decides all pending approvals.
 pub(super) fn decide_all(world: &mut World) {
     for info in std::mem::take(&mut world.waiting_calls) {
         decide(world, &info, ApprovalDecision::Approved);

@@ -1,4 +1,4 @@
-//! A person pauses, resumes and moves events that wait.
+//! A user who pauses, resumes and moves queued events.
 
 use goondan_protocol::control::{Call, EventPlace, MoveEvent, PauseEvent, ResumeEvent};
 use goondan_protocol::ids::{EventId, InstanceKey};
@@ -7,7 +7,7 @@ use super::oracle::Asked;
 use super::workspace_id;
 use super::world::World;
 
-/// Does one of it to an event that may still wait.
+/// Applies a random operation to an event that may still be queued.
 pub(super) fn arrange(world: &mut World) {
     let known: Vec<_> = world.oracle.unanswered().collect();
     let Some((event_id, instance_key)) = world.rng.choice(&known).cloned() else {
@@ -53,7 +53,7 @@ fn resume(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
     world.ask(Asked::Other, call);
 }
 
-/// Resumes whatever may be paused.
+/// Resumes all events that may be paused.
 pub(super) fn resume_all(world: &mut World) {
     for (event_id, key) in world.oracle.perhaps_paused.clone() {
         resume(world, event_id, key);

@@ -1,11 +1,11 @@
-//! A connection that waits for a reply while a person does something about the event (`MSG-13`, `STEER-2`).
+//! A connection that waits for a reply while a user changes the event (`MSG-13`, `STEER-2`).
 
 use super::config::{ENTRY_AGENT, key_of};
 use super::oracle::Asked;
 use super::world::{Post, World};
 use super::{Call, CancelEvent, EventId, arranging, expiring_world, run_for, workspace_id};
 
-/// A world whose connection waits for the reply to an event that a person has wait.
+/// A world whose connection waits for the reply to a paused event.
 fn waiting_for_a_paused_event() -> (World, EventId) {
     let mut world = expiring_world();
     let key = key_of(ENTRY_AGENT, "ann");
@@ -60,7 +60,7 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_the_conversation_is_gone() {
     let (mut world, _) = waiting_for_a_paused_event();
     super::delete(&mut world, &key_of(ENTRY_AGENT, "ann"));
     run_for(&mut world, 10_000);
-    // While it was being deleted there was nothing to wait for.
+    // During the deletion there was nothing to wait for.
     world.await_replies();
     run_for(&mut world, 10_000);
     assert!(world.replies.are_told(), "nobody told that it is gone");

@@ -1,5 +1,5 @@
-//! Budgets in the simulated world, in which no call takes more than what is reserved for it: no limit is
-//! ever passed, nearly all of it can be used, and what was reserved is free again, whoever is killed.
+//! Budgets in the simulated world, where no call uses more than its reservation: no limit is
+//! exceeded, nearly all of a limit can be used, and reservations are released after every crash.
 
 use super::config::{Edit, REPLY_TOKENS_MAX};
 use super::world::{Plan, World};
@@ -9,7 +9,7 @@ use crate::calls::accounts::Payer;
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::time::Timestamp;
 
-/// Tokens that all replies of the world may take together.
+/// Token limit of all replies in the world together.
 const LIMIT: u64 = 12 * REPLY_TOKENS_MAX as u64;
 
 fn live_within(world: &mut World, limit: u64) {
@@ -54,7 +54,7 @@ fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
         let mut world = World::new(seed, plan, false);
         live_within(&mut world, LIMIT);
         used_up += u64::from(spent_by_all(&world) + u64::from(REPLY_TOKENS_MAX) > LIMIT / 2);
-        // With a larger budget everything goes on: nothing stays reserved for what is over.
+        // With a larger budget all work continues, so no reservation was leaked.
         heal(&mut world, Edit::Budgeted(LIMIT * 1_000));
         run_for(&mut world, 60_000);
         assert!(world.core.calls.is_empty(), "seed {seed}: a call is left");

@@ -1,4 +1,4 @@
-//! Configurations of the simulated project, and the edits a person makes.
+//! Configurations of the simulated project, and a user's edits.
 
 use std::collections::BTreeMap;
 
@@ -24,38 +24,38 @@ pub(super) const MODEL: &str = "big";
 pub(super) const OTHER_MODEL: &str = "small";
 /// The connection that every edit keeps.
 pub(super) const CONNECTION: &str = "a";
-/// One that no tool works by, and that shows what waits for people.
+/// The connection that no tool uses and that shows pending approvals.
 pub(super) const OTHER_CONNECTION: &str = "b";
 
-/// What `goondan.yaml` says.
+/// Content of `goondan.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// Two agents and two connections; the number makes a difference in all of them.
+    /// Two agents and two connections; the number makes all of them different.
     Valid(u32),
-    /// As valid; each number makes a difference in one agent or connection alone, the last in the swarm.
+    /// Like `Valid`; each number makes one agent or connection different, the last one the swarm.
     Partial([u32; 5]),
-    /// As valid, without the second agent and the second connection.
+    /// Like `Valid`, without the second agent and the second connection.
     Smaller,
-    /// As valid, and conversations expire.
+    /// Like `Valid`, with conversations that expire.
     Expiring,
-    /// As valid; all replies of models may take so many tokens together, those of each agent and each
-    /// conversation half as many.
+    /// Like `Valid`, with a token limit for all model replies, and half of it for each agent and
+    /// each conversation.
     Budgeted(u64),
-    /// As valid, with such a one of the models.
+    /// Like `Valid`, with this variant of one model.
     OtherModel(u32),
-    /// Not valid.
+    /// Invalid.
     Broken,
 }
 
-/// Who may decide in the chat of [`OTHER_CONNECTION`].
+/// The user who may decide in the chat of [`OTHER_CONNECTION`].
 pub(super) const USER: &str = "1";
-/// Somebody else there.
+/// A user who may not decide there.
 pub(super) const STRANGER: &str = "2";
 
-/// The longest reply of a model, in tokens.
+/// Maximum length of a model's reply, in tokens.
 pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
 
-/// How long a conversation is kept by [`Edit::Expiring`], grace included, in milliseconds.
+/// Retention of conversations with [`Edit::Expiring`], including the grace period, in milliseconds.
 pub(super) const KEEP_MS: u64 = 3_600_000;
 
 impl Edit {
@@ -156,7 +156,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
     }
 }
 
-/// A built-in tool that works by these connections.
+/// A built-in tool that uses these connections.
 fn tool(name: &str, connections: &[&str]) -> ToolDefinition {
     let connections = connections.iter().map(|name| name.parse().unwrap());
     ToolDefinition {
@@ -211,7 +211,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
     }
 }
 
-/// Two models with one key; an edit changes more than that of one of them.
+/// Two models with one key. An edit changes more than the key of one of them.
 fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
     let version = if name == OTHER_MODEL { variant } else { 0 };
     let name: ResourceName = name.parse().unwrap();
@@ -252,7 +252,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
             event: None,
             properties: BTreeMap::new(),
             agent: None,
-            // Its conversations are those of clients, too.
+            // Clients use its conversations, too.
             key: KeyRule::FromEvent {
                 prefix: Some(String::new()),
             },
@@ -263,7 +263,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
     }
 }
 
-/// Whose conversation a key belongs to: the entry agent's are as they are (`INST-3`).
+/// The key of an agent's conversation: unchanged for the entry agent (`INST-3`).
 pub(super) fn key_of(agent: &str, conversation: &str) -> InstanceKey {
     let key = if agent == ENTRY_AGENT {
         conversation.to_owned()
@@ -273,7 +273,7 @@ pub(super) fn key_of(agent: &str, conversation: &str) -> InstanceKey {
     key.parse().unwrap()
 }
 
-/// Whether an edit says something else of an agent, a connection or a model, or of the swarm.
+/// True if an edit changes an agent, a connection, a model or the swarm.
 pub(super) fn concerns(
     before: Option<&Bundle>,
     after: Option<&Bundle>,

@@ -1,4 +1,4 @@
-//! What agents ask people about, and what was decided of it (`STEER-3`).
+//! Approval requests of agents, and the decisions on them (`STEER-3`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +8,10 @@ use goondan_protocol::control::ApprovalInfo;
 use goondan_protocol::ids::{ApprovalId, EventId, ToolCallId, TurnId};
 use serde_json::json;
 
-/// The input of an event in whose turn a person is asked.
+/// The input of an event whose turn requests approval.
 pub(super) const ASK_FIRST: &str = "ask first";
 
-/// What an agent asks a person in the turn of an event.
+/// The approval request of an event's turn.
 pub(super) fn ask_of(turn_id: &TurnId, event_id: &EventId) -> AgentAsk {
     AgentAsk {
         turn_id: turn_id.clone(),
@@ -26,25 +26,25 @@ pub(super) fn ask_of(turn_id: &TurnId, event_id: &EventId) -> AgentAsk {
     }
 }
 
-/// What was decided, and what agents were told of it. Each turn asks about one call.
+/// Decisions, and their delivery to agents. Each turn requests approval of one call.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    /// Under what each turn's call is asked about.
+    /// Approval id of each turn's call.
     ids: HashMap<TurnId, ApprovalId>,
-    /// What people wanted, whether it was carried out or not.
+    /// Requested decisions, applied or not.
     wanted: HashSet<(ApprovalId, &'static str)>,
-    /// What people were told to have decided.
+    /// Decisions confirmed to users.
     taken: HashMap<ApprovalId, ApprovalDecision>,
-    /// What agents were told.
+    /// Decisions delivered to agents.
     told: HashMap<ApprovalId, ApprovalDecision>,
-    /// Of what a chat was told that it waits no more.
+    /// Approvals reported as closed to a chat.
     closed: HashSet<ApprovalId>,
-    /// Whose calls an agent was told to begin.
+    /// Turns whose agent was allowed to begin the call.
     begun: HashSet<TurnId>,
 }
 
 impl Decisions {
-    /// A person sees what waits, which is on record: it has the same id for good.
+    /// Records listed approvals. They are durable, so their ids never change.
     pub(super) fn list(&mut self, found: &[ApprovalInfo]) {
         for info in found {
             let id = &info.approval_id;
@@ -55,29 +55,29 @@ impl Decisions {
         }
     }
 
-    /// Whether a person has seen it.
+    /// True if a user has listed it.
     pub(super) fn is_listed(&self, id: &ApprovalId) -> bool {
         self.ids.values().any(|listed| listed == id)
     }
 
-    /// A chat is told that it waits no more. This stays so.
+    /// Records that a chat was notified of a closed approval. This is permanent.
     pub(super) fn close(&mut self, id: &ApprovalId) {
         self.closed.insert(id.clone());
     }
 
-    /// A person wants this; it may be carried out, whatever becomes of the daemon.
+    /// Records a requested decision. It may be applied even if the daemon crashes.
     pub(super) fn want(&mut self, id: &ApprovalId, decision: ApprovalDecision) {
         self.wanted.insert((id.clone(), decision.as_str()));
     }
 
-    /// A person is told that this was decided, which is durable.
+    /// Records a decision confirmed to a user, which is durable.
     pub(super) fn take(&mut self, id: &ApprovalId, decision: ApprovalDecision) {
         let before = self.taken.insert(id.clone(), decision);
         assert_eq!(before, None, "`{id}` was decided twice");
         self.check(id);
     }
 
-    /// An agent is told what was decided.
+    /// Records a decision delivered to an agent.
     pub(super) fn tell(
         &mut self,
         turn_id: &TurnId,
@@ -109,7 +109,7 @@ impl Decisions {
     }
 }
 
-/// Whether it is an answer to what a person was asked.
+/// True if this is an answer to an approval request.
 pub(super) fn is_decision(answer: &AgentAnswer) -> bool {
     matches!(
         answer,

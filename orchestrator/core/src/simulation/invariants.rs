@@ -1,20 +1,19 @@
-//! What must hold after each step, read off the core's own places.
+//! Invariants after each step, checked on the core's slots.
 //!
-//! * The processes the core counts on are exactly those there are: no place has two, none outlives the
-//!   place it belongs to.
-//! * A turn runs only where a process is, or waits there for the next.
-//! * The number of crashes in a row grows by one, for a crash or for what could not be read, and never
-//!   otherwise; the delay that follows is the rule's to the millisecond.
-//! * Whoever waits for the answer to an event waits for one that is still to have its turn.
-//! * A question to a person waits under a call that the process makes which asked it.
-//! * A start that was put off is neither early (the oracle sees to that) nor late.
+//! * The core tracks exactly the existing processes: no slot has two, and none outlives its slot.
+//! * A turn is in progress only in a slot with a process or one waiting for the next.
+//! * The number of consecutive crashes grows by one, only for a crash or a failed read; the
+//!   following delay matches the rule to the millisecond.
+//! * Each waiter for an event's answer waits for a turn that has not ended.
+//! * An open question belongs to a call that is executed by the process that asked.
+//! * A delayed start is neither early (checked by the oracle) nor late.
 
 use super::places::{Places, Step};
 use super::world::World;
 use crate::ProcessId;
 
 impl World {
-    /// Checks what must hold after a step in which the core was told something.
+    /// Checks the invariants after an input to the core.
     pub(super) fn check(&mut self) {
         let step = Step {
             now_ms: self.mono_ms,
@@ -51,14 +50,14 @@ impl World {
                 "question {:?} waits, and its call is over",
                 open.info.question_id
             );
-            // One that hangs may have been told, and not have heard.
+            // A hung process may not have received it.
             let requester = self.children.get(&process);
             let requester = requester.expect("whoever makes a call is there");
             assert!(request.is_some_and(|request| requester.questions.contains(&request)));
         }
     }
 
-    /// Whether there is a process; if the core counts on one, it must be.
+    /// True if the slot has a process, which must then exist.
     fn has_child(&self, process: Option<ProcessId>, name: &dyn std::fmt::Debug) -> bool {
         let Some(process) = process else {
             return false;

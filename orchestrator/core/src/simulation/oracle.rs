@@ -1,5 +1,5 @@
-//! What the outside knows: which events were acknowledged, who waits for an answer, which processes
-//! there are. It shares no code with the core, and says so when the core breaks a promise.
+//! The external view: acknowledged events, waiting clients, running processes. It shares no code
+//! with the core and fails if the core breaks a promise.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -25,7 +25,7 @@ use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{ProcessId, RequestToken};
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     Send {
@@ -33,40 +33,40 @@ pub(super) enum Asked {
         waits: bool,
     },
     Delete(InstanceKey),
-    /// A fresh restart deletes too, but says which only at its end.
+    /// A fresh restart also deletes, but reports the deleted conversations only at its end.
     FreshRestart,
-    /// Which events are parked.
+    /// Lists the parked events.
     ListParked,
-    /// A person lets a parked event wait again.
+    /// Retries a parked event.
     Retry(EventId),
-    /// A person gives a parked event up.
+    /// Drops a parked event.
     Drop(EventId),
-    /// A person has an event wait.
+    /// Pauses an event.
     Pause(EventId, InstanceKey),
-    /// A person has an event have its turn earlier or later.
+    /// Moves an event.
     Move(EventId),
-    /// A person ends an event, whatever becomes of its turn.
+    /// Cancels an event, independent of its turn.
     Cancel(EventId),
-    /// Which calls wait for a person.
+    /// Lists the pending approvals.
     ListApprovals,
-    /// A person decides about a call.
+    /// Decides an approval.
     Decide(ApprovalId, ApprovalDecision),
     Other,
 }
 
-/// What follows from an answer.
+/// Consequence of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answered {
     Nothing,
-    /// Whether this event is safe is not known.
+    /// The event may have been lost.
     PostAgain(EventId),
-    /// These events are parked.
+    /// The parked events.
     Parked(Vec<EventInfo>),
-    /// These calls wait for a person.
+    /// The pending approvals.
     WaitingCalls(Vec<ApprovalInfo>),
 }
 
-/// The crashes of one place in a row, and when the next process may start at the earliest.
+/// Consecutive crashes in one slot, and the earliest time of the next start.
 #[derive(Debug, Default, Clone, Copy)]
 struct Crashes {
     in_a_row: u32,
@@ -76,43 +76,43 @@ struct Crashes {
 
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    /// Every event that was ever submitted, with its conversation.
+    /// All submitted events, with their conversations.
     submitted: HashMap<EventId, InstanceKey>,
-    /// Acknowledged events of each conversation, in the order of their acknowledgement.
+    /// Acknowledged events of each conversation, in the order of acknowledgement.
     acknowledged: BTreeMap<InstanceKey, Vec<EventId>>,
-    /// Acknowledged, but perhaps accepted earlier than others that were acknowledged before.
+    /// Acknowledged, but possibly accepted before events that were acknowledged earlier.
     misplaced: HashSet<EventId>,
-    /// Events that a person wanted to end.
+    /// Events that a user wanted to cancel.
     cancelled: HashSet<EventId>,
-    /// When a person was told that an event was cancelled.
+    /// Time at which a user was notified that an event was canceled.
     ended_ms: HashMap<EventId, u64>,
-    /// Events that a person ever wanted to wait.
+    /// Events that a user wanted to pause.
     pub(super) perhaps_paused: BTreeSet<(EventId, InstanceKey)>,
-    /// Events whose conversation a person had deleted.
+    /// Events whose conversation was deleted by a user.
     excused: HashSet<EventId>,
     open_requests: HashMap<RequestToken, Asked>,
-    /// Clients that went away: an answer to them goes nowhere.
+    /// Disconnected clients, which receive no response.
     gone: HashSet<RequestToken>,
     processes: HashMap<String, ProcessId>,
     crashes: HashMap<String, Crashes>,
-    /// The replies of models that any agent has seen, by their step.
+    /// The model replies received by any agent, by step.
     replies: HashMap<StepId, Value>,
-    /// The tokens of each of them, which no other reply has.
+    /// The unique token count of each of them.
     seen_tokens: BTreeSet<u64>,
-    /// The calls that any connector was given and that must not be made twice.
+    /// The non-idempotent calls received by any connector.
     pokes: HashSet<CallId>,
     pub(super) answers: u64,
-    /// Answers that are to come as events, with the conversations they are to come to.
+    /// Answers that must arrive as events, with their target conversations.
     owed: BTreeMap<EventId, InstanceKey>,
-    /// Questions whose answers are wanted as events.
+    /// Questions whose answers were requested as events.
     wanted_later: HashSet<EventId>,
-    /// What people decided about calls.
+    /// Decisions on approvals.
     pub(super) decisions: Decisions,
-    /// How often agents were told what.
+    /// Number of answers to agents, by kind.
     pub(super) told: BTreeMap<String, u64>,
 }
 
-/// Whose conversation it is when an agent of it asks another.
+/// The conversation of `agent` when `requester` sends it a request.
 fn key_between(requester: &InstanceKey, agent: &str) -> InstanceKey {
     let helper = format!("{HELPER_AGENT}:");
     let conversation = requester.as_str().strip_prefix(&helper);
@@ -124,7 +124,7 @@ impl Oracle {
         self.submitted.insert(event_id.clone(), key.clone());
     }
 
-    /// An agent asks another.
+    /// Records a request to another agent.
     pub(super) fn ask_agent(&mut self, ask: &AgentAsk, requester: &InstanceKey) {
         let (Question::Request { agent, .. } | Question::Send { agent, .. }) = &ask.question else {
             return;
@@ -137,12 +137,12 @@ impl Oracle {
         self.submit(&reply_id(&question).unwrap(), requester);
     }
 
-    /// Somebody is told something of which there is to be one at least.
+    /// Counts an answer of a kind that must occur at least once.
     pub(super) fn count_told(&mut self, told: String) {
         *self.told.entry(told).or_default() += 1;
     }
 
-    /// A connector is told what came of a question to a person.
+    /// Records the outcome of a question to a user.
     pub(super) fn hear_of_question(&mut self, message: &ToConnector) {
         let told = match message {
             ToConnector::QuestionAnswered(answered) => answered.action.as_str(),
@@ -151,7 +151,7 @@ impl Oracle {
         *self.told.entry(format!("question: {told}")).or_default() += 1;
     }
 
-    /// An agent is told what came of what it asked.
+    /// Records an answer to an agent's request.
     pub(super) fn answer_agent(&mut self, ask: Option<&AgentAsk>, answer: &AgentAnswer) {
         if let AgentAnswer::Approval {
             decision,
@@ -190,20 +190,20 @@ impl Oracle {
         }
     }
 
-    /// An answer is to come as an event.
+    /// Expects an answer as an event.
     fn owe(&mut self, question: &EventId) {
         let reply = reply_id(question).unwrap();
         let requester = self.submitted[&reply].clone();
         self.owed.insert(reply, requester);
     }
 
-    /// Events that were acknowledged, with their conversations.
+    /// Acknowledged events, with their conversations.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = (EventId, InstanceKey)> {
         let all = self.acknowledged.iter();
         all.flat_map(|(key, ids)| ids.iter().map(|id| (id.clone(), key.clone())))
     }
 
-    /// When a person was told that this event was cancelled.
+    /// Time at which a user was notified that this event was canceled.
     pub(super) fn ended_ms(&self, event_id: &EventId) -> Option<u64> {
         self.ended_ms.get(event_id).copied()
     }
@@ -231,7 +231,7 @@ impl Oracle {
         match &asked {
             Asked::Delete(key) => self.excuse(key),
             Asked::FreshRestart => self.excuse_all(),
-            // Whether it is carried out is not known if the daemon is killed.
+            // If the daemon is killed, it is unknown if the request was applied.
             Asked::Retry(event_id) => {
                 self.misplaced.insert(event_id.clone());
             }
@@ -274,7 +274,7 @@ impl Oracle {
         }
     }
 
-    /// A client is answered.
+    /// Records a response to a client.
     pub(super) fn answer(
         &mut self,
         token: RequestToken,
@@ -304,7 +304,7 @@ impl Oracle {
                 }
                 Err(_) => Answered::PostAgain(event_id),
             },
-            // What is made anew has never crashed.
+            // A recreated instance has no crashes.
             Asked::Delete(key) => {
                 self.excuse(&key);
                 self.forgive(&format!("instanceKey {key:?}"));
@@ -338,7 +338,7 @@ impl Oracle {
                 }
                 Answered::Nothing
             }
-            // It waits in its old place, behind which others may have been answered.
+            // It is queued in its old position, and later events may have been answered.
             Asked::Retry(event_id) => {
                 self.misplaced.insert(event_id);
                 Answered::Nothing
@@ -369,7 +369,7 @@ impl Oracle {
         }
     }
 
-    /// An agent hears something: a reply that was seen once is never another.
+    /// Records a message to an agent: a reply of a step never changes.
     pub(super) fn hear(&mut self, message: &ToAgent) {
         let seen_tokens = &mut self.seen_tokens;
         let mut see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
@@ -386,7 +386,7 @@ impl Oracle {
                 outcome: CallOutcome::Ok(raw),
                 ..
             }) => {
-                // What was poked has nothing to be seen.
+                // The results of other calls are not checked.
                 if let Ok(recorded) = serde_json::from_str::<Recorded>(raw.get()) {
                     let message = serde_json::from_str(recorded.message.get()).unwrap();
                     see(&mut self.replies, &message);
@@ -412,7 +412,7 @@ impl Oracle {
         }
     }
 
-    /// A connector is given a call.
+    /// Records a call received by a connector.
     pub(super) fn begin(&mut self, call: &CallOrder) {
         assert_ne!(call.method, TRESPASS, "made for who has no business there");
         let is_harmless = call.method == COMPLETE || self.pokes.insert(call.call_id);
@@ -424,9 +424,10 @@ impl Oracle {
         assert!(is_known, "progress for nobody");
     }
 
-    /// Clients that go away; some for a daemon that was killed. Returns the events they sent.
+    /// Disconnects clients, some of them because their daemon was killed. Returns the events they
+    /// sent.
     pub(super) fn leave(&mut self, is_gone: impl Fn(RequestToken) -> bool) -> Vec<EventId> {
-        // Whether a deletion was carried out is not known.
+        // It is unknown if a deletion was applied.
         let deletions = self
             .open_requests
             .iter()
@@ -457,7 +458,7 @@ impl Oracle {
         self.open_requests.keys().copied().collect()
     }
 
-    /// The store begins no turn of an event that a person has wait, and is not even asked to (`STEER-2`).
+    /// The store is never asked to begin a turn for a paused event (`STEER-2`).
     pub(super) fn assert_none_begins_paused(completion: &Completion) {
         if let Report::BeginTurn(Err(error)) = &completion.report {
             let is_paused = matches!(error, StoreError::EventPaused { .. });
@@ -485,7 +486,7 @@ impl Oracle {
         );
     }
 
-    /// A process ended. `crashed`: nobody had asked it to.
+    /// Records a process exit. `crashed` means that it was not requested.
     pub(super) fn end(&mut self, owner: &str, process: ProcessId, crashed: bool, now_ms: u64) {
         assert_eq!(self.processes.remove(owner), Some(process));
         if crashed {
@@ -503,7 +504,7 @@ impl Oracle {
         }
     }
 
-    /// A process did its work, or a person asked for a restart.
+    /// Resets the crash count after successful work or a restart requested by a user.
     pub(super) fn forgive(&mut self, owner: &str) {
         self.crashes.remove(owner);
     }
@@ -512,7 +513,7 @@ impl Oracle {
         self.crashes.clear();
     }
 
-    /// The daemon was killed, and its children with it.
+    /// Drops all processes, because the daemon and its children were killed.
     pub(super) fn forget_processes(&mut self) {
         self.pokes.clear();
         self.processes.clear();
@@ -523,7 +524,7 @@ impl Oracle {
         self.processes.len()
     }
 
-    /// Compares what agents have seen with the ledger: each reply is in it, and none is in it twice.
+    /// Compares the replies received by agents with the ledger: each is in it exactly once.
     pub(super) fn assert_counted(&self, ledger: &Ledgered) {
         assert_eq!(ledger.unreadable, 0);
         let lines = ledger.lines.iter().map(|line| line.spending);
@@ -544,8 +545,8 @@ impl Oracle {
         );
     }
 
-    /// Compares what was promised with what the store holds at the end: each acknowledged event
-    /// answered once, in order, whole, in its own conversation (`MSG-8`, `MSG-13`).
+    /// Compares the promises with the final state of the store: each acknowledged event answered
+    /// once, in order, completely, in its own conversation (`MSG-8`, `MSG-13`).
     pub(super) fn assert_kept(&self, conversations: &BTreeMap<InstanceKey, Vec<String>>) {
         for (key, messages) in conversations {
             let mut answered: Vec<EventId> = Vec::new();
@@ -558,7 +559,7 @@ impl Oracle {
                 let event_id: EventId = first.rsplit_once(':').unwrap().0.parse().unwrap();
                 let mut whole = messages_of(&event_id);
                 if self.cancelled.contains(&event_id) {
-                    // What its turn had recorded when it was ended.
+                    // The part of the turn that was recorded when it was canceled.
                     let of_event =
                         |id: &&String| id.rsplit_once(':').unwrap().0 == event_id.as_str();
                     whole = rest.iter().take_while(of_event).cloned().collect();

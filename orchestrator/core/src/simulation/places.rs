@@ -1,4 +1,4 @@
-//! The places of processes in a simulated core, and how one may follow from what it was.
+//! Slots of processes in a simulated core, and their allowed transitions.
 
 use std::collections::HashMap;
 
@@ -7,36 +7,36 @@ use crate::fleet::Owner;
 use crate::fleet::slot::Slot;
 use crate::limits::TICK_MS;
 
-/// A place, as it was after the step before.
+/// A slot after the previous step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     crashes: u32,
     pub(super) process: Option<ProcessId>,
     next_start_ms: Option<u64>,
-    /// When the put-off start is due, by the clock that only moves forwards.
+    /// Due time of the delayed start, on the monotonic clock.
     due_ms: u64,
 }
 
-/// The places after the step before.
+/// All slots after the previous step.
 pub(super) type Places = HashMap<Owner, Seen>;
 
-/// What a step was, as far as places are concerned.
+/// The parts of a step that affect slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) now_ms: u64,
     /// The same time on the core's own clock.
     pub(super) core_now_ms: u64,
-    /// Whether something may fail without any process having ended.
+    /// True if a failure may occur without a process exit.
     pub(super) may_fail: bool,
-    /// The process that ended in this step though nobody had asked it to.
+    /// The process that exited in this step without a request.
     pub(super) crashed: Option<ProcessId>,
-    /// The process that ended in this step because it was killed, which may be for a fault of its own.
+    /// The process that exited in this step because it was killed, possibly for its own fault.
     pub(super) killed: Option<ProcessId>,
-    /// How many processes could not be started in this step.
+    /// Number of processes that could not be started in this step.
     pub(super) failed_starts: u32,
 }
 
-/// The rule (`SUP-4`), written down a second time.
+/// Independent implementation of the rule (`SUP-4`).
 fn delay_ms(crashes: u32) -> u64 {
     match crashes {
         0..=5 => 0,
@@ -46,7 +46,7 @@ fn delay_ms(crashes: u32) -> u64 {
 }
 
 impl Seen {
-    /// The place as it is now, which must follow from what it was.
+    /// Checks the transition and returns the new state.
     pub(super) fn follow(
         self,
         slot: &Slot,
@@ -64,7 +64,7 @@ impl Seen {
         let least = u32::from(has_crashed);
         let was_killed = self.process.is_some() && self.process == step.killed;
         let most = least + u32::from(was_killed) + step.failed_starts + u32::from(step.may_fail);
-        // A process that had worked, or a person who asked for it, sets the count back first.
+        // Successful work or a user's restart resets the count first.
         let is_counted = [self.crashes, 0]
             .iter()
             .any(|from| (from + least..=from + most).contains(&seen.crashes));

@@ -1,4 +1,5 @@
-//! Who waits outside for the replies to a connection's events, and what was told of each (`MSG-13`).
+//! External clients that wait for the replies to a connection's events, and the replies they
+//! received (`MSG-13`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +10,22 @@ use goondan_protocol::reply::Reply;
 use super::agent::reply_to;
 use super::config;
 
-/// Within so many simulated milliseconds whoever waits hears that a person ended the event: longer than any message
-/// is on its way.
+/// Maximum time in simulated milliseconds until a waiting client learns that a user canceled the
+/// event. Longer than any message delay.
 const HEARS_WITHIN_MS: u64 = 4_000;
 
-/// What a process asked for, and when.
+/// A request of a process.
 #[derive(Debug)]
 struct Asked {
     event_id: EventId,
     at_ms: u64,
 }
 
-/// The requests for replies that one process of a connection has made.
+/// Reply requests of one process of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     open: BTreeMap<u64, Asked>,
-    /// Those that it gave up; an answer may have been on its way.
+    /// Abandoned requests; an answer may have been on its way.
     forgotten: BTreeSet<u64>,
 }
 
@@ -33,7 +34,7 @@ impl Requests {
         self.open.insert(request, Asked { event_id, at_ms });
     }
 
-    /// The event that a request was about, if anybody still waits for the answer.
+    /// The event of an answered request, if a client still waits.
     pub(super) fn answer(&mut self, request: u64) -> Option<EventId> {
         let asked = self.open.remove(&request);
         let was_forgotten = asked.is_none() && self.forgotten.remove(&request);
@@ -44,7 +45,7 @@ impl Requests {
         asked.map(|asked| asked.event_id)
     }
 
-    /// Gives the oldest request up: what it was, and what it was about.
+    /// Abandons the oldest request and returns its id and event.
     pub(super) fn give_up(&mut self) -> Option<(u64, EventId)> {
         let (request, asked) = self.open.pop_first()?;
         self.forgotten.insert(request);
@@ -55,7 +56,8 @@ impl Requests {
         self.open.values().map(|asked| &asked.event_id)
     }
 
-    /// Nobody waits for an event that is over. `ended_ms`: when a person was told to have ended one.
+    /// Checks that no request waits for a finished event. `ended_ms` returns the time at which a
+    /// user was notified of its cancellation.
     pub(super) fn assert_told(&self, now_ms: u64, ended_ms: impl Fn(&EventId) -> Option<u64>) {
         for Asked { event_id, at_ms } in self.open.values() {
             let since_ms = ended_ms(event_id).map(|ended_ms| ended_ms.max(*at_ms));
@@ -67,17 +69,17 @@ impl Requests {
 
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// Events whose replies somebody wants, with their conversations.
+    /// Events whose replies a client wants, with their conversations.
     wanted: BTreeMap<EventId, InstanceKey>,
-    /// Those of them that a process has asked for.
+    /// Those with a pending request.
     in_flight: BTreeSet<EventId>,
-    /// What was told to be the reply, for good.
+    /// The final replies received.
     told: BTreeMap<EventId, (InstanceKey, TurnOutcome)>,
-    /// How often what was told.
+    /// Number of replies received, by kind.
     pub(super) counts: BTreeMap<String, u64>,
 }
 
-/// Whether the connection handed it in, and not somebody else.
+/// True if the connection submitted the event.
 fn is_own(event_id: &EventId) -> bool {
     let rest = event_id.as_str().strip_prefix(config::CONNECTION);
     rest.is_some_and(|rest| rest.starts_with(':'))
@@ -88,14 +90,14 @@ impl Replies {
         self.wanted.insert(event_id, key);
     }
 
-    /// Those that were told: to ask again gives the same.
+    /// Answered events. Another request must return the same reply.
     pub(super) fn told(&self) -> Vec<(EventId, InstanceKey)> {
         let told = self.told.iter();
         let told = told.map(|(id, (key, _))| (id.clone(), key.clone()));
         told.collect()
     }
 
-    /// What is to be asked for now.
+    /// Events to request now.
     pub(super) fn due(&self) -> Vec<(EventId, InstanceKey)> {
         let wanted = self.wanted.iter();
         let due = wanted.filter(|(id, _)| !self.in_flight.contains(*id));
@@ -106,22 +108,23 @@ impl Replies {
         self.in_flight.insert(event_id);
     }
 
-    /// Whoever asked is gone, or does not wait any more.
+    /// Handles a requester that exited or no longer waits.
     pub(super) fn lose(&mut self, event_id: &EventId) {
         self.in_flight.remove(event_id);
     }
 
-    /// The daemon is gone, and its children with it.
+    /// Drops all requests, because the daemon and its children were killed.
     pub(super) fn lose_all(&mut self) {
         self.in_flight.clear();
     }
 
-    /// Whether everybody has heard what there is to hear.
+    /// True if every wanted reply was received.
     pub(super) fn are_told(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// Somebody hears. `is_excused`: a person had the event or its conversation end.
+    /// Records a reply. `is_excused` means that a user canceled the event or deleted its
+    /// conversation.
     pub(super) fn hear(&mut self, event_id: &EventId, reply: &Reply, is_excused: bool) {
         self.in_flight.remove(event_id);
         let what = match reply {

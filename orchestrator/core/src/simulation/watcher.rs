@@ -1,4 +1,5 @@
-//! A client that watches the workspace, goes away and comes back, and must never see anything but how it is.
+//! A client that watches the workspace, disconnects and reconnects, and must never see a wrong
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ pub(super) struct Watcher {
     token: Option<RequestToken>,
     requests: u64,
     cursor: Option<WatchCursor>,
-    /// The processes there are, by what was told.
+    /// The running processes, according to the updates.
     processes: BTreeMap<String, u32>,
-    /// The turns that began, by what was told since the last snapshot.
+    /// The turns that began since the last snapshot, according to the updates.
     turns: BTreeMap<InstanceKey, TurnId>,
-    /// How often it was told what it had missed, and how everything is.
+    /// Number of resumed watches, and number of snapshots.
     pub(super) came_back: u64,
     pub(super) snapshots: u64,
 }
@@ -62,7 +63,8 @@ impl Watcher {
         }
     }
 
-    /// Its request was answered, or its daemon is gone. Whether it was its request.
+    /// Ends the watch and returns true if `token` is its request, or `None` because the daemon is
+    /// gone.
     pub(super) fn ended(&mut self, token: Option<RequestToken>) -> bool {
         let is_its = token.is_none_or(|token| self.token == Some(token));
         if is_its {
@@ -104,7 +106,7 @@ impl Watcher {
                 let before = self.processes.insert(format!("{worker:?}"), child_pid);
                 assert_eq!(before, None, "{worker:?} has two processes");
             }
-            // One that could not be started has ended, too.
+            // Also sent for a process that could not be started.
             Event::ProcessEnded { worker, .. } | Event::ProcessCrashed { worker, .. } => {
                 self.processes.remove(&format!("{worker:?}"));
             }
@@ -135,15 +137,15 @@ impl Watcher {
         self.token
     }
 
-    /// Goes away now and then; its request is over then.
+    /// Sometimes disconnects, which ends its request.
     pub(super) fn goes_away(&mut self) -> Option<RequestToken> {
         self.token.take_if(|_| self.rng.u8(..4) == 0)
     }
 
-    /// Asks for what it has missed, by a request of its own.
+    /// Requests the missed updates.
     pub(super) fn comes(&mut self, workspace_id: WorkspaceId) -> (RequestToken, Call) {
         self.requests += 1;
-        // Far from those of other clients.
+        // Does not collide with other clients' tokens.
         let token = RequestToken(u64::MAX - self.requests);
         self.token = Some(token);
         let call = Call::WatchWorkspace(WatchWorkspace {
@@ -153,7 +155,7 @@ impl Watcher {
         (token, call)
     }
 
-    /// What it was told of the processes is how they are.
+    /// Checks that the process states from the updates are correct.
     pub(super) fn sees(&self, processes: &[ProcessInfo]) {
         assert_eq!(
             self.processes,

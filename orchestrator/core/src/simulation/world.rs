@@ -1,4 +1,4 @@
-//! The simulated world: time, children, clients, a person, and the real store on a simulated disk.
+//! The simulated world: time, children, clients, a user, and the real store on a simulated disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -40,26 +40,26 @@ use crate::{
     control_error, parked_among,
 };
 
-/// How often what goes wrong, in thousandths.
+/// Fault rates, in thousandths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
-    /// A process crashes, for each of its acts.
+    /// A process crashes, per action.
     pub(super) crash: u64,
-    /// A process hangs for ever, for each message it gets.
+    /// A process hangs permanently, per message it receives.
     pub(super) hang: u64,
-    /// A process breaks the protocol, for each of its acts.
+    /// A process violates the protocol, per action.
     pub(super) garbage: u64,
-    /// The disk fails once, for each piece of work.
+    /// The disk fails once, per external action.
     pub(super) disk: u64,
-    /// The daemon is killed, for each piece of work.
+    /// The daemon is killed, per external action.
     pub(super) kill: u64,
-    /// A person edits, restarts, deletes, stops or starts, for each piece of work.
+    /// A user edits, restarts, deletes, stops or starts, per external action.
     pub(super) person: u64,
-    /// Pieces of work in all.
+    /// Number of external actions.
     pub(super) work: u64,
 }
 
-/// Something that will happen.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {
     Input(Input),
@@ -85,32 +85,32 @@ pub(super) struct Child {
     owner: String,
     /// Its kind, and the name of the agent, connection or model.
     name: (ChildRole, String),
-    /// What ran when it was started.
+    /// Configuration at its start.
     started_with: Option<Arc<Bundle>>,
     role: Role,
     is_hung: bool,
-    /// Whether the core asked it to stop, or had it killed.
+    /// True if the core asked it to stop or killed it.
     was_asked: bool,
-    /// Whether the core asked it to stop.
+    /// True if the core asked it to stop.
     was_told: bool,
     is_dying: bool,
     is_greeted: bool,
-    /// Messages keep their order in both directions.
+    /// Keeps messages in order in both directions.
     last_heard_ms: u64,
     last_said_ms: u64,
     next_request: u64,
-    /// Posts it waits for, by request.
+    /// Unacknowledged posts, by request.
     posts: HashMap<u64, EventId>,
-    /// Replies to events that it waits for.
+    /// Replies that it waits for.
     replies: Requests,
-    /// Questions to a person that it waits for, by request.
+    /// Questions to users that it waits for, by request.
     pub(super) questions: BTreeSet<u64>,
-    /// Buttons that were pressed there.
+    /// Button presses without a verdict.
     pressed: Pressed,
 }
 
 impl Child {
-    /// What it asked under this number, if it is an agent that waits for the answer.
+    /// The agent's unanswered request with this id.
     fn asked(&self, request: Option<u64>) -> Option<&AgentAsk> {
         match &self.role {
             Role::Agent(agent) => agent.asked(request?),
@@ -119,7 +119,7 @@ impl Child {
     }
 }
 
-/// An event that somebody outside posts until it is accepted.
+/// An external event that is posted until it is accepted.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) event_id: EventId,
@@ -136,31 +136,31 @@ pub(super) struct World {
     pub(super) layout: Layout,
     worker: Worker,
     batch: Vec<Job>,
-    /// Of each conversation, the configuration its latest turn was begun under, and how often a model had
-    /// been replaced before.
+    /// For each conversation, the configuration of its latest turn, and the number of model
+    /// replacements before it.
     begun: HashMap<String, (Option<String>, usize)>,
-    /// The configurations that the model was replaced for of which an edit changes more than the key.
+    /// Configurations that replaced the model with a change of more than the key.
     replaced_under: Vec<Option<String>>,
-    /// How many turns were begun with the commit of the one before.
+    /// Number of turns that began with the commit of the previous one.
     pub(super) begun_behind: u64,
     pub(super) mono_ms: u64,
     pub(super) booted_ms: u64,
-    /// How far the calendar is from the clock that only moves forwards.
+    /// Offset of the wall clock from the monotonic clock.
     pub(super) wall_skew_ms: i64,
     queue: BTreeMap<(u64, u64), Happening>,
     next_happening: u64,
     last_stored_ms: u64,
     pub(super) children: HashMap<ProcessId, Child>,
-    /// What the places were after the step before.
+    /// The slots after the previous step.
     pub(super) places: Places,
-    /// The process that ended in this step though nobody had asked it to.
+    /// The process that exited in this step without a request.
     pub(super) crashed: Option<ProcessId>,
-    /// The process that ended in this step because it was killed and not told to stop before.
+    /// The process that exited in this step because it was killed without being asked to stop.
     pub(super) killed: Option<ProcessId>,
-    /// How many processes could not be started in this step.
+    /// Number of processes that could not be started in this step.
     pub(super) failed_starts: u32,
-    /// Processes that could not be started and of which the core does not know it yet: whose each is, and whether the
-    /// core wanted it to end meanwhile.
+    /// Processes that could not be started, unknown to the core so far: their owners, and true if
+    /// the core wanted them to stop in the meantime.
     pub(super) unstarted: HashMap<ProcessId, (String, bool)>,
     next_pid: u32,
     next_token: u64,
@@ -168,13 +168,13 @@ pub(super) struct World {
     pub(super) posts: Vec<Post>,
     pub(super) chat: Chat,
     pub(super) edit: Edit,
-    /// The configuration that was last read and valid.
+    /// The latest valid configuration that was loaded.
     applied: Option<Arc<Bundle>>,
-    /// Processes that were restarted because of an edit.
+    /// Number of processes restarted because of an edit.
     pub(super) edits_felt: u64,
-    /// The parked events, as the latest answer had them.
+    /// The parked events in the latest list.
     pub(super) parked: Option<Vec<EventInfo>>,
-    /// The calls that wait for a person, as the latest answer had them.
+    /// The pending approvals in the latest list.
     pub(super) waiting_calls: Vec<ApprovalInfo>,
     pub(super) oracle: Oracle,
     pub(super) replies: Replies,
@@ -266,7 +266,7 @@ impl World {
         !self.is_healing && self.rng.u64(..1_000) < permille
     }
 
-    /// Notes what happens, for the report of a failure.
+    /// Adds a line to the trace for failure reports.
     fn note(&mut self, what: std::fmt::Arguments<'_>) {
         if self.is_traced {
             if self.trace.len() == TRACE_MAX {
@@ -286,7 +286,7 @@ impl World {
         self.at(due_ms, happening);
     }
 
-    /// Lets the next thing happen.
+    /// Executes the next scheduled event.
     pub(super) fn step(&mut self) {
         let Some(((due_ms, _), happening)) = self.queue.pop_first() else {
             panic!("nothing will ever happen again");
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// Tells the core of descriptors that run short and are there again.
+    /// Reports a shortage of descriptors, or its end, to the core.
     fn measure(&mut self) {
         let limit = 1_000;
         let used = if self.is_healing {
@@ -355,7 +355,7 @@ impl World {
             && let ToOrchestrator::CallResult(_) = **message
             && let Some(child) = self.children.get(process)
         {
-            // Whoever makes a call works.
+            // A process that makes a call is working.
             self.oracle.forgive(&child.owner);
         }
         let mut inputs = VecDeque::from([input]);
@@ -425,7 +425,7 @@ impl World {
                             child.owner
                         );
                     }
-                    // Whatever a turn in progress needs is there until it is over.
+                    // The providers of a turn in progress stay available until it is over.
                     ToChild::Agent(ToAgent::CallResult(result)) => {
                         if let CallOutcome::Error(error) = &result.outcome {
                             let why = &error.message;
@@ -445,7 +445,7 @@ impl World {
                         self.oracle
                             .acknowledge(&accepted.event_id, accepted.duplicate);
                         self.posts.retain(|post| post.event_id != accepted.event_id);
-                        // Somebody may want to hear the reply.
+                        // A client may want the reply.
                         let key = accepted.instance_key.as_ref().filter(|_| self.rng.bool());
                         if let Some(key) = key {
                             self.replies.want(accepted.event_id.clone(), key.clone());
@@ -487,7 +487,7 @@ impl World {
                     self.begun.insert(format!("instanceKey {key}"), begun);
                 }
                 if let Op::ParkEvent(_) = &job.op {
-                    // What was listed before says nothing of it.
+                    // The listed events are no longer complete.
                     self.parked = None;
                 }
                 self.batch.push(job);
@@ -500,7 +500,7 @@ impl World {
                 workspace_id,
                 ..
             } => self.soon(20, Happening::Load(purpose, workspace_id)),
-            // Its connectors keep nothing, and there are no other nodes.
+            // Its connectors have no persistent state, and no other nodes exist.
             Effect::ConnectionState { .. } | Effect::HandOver { .. } => {}
             Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
             Effect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
@@ -521,7 +521,7 @@ impl World {
                 assert!(self.batch.is_empty(), "it ended before its store was done");
                 self.has_exited = true;
             }
-            // There are no tasks in this world.
+            // This world has no tasks.
             Effect::Tasks(work) => {
                 if let TaskWork::Load { workspace_id } = *work {
                     let found = Ok(Vec::new());
@@ -555,7 +555,7 @@ impl World {
     }
 
     fn run_store(&mut self) {
-        // What is handed over together need not be taken together.
+        // Jobs submitted together are not always executed together.
         let mut taken = std::mem::take(&mut self.batch);
         if self.rng.u64(..4) == 0 {
             self.batch = taken.split_off(self.rng.usize(0..=taken.len()));
@@ -580,7 +580,7 @@ impl World {
             self.oracle.forgive_all();
         }
         let result = self.read_workspace();
-        // What is on its way out takes nothing up any more.
+        // A stopping daemon or workspace applies no new configuration.
         let mut workspaces = self.core.fleet.workspaces().values();
         let is_taken_up = !self.core.fleet.is_stopping()
             && workspaces.all(|workspace| workspace.closing.is_none());
@@ -629,7 +629,7 @@ impl World {
         })
     }
 
-    /// Starts the daemon on what is on the disk.
+    /// Starts the daemon with the state on disk.
     fn boot(&mut self) {
         self.booted_ms = self.mono_ms;
         self.at(self.mono_ms + TICK_MS, Happening::Tick);
@@ -640,7 +640,7 @@ impl World {
         }
     }
 
-    /// Kills the daemon, or the whole machine, in the middle of whatever the store is doing.
+    /// Kills the daemon or the whole machine in the middle of store operations.
     pub(super) fn kill_daemon(&mut self) {
         let call = self.disk.calls() + self.rng.u64(0..40);
         self.disk.crash_at(call);
@@ -688,7 +688,7 @@ impl World {
         self.new_event_as("e", key)
     }
 
-    /// An event that [`config::CONNECTION`] hands in, under an id of its own.
+    /// A new event that [`config::CONNECTION`] submits.
     pub(super) fn new_post(&mut self, key: &InstanceKey) -> EventId {
         self.new_event_as(&format!("{}:e", config::CONNECTION), key)
     }
@@ -713,15 +713,14 @@ impl World {
         token
     }
 
-    /// Somebody who does not know whether an event is safe submits it again, unless a person had its
-    /// conversation deleted.
+    /// Submits an event of unknown durability again, unless a user deleted its conversation.
     fn post_again(&mut self, event_id: &EventId) {
         if let Some(post) = self.posts.iter_mut().find(|p| p.event_id == *event_id) {
             post.is_in_flight = false;
         }
     }
 
-    /// Posts what waits outside, by the connection whose it is, if it listens.
+    /// Posts the pending events through their connection, if it listens.
     pub(super) fn post(&mut self) {
         self.posts
             .retain(|post| !self.oracle.is_excused(&post.event_id));
@@ -757,7 +756,7 @@ impl World {
         }
     }
 
-    /// Whether nothing is left to do but to let time pass.
+    /// True if only time has to pass.
     pub(super) fn is_quiet(&self) -> bool {
         let pending: usize = self
             .core
@@ -781,7 +780,7 @@ impl World {
     }
 }
 
-/// The error numbers a disk fails with.
+/// Error numbers of disk failures.
 mod libc_errno {
     use nix::errno::Errno;
 

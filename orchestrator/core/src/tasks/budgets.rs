@@ -1,5 +1,5 @@
-//! The budgets that tasks share with others: what tasks took is told to whoever keeps them, and a run begins and goes on
-//! only as long as they allow it (`TASK-6`).
+//! Budgets shared by tasks: reports task usage to the budgets, and lets a run start and continue
+//! only while they have room (`TASK-6`).
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::exchange::TaskRef;
 use crate::exchange::task_budgets::TaskSpending;
 use crate::fleet::Fleet;
 
-/// What is to be told and asked.
+/// Pending reports and queries.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
-    /// Tasks of which it is durable that they took more.
+    /// Tasks whose durable usage has grown since the last report.
     untold: BTreeSet<TaskRef>,
-    /// Tasks whose run waits for a word on it.
+    /// Tasks whose run waits for a budget decision.
     unjudged: BTreeSet<TaskRef>,
-    /// Tasks that are to be told what the ledger has of them.
+    /// Tasks that must receive their recorded total from the ledger.
     unreckoned: BTreeSet<TaskRef>,
 }
 
@@ -29,7 +29,7 @@ impl Accounting {
         self.untold.insert(at.clone());
     }
 
-    /// What the ledger has of a task is to be told.
+    /// Schedules sending a task its recorded total.
     pub(super) fn reckon(&mut self, at: &TaskRef) {
         self.unreckoned.insert(at.clone());
     }
@@ -44,21 +44,21 @@ impl Accounting {
 }
 
 impl Tasks {
-    /// What tasks took of which that was not told yet.
+    /// Takes the task usage that has not been reported.
     pub(crate) fn take_spending(&mut self) -> Vec<TaskSpending> {
         let untold = std::mem::take(&mut self.accounting.untold);
         let spending = untold.iter().filter_map(|at| self.spending_of(at));
         spending.collect()
     }
 
-    /// The tasks whose run waits for a word on its budgets.
+    /// Takes the tasks whose run waits for a budget decision.
     pub(crate) fn take_unjudged(&mut self) -> Vec<TaskSpending> {
         let unjudged = std::mem::take(&mut self.accounting.unjudged);
         let spending = unjudged.iter().filter_map(|at| self.spending_of(at));
         spending.collect()
     }
 
-    /// The tasks of a workspace that its budgets hold, or are to hold once nothing is left.
+    /// The tasks of a workspace that are running, or are held by its budgets.
     pub(crate) fn bound_by_budgets(&self, id: &WorkspaceId) -> Vec<TaskSpending> {
         let entries = self.spaces.get(id).into_iter().flat_map(|s| &s.entries);
         let bound = entries.filter(|(_, entry)| entry.state().is_some_and(is_bound));
@@ -79,7 +79,7 @@ impl Tasks {
         })
     }
 
-    /// What the budgets say of a task: which of them lets it take no more, if one does.
+    /// Handles a budget decision: the exhausted budget, if any.
     pub(crate) fn on_budgets(&mut self, fleet: &mut Fleet, at: &TaskRef, shortage: Option<String>) {
         let Some(entry) = self.entry_mut(at) else {
             return;
@@ -98,7 +98,7 @@ impl Tasks {
     }
 }
 
-/// Whether something runs for a task, or it is held for want of a budget.
+/// True if the task is running or held by a budget.
 fn is_bound(state: &goondan_tasks::state::State) -> bool {
     let is_held = state.status() == TaskStatus::Paused && state.waits_for().is_some();
     state.run.is_some() || is_held

@@ -1,4 +1,4 @@
-//! A run of a task that is a turn of a conversation, as it stands (`TASK-8`).
+//! State of a task run that is a turn of a conversation (`TASK-8`).
 
 use goondan_tasks::fact::Runtime;
 use goondan_tasks::state::State;
@@ -15,17 +15,18 @@ pub(super) struct Conversing {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It was under way when the daemon ended; what was provided for it is being read.
+    /// The run was in progress when the daemon ended; its secrets are being read.
     ReadingSecrets,
-    /// The conversation is looked for. With what the agent is to be told, if it was not told yet.
+    /// The conversation is being looked up. Holds the instruction for the agent if it was not sent
+    /// yet.
     LookingUp(Option<String>),
-    /// The event is on its way, for the first time or again.
+    /// The event is being submitted, for the first time or again.
     HandingIn { is_new: bool },
-    /// Its turn will be, or is, in progress.
+    /// The turn is queued or in progress.
     UnderWay,
 }
 
-/// Why it is ended.
+/// Reason the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Over,
@@ -39,7 +40,7 @@ impl Conversing {
     }
 }
 
-/// Whether a task's runs are turns.
+/// True if the task's runs are turns.
 pub(super) fn converses(state: &State) -> bool {
     state.task.runtime == Runtime::Llm
 }

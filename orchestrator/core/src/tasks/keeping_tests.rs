@@ -1,4 +1,4 @@
-//! What is kept of tasks, and for how long: quotas of the disk, removal by age, restore drills.
+//! Tests of task retention: disk quotas, removal by age, restore drills.
 
 use goondan_protocol::control::ErrorCode;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
-    // As long as nothing was looked at, a run is at the next moment.
+    // Before the first measurement, a run is measured immediately.
     world.pass(1);
     assert!(matches!(
         world.works.front(),
@@ -51,7 +51,7 @@ fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is
     let refused = refused.unwrap_err();
     assert_eq!(refused.code, ErrorCode::TaskRefused);
     assert!(refused.message.contains("takes 5000 bytes"), "{refused:?}");
-    // A person makes room, and need not wait for the next look.
+    // A user frees space and does not have to wait for the next check.
     world.disk_use.bytes = 3_000;
     let resumed = world.get("task.resume", &json!({"taskId": "t"})).unwrap();
     assert_eq!(resumed["status"], "running");
@@ -72,13 +72,13 @@ fn task_9_a_task_that_is_gone_when_it_was_looked_at_is_not_found() {
     assert_eq!(error.code, ErrorCode::TaskNotFound);
 }
 
-/// Ends a task at this time.
+/// Creates and cancels a task.
 fn cancelled(world: &mut World, task: &str) {
     world.get("task.new", &new(task, false)).unwrap();
     world.get("task.cancel", &json!({"taskId": task})).unwrap();
 }
 
-/// The next look of the policies.
+/// Runs the next check of the policies.
 fn look(world: &mut World) {
     world.pass(RETENTION_INTERVAL_MS);
     world.settle();
@@ -103,7 +103,7 @@ fn task_10_what_ended_long_ago_is_removed_by_policy_when_two_looks_agree() {
     cancelled(&mut world, "young");
     look(&mut world);
     assert_eq!(listed(&mut world), ["idle", "old", "young"]);
-    // A clock that jumps and is set right again removes nothing.
+    // A temporary clock jump removes nothing.
     world.wall_ahead_ms = 10 * DAY_MS;
     look(&mut world);
     world.wall_ahead_ms = 0;
@@ -150,7 +150,7 @@ fn task_10_a_person_removes_by_age_and_a_program_may_not() {
     let token = world.ask_as(below, "task.prune", &older(0, false));
     let error = world.answers.remove(&token).unwrap().unwrap_err();
     assert_eq!(error.code, ErrorCode::PersonNeeded);
-    // One of them cannot be removed: it stays, and that is told.
+    // A task that cannot be removed stays, and the problem is reported.
     world.is_disk_full = true;
     let pruned = world.get("task.prune", &older(1_500, false)).unwrap();
     assert_eq!(pruned["tasks"][0]["problem"], "the disk is full");
@@ -195,7 +195,7 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
     assert_eq!(drilled["entries"], 3);
     let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
     assert!(shown["info"].get("warning").is_none(), "{shown}");
-    // It is there again after a restart, since it is in the history.
+    // The drill survives a restart, because it is part of the history.
     world.kill_daemon();
     let shown = world.get("task.show", &json!({"taskId": "t"})).unwrap();
     assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");

@@ -1,4 +1,4 @@
-//! Who reads the logs of tasks, and waits for more of them.
+//! Readers of task logs.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 
 impl Tasks {
-    /// A client reads a part of a log, or waits for one.
+    /// Reads a part of a log for a client, or waits for new lines.
     pub(super) fn read_log(
         &mut self,
         fleet: &mut Fleet,
@@ -37,7 +37,7 @@ impl Tasks {
         Self::work(fleet, work);
     }
 
-    /// Whether nothing more comes into the logs of a task: it has ended, and nothing of it runs any more.
+    /// True if the task has ended and none of its processes runs, so its logs are complete.
     fn is_over(&self, fleet: &Fleet, at: &TaskRef) -> bool {
         let runs = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
         self.entry(at).is_some_and(|entry| {
@@ -47,14 +47,14 @@ impl Tasks {
         })
     }
 
-    /// Whoever waits for more of a task's logs is answered, if nothing more comes.
+    /// Ends the waits of readers if a task's logs are complete.
     pub(super) fn end_logs(&self, fleet: &mut Fleet, at: &TaskRef) {
         if !self.readers.is_empty() && self.is_over(fleet, at) {
             Self::work(fleet, TaskWork::EndLogs { at: at.clone() });
         }
     }
 
-    /// These clients are gone, and wait for nothing.
+    /// Drops disconnected clients.
     pub(crate) fn forget_readers(&mut self, fleet: &mut Fleet, gone: &HashSet<RequestToken>) {
         let tokens: Vec<RequestToken> = self.readers.intersection(gone).copied().collect();
         self.readers.retain(|token| !gone.contains(token));

@@ -1,10 +1,10 @@
-//! People are told by connections what a task waits for (`TASK-8`): an outgoing call for each entry of the agent's
-//! `notify`, with the limits of any other.
+//! Notifications to users about tasks (`TASK-8`): an outgoing call for each entry of the agent's
+//! `notify`, with the limits of any other call.
 //!
-//! That a notification is wanted is durable together with what it is about. One that may be made twice is handed to
-//! the calls then, and again by the next daemon if this one dies. Of one that may not be made twice it is durable
-//! first that it is begun; if anybody dies after that, it has failed: nobody knows whether it arrived. Nothing of the
-//! task waits for any of this.
+//! A notification request becomes durable together with its cause. A repeatable notification is
+//! then sent, and sent again by the next daemon after a crash. For a notification that must not be
+//! repeated, its start is made durable first; if a process dies later, the notification fails,
+//! because its delivery is unknown. The task never waits for notifications.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +25,25 @@ use crate::fleet::Fleet;
 use crate::fleet::availability::Availability;
 use crate::limits::TASK_NOTIFICATION_WAIT_MS;
 
-/// Why one that was begun has failed.
+/// Error of a notification that was in flight when the daemon ended.
 const LOST: &str = "the daemon ended before it was known whether it arrived";
 
-/// What is on its way.
+/// Notifications in progress.
 #[derive(Debug, Default)]
 pub(super) struct Notifying {
-    /// Those that wait for their connection, and how long, on the clock of `Now::mono_ms`.
+    /// Notifications that wait for their connection, with the deadline on the clock of
+    /// `Now::mono_ms`.
     waiting: BTreeMap<NotificationRef, u64>,
     under_way: BTreeMap<NotificationRef, Delivery>,
-    /// What the calls are to do.
+    /// Calls to make.
     calls: Vec<TaskCall>,
 }
 
-/// The requests that a notification is made of, one after another.
+/// The requests of a notification, sent in sequence.
 #[derive(Debug)]
 struct Delivery {
     requests: Vec<Request>,
-    /// How many were made.
+    /// Number of requests made.
     made: usize,
     is_repeatable: bool,
     deadline_ms: u64,
@@ -71,7 +72,7 @@ impl Delivery {
     }
 }
 
-/// What an entry of the agent's `notify` is to tell of a fact.
+/// Notifications that the agent's `notify` entries request for a fact.
 pub(super) fn wanted(fleet: &Fleet, at: &TaskRef, state: &State, fact: &Fact) -> Vec<Notification> {
     let id = &at.workspace_id;
     let bundle = fleet.bundle(id);
@@ -95,7 +96,7 @@ fn words_of(error: &CallError) -> String {
 }
 
 impl Tasks {
-    /// What the calls are to do for tasks.
+    /// Takes the pending calls.
     pub(crate) fn take_calls(&mut self) -> Vec<TaskCall> {
         std::mem::take(&mut self.notifying.calls)
     }
@@ -106,10 +107,10 @@ impl Tasks {
         Some((&told.what, &told.stage, &state.task.agent))
     }
 
-    /// That a notification is wanted is durable: it is made when its connection can.
+    /// Schedules a notification whose request is durable.
     pub(super) fn notify(&mut self, fleet: &mut Fleet, at: &TaskRef, id: String) {
         let of = NotificationRef { at: at.clone(), id };
-        // What is not begun now is begun when the task is opened again.
+        // Otherwise it starts when the task is opened again.
         if fleet.why_nobody_is_asked(&at.workspace_id).is_none() {
             let until_ms = fleet
                 .now()
@@ -120,7 +121,7 @@ impl Tasks {
         }
     }
 
-    /// Begins a notification that waits for its connection, if that can make it now.
+    /// Starts a waiting notification, if its connection is ready.
     fn serve_notification(&mut self, fleet: &mut Fleet, of: &NotificationRef) {
         let Some(until_ms) = self.notifying.waiting.get(of).copied() else {
             return;
@@ -130,7 +131,7 @@ impl Tasks {
             return;
         };
         let name = told.connection.clone();
-        // A configuration that cannot be read says nothing of what there is.
+        // If the configuration cannot be read, the connection may still exist.
         let bundle = fleet.bundle(&of.at.workspace_id);
         if bundle.is_some_and(|bundle| !bundle.connections.contains_key(&name)) {
             let why = format!("there is no connection `{name}` in the configuration any more");
@@ -164,7 +165,7 @@ impl Tasks {
         }
     }
 
-    /// That a notification is begun is durable.
+    /// Sends a notification whose start is durable.
     pub(super) fn send_notification(&mut self, fleet: &mut Fleet, at: &TaskRef, id: String) {
         let of = NotificationRef { at: at.clone(), id };
         let Some((told, Stage::Begun, _)) = self.notification(&of) else {
@@ -182,7 +183,7 @@ impl Tasks {
         self.send_next(of);
     }
 
-    /// Has the next request of a notification made; false if there is none.
+    /// Sends the next request of a notification; false if none is left.
     fn send_next(&mut self, of: &NotificationRef) -> bool {
         let Some((told, _, agent)) = self.notification(of) else {
             return false;
@@ -205,7 +206,7 @@ impl Tasks {
         true
     }
 
-    /// A request of a notification was made, or not.
+    /// Handles the result of a request.
     pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: TaskCalled) {
         let TaskCalled { of, outcome } = called;
         let Some(delivery) = self.notifying.under_way.get_mut(&of) else {
@@ -251,7 +252,8 @@ impl Tasks {
         self.input(fleet, &of.at, input, None);
     }
 
-    /// A task is there again: what was not begun is made now, of what was nobody knows.
+    /// Resumes the notifications of a reopened task: sends those that were not begun, and fails
+    /// those whose delivery is unknown.
     pub(super) fn take_up_notifications(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         let Some(state) = self.entry(at).and_then(Entry::state) else {
             return;
@@ -272,7 +274,7 @@ impl Tasks {
         }
     }
 
-    /// Begins what waits, for connections that can by now.
+    /// Starts waiting notifications whose connections have become ready.
     pub(super) fn serve_notifications(&mut self, fleet: &mut Fleet) {
         let waiting: Vec<NotificationRef> = self.notifying.waiting.keys().cloned().collect();
         for of in waiting {
@@ -280,7 +282,7 @@ impl Tasks {
         }
     }
 
-    /// The tasks of a workspace that is closed are not known any more.
+    /// Drops the notifications of a closed workspace.
     pub(super) fn forget_notifications(&mut self, is_of: impl Fn(&TaskRef) -> bool) {
         let Notifying {
             waiting,

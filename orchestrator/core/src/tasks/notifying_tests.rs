@@ -18,19 +18,19 @@ fn notify(action: &str, args: Value, on: &[NotifyOn]) -> Notify {
     }
 }
 
-/// A message may not be sent twice.
+/// A notification that must not be sent twice.
 fn send() -> Notify {
     let args = json!({"chat": 1, "text": "${need} ${command}"});
     notify("send", args, &NotifyOn::WAITS)
 }
 
-/// A message may get its text twice.
+/// A notification that may be sent twice.
 fn edit() -> Notify {
     let args = json!({"chat": 1, "message": 2, "text": "${on}"});
     notify("edit", args, &[NotifyOn::Question])
 }
 
-/// The agent of a new task asks something, and its run is over.
+/// Creates a task whose agent asks a question and ends its run.
 fn ask(world: &mut World) {
     let new = json!({"taskId": "t", "title": "Build it", "description": "Do so.", "start": true});
     world.get("task.new", &new).unwrap();
@@ -95,7 +95,7 @@ fn task_8_people_are_told_once_and_the_task_does_not_wait_for_it() {
     );
     assert_eq!(count(&world, "notified"), 0);
     assert_eq!(shown(&mut world)[0]["state"], "waiting");
-    // Nobody has heard yet that it arrived, and the task goes on.
+    // The task continues before the delivery is confirmed.
     world
         .get("task.answer", &json!({"taskId": "t", "text": "a"}))
         .unwrap();

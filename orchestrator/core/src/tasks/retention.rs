@@ -1,8 +1,8 @@
-//! Tasks that ended long ago: which are due to be removed, by policy or because a person asks (`TASK-10`).
+//! Removes tasks that ended long ago, by policy or at a user's request (`TASK-10`).
 //!
-//! A task is due when it ended longer ago than the policy keeps it. By policy it is removed only if it was due in two
-//! looks in a row, so that a clock that jumps and is set right again between them removes nothing; its work area goes
-//! to the backups. One is removed at a time.
+//! A task expires when the policy's retention time after its end has passed. The policy removes it
+//! only if it was expired in two consecutive checks, so a temporary clock jump between them removes
+//! nothing; its work area is moved to the backups. Tasks are removed one at a time.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,20 +23,20 @@ use crate::fleet::Fleet;
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::{LogEvent, RequestToken};
 
-/// What the policy has seen of a workspace.
+/// Retention state of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     next_look_ms: u64,
-    /// Due at the last look.
+    /// Expired at the last check.
     due: BTreeSet<TaskId>,
 }
 
-/// Removals of many tasks, one after the other.
+/// Queue of removals, executed one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     waiting: VecDeque<Removal>,
     is_under_way: bool,
-    /// What becomes of what clients asked for.
+    /// Client requests in progress.
     prunes: Vec<Prune>,
 }
 
@@ -47,7 +47,7 @@ struct Removal {
     with_backup: bool,
 }
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug)]
 struct Prune {
     token: RequestToken,
@@ -55,7 +55,7 @@ struct Prune {
     done: Vec<PrunedTask>,
 }
 
-/// When what began then is due, if it ever is.
+/// `since` plus `after_ms`; `None` if it overflows.
 pub(super) fn due_at(since: Timestamp, after_ms: u64) -> Option<Timestamp> {
     let after_ms = i64::try_from(after_ms).ok()?;
     let due_ms = since.as_unix_millis().checked_add(after_ms)?;
@@ -63,7 +63,7 @@ pub(super) fn due_at(since: Timestamp, after_ms: u64) -> Option<Timestamp> {
 }
 
 impl Tasks {
-    /// What of a workspace ended longer ago than `keep_ms`, the oldest first.
+    /// Tasks of a workspace that ended more than `keep_ms` ago, oldest first.
     fn due_of(&self, fleet: &Fleet, id: &WorkspaceId, keep_ms: u64) -> Vec<PrunedTask> {
         let now = fleet.now().wall;
         let entries = self.spaces.get(id).into_iter();
@@ -87,7 +87,7 @@ impl Tasks {
         due
     }
 
-    /// Looks now and then for what the policies of the workspaces let go.
+    /// Periodically checks for tasks that the workspaces' policies expire.
     pub(super) fn look_for_old(&mut self, fleet: &mut Fleet) {
         let now_ms = fleet.now().mono_ms;
         let mut looked = Vec::new();
@@ -135,7 +135,7 @@ impl Tasks {
         }
     }
 
-    /// A person asks which tasks ended long ago, or has them removed.
+    /// Lists or removes expired tasks at a user's request.
     pub(super) fn prune(&mut self, fleet: &mut Fleet, token: RequestToken, request: &PruneTasks) {
         let id = &request.workspace_id;
         let workspace = match fleet.workspace(id) {
@@ -174,8 +174,8 @@ impl Tasks {
         self.remove_next(fleet);
     }
 
-    /// Whether the policy of its workspace still lets a task go: the clock may have been set right, and the policy
-    /// changed, while others were removed before it.
+    /// True if the policy still expires the task. The clock may have been corrected, or the policy
+    /// changed, while other tasks were removed.
     fn is_due_by_policy(&self, fleet: &Fleet, at: &TaskRef) -> bool {
         let workspace = fleet.workspace(&at.workspace_id).ok();
         let keep_ms = workspace.and_then(|workspace| workspace.task_policy().keep_ms);
@@ -189,7 +189,7 @@ impl Tasks {
         due_at.is_some_and(|due_at| due_at <= fleet.now().wall)
     }
 
-    /// Begins the next removal, if none is under way. What cannot be removed now stays.
+    /// Starts the next removal if none is in progress. A task that cannot be removed now stays.
     fn remove_next(&mut self, fleet: &mut Fleet) {
         while !self.removals.is_under_way
             && let Some(removal) = self.removals.waiting.pop_front()
@@ -212,7 +212,7 @@ impl Tasks {
         }
     }
 
-    /// One of many removals was carried out, or not.
+    /// Handles the result of one removal.
     pub(super) fn on_one_of_many_removed(
         &mut self,
         fleet: &mut Fleet,
@@ -269,7 +269,7 @@ impl Tasks {
         }
     }
 
-    /// Whether a task may be removed now: it has ended, and nothing is done with it.
+    /// Checks that a task has ended and no operation on it is in progress.
     pub(super) fn may_remove(&self, fleet: &Fleet, at: &TaskRef) -> Result<(), ControlError> {
         if is_ending(fleet, at) {
             return Err(super::busy(at, "its workspace is being stopped"));
@@ -291,7 +291,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Begins to remove a task that may be.
+    /// Starts the removal of a task that passed the checks.
     pub(super) fn begin_removal(
         &mut self,
         fleet: &mut Fleet,

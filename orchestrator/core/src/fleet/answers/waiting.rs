@@ -1,4 +1,4 @@
-//! Agents that wait for what comes of their questions.
+//! Agents that wait for answers to their questions.
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::InstanceRef;
@@ -6,25 +6,25 @@ use goondan_store::instance::Awaited;
 
 use crate::ProcessId;
 
-/// A tool call that asked something.
+/// A tool call that asked a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requester {
-    /// The instance whose turn it is part of.
+    /// The instance of its turn.
     pub(crate) at: InstanceRef,
     /// Its process.
     pub(crate) process: ProcessId,
-    /// The request to be answered.
+    /// The request to answer.
     pub(crate) request_id: Option<u64>,
 }
 
-/// How the requester is to hear of the answer.
+/// Delivery of the answer to the requester.
 #[derive(Debug, Clone)]
 pub(crate) enum ReplyMode {
-    /// Not at all.
+    /// No delivery.
     Hand,
-    /// As the result of its call, if it comes in time.
+    /// As the result of the call, if it arrives in time.
     Wait { until_ms: u64 },
-    /// As an event. With a note, the call was to wait, and this is why it does not.
+    /// As an event. `note` explains why a call that wanted to wait does not.
     Later { note: Option<String> },
 }
 
@@ -32,48 +32,48 @@ pub(crate) enum ReplyMode {
 #[derive(Debug)]
 pub(crate) struct AgentWaiter {
     pub(crate) requester: InstanceRef,
-    /// The event that brings the answer, if it comes as one.
+    /// The event that delivers the answer, if it arrives as one.
     pub(super) reply: Box<AgentEvent>,
     pub(super) mode: Mode,
 }
 
 impl AgentWaiter {
-    /// Whether a call has waited for long enough. Who hears by an event has no limit.
+    /// True if a call has timed out. Delivery by event has no timeout.
     pub(crate) fn is_late(&self, now_ms: u64) -> bool {
         matches!(self.mode, Mode::Call { until_ms, .. } if until_ms <= now_ms)
     }
 }
 
-/// How it hears of the answer.
+/// Delivery mode of a waiting agent.
 #[derive(Debug)]
 pub(super) enum Mode {
     Call { requester: Requester, until_ms: u64 },
     Event,
 }
 
-/// A question whose answer is to come as an event.
+/// A question whose answer will arrive as an event.
 #[derive(Debug)]
 pub(crate) struct Awaiting {
     pub(super) awaited: Awaited,
     pub(super) watch: Watch,
 }
 
-/// Who will notice that the answer is there.
+/// Tracks if the answer's arrival will be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watch {
-    /// Somebody: a waiter of the other instance, or a job of the store.
+    /// A waiter of the other instance or a pending store job reports it.
     Somebody,
-    /// Nobody: the question may not have gone out. If its turn is open, it will be asked again.
+    /// Unwatched: the question may not have been sent. If its turn is open, the turn asks again.
     Nobody,
-    /// Nobody until this time, since the store could not say.
+    /// Unwatched until this time, because the store failed.
     From(u64),
 }
 
-/// What becomes of a question that is not answered now.
+/// State of a question without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuestionStatus {
-    /// It stands, and is answered some day.
+    /// The question is open and will be answered later.
     Stands,
-    /// Nothing comes of it.
+    /// The question will not be answered.
     Lost,
 }

@@ -1,4 +1,5 @@
-//! What people decide about calls that wait, by whichever way: once, and durably before anybody hears of it.
+//! Decisions on pending approvals from clients and chats. Each is recorded durably before it is
+//! reported.
 
 use goondan_protocol::approval::{ApprovalDecision, ApprovalPress, ApprovalVerdict};
 use goondan_protocol::control::{ApprovalDecided, ControlError, DecideApproval, ErrorCode};
@@ -15,12 +16,12 @@ use crate::jobs::continuation;
 use crate::refusals::control_error;
 use crate::{Peer, ProcessId, RequestToken};
 
-/// Who is told what came of a decision.
+/// Recipient of a decision's result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decider {
     /// A client.
     Client(RequestToken),
-    /// Whoever pressed a button that a connection shows.
+    /// A connection whose button was pressed.
     Button {
         /// The connection's process.
         process: ProcessId,
@@ -29,18 +30,18 @@ pub(crate) enum Decider {
     },
 }
 
-/// What somebody who may has decided about a call that waits.
+/// An authorized decision on a pending approval.
 #[derive(Debug)]
 pub(in crate::fleet) struct Chosen {
     pub(in crate::fleet) approval_id: ApprovalId,
     pub(in crate::fleet) decision: ApprovalDecision,
     pub(in crate::fleet) reason: Option<String>,
-    /// Who, if a connection tells.
+    /// The user, if the connection reports one.
     pub(in crate::fleet) by: Option<String>,
 }
 
 continuation! {
-    /// What a person has decided about a call.
+    /// Records a decision.
     DecidingCall { decider: Decider, decided: DecidedCall }
         after NoteApproval => core.fleet.on_approval_decided
 }
@@ -60,7 +61,7 @@ fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> Contro
         .suggest("`gdn approvals` shows those that wait")
 }
 
-/// How a decision is told to people.
+/// Description of a decision for display.
 fn in_words(decided: &DecidedCall) -> String {
     let how = decided.decision.as_str();
     let by = decided.by.as_deref().unwrap_or("a person");
@@ -71,7 +72,7 @@ fn in_words(decided: &DecidedCall) -> String {
 }
 
 impl Fleet {
-    /// A client decides about a call.
+    /// Handles a client's decision.
     pub(crate) fn decide_approval(
         &mut self,
         token: RequestToken,
@@ -120,7 +121,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Has a decision recorded about a call that waits and is not being decided about.
+    /// Records a decision, unless the call was decided or a decision is being recorded.
     pub(in crate::fleet) fn note_decision(
         &mut self,
         at: &InstanceRef,
@@ -177,7 +178,7 @@ impl Fleet {
         self.audit(at, what, record);
     }
 
-    /// What a person decided is on record.
+    /// Handles the result of recording a decision.
     fn on_approval_decided(&mut self, deciding: DecidingCall, result: Result<(), StoreError>) {
         let DecidingCall {
             instance: at,
@@ -229,7 +230,7 @@ impl Fleet {
         self.go_on_with_approval(&at, &id);
     }
 
-    /// A decision came to nothing.
+    /// Reports that a decision had no effect.
     fn tell_undecided(&mut self, decider: Decider, error: ControlError, is_over: bool) {
         let message = error.message.clone();
         match decider {
@@ -247,7 +248,8 @@ impl Fleet {
         }
     }
 
-    /// What was decided about a call, in words; nothing while it waits. None if there is no such call.
+    /// Description of the decision on a call, empty while it is pending; `None` if the call does
+    /// not exist.
     pub(in crate::fleet) fn decision_about(
         &self,
         at: &InstanceRef,
@@ -257,7 +259,8 @@ impl Fleet {
         Some(open.known.decided.as_ref().map(in_words))
     }
 
-    /// What was decided about a call, or that it is being decided; none while it waits.
+    /// Description of the decision, including one that is being recorded; `None` while the call is
+    /// pending.
     pub(in crate::fleet) fn decided_or_deciding(
         &self,
         at: &InstanceRef,
@@ -272,7 +275,7 @@ impl Fleet {
             .or_else(is_deciding)
     }
 
-    /// Whether somebody would approve by a button what no message shows whole.
+    /// True if a button would approve a call that does not fit into a message.
     pub(in crate::fleet) fn is_too_long_for_button(
         &self,
         at: &InstanceRef,

@@ -1,4 +1,4 @@
-//! What clients are told of calls that wait.
+//! Approvals as clients see them.
 
 use goondan_protocol::control::{ApprovalDetail, ListApprovals, ShowApproval};
 use goondan_protocol::ids::InstanceRef;
@@ -8,7 +8,7 @@ use crate::RequestToken;
 use crate::fleet::Fleet;
 
 impl Fleet {
-    /// A client wants to know which calls wait for a person.
+    /// Lists the pending approvals for a client.
     pub(crate) fn list_approvals(&mut self, token: RequestToken, list: &ListApprovals) {
         let only = list.workspace_id.as_ref();
         if let Some(id) = only
@@ -44,7 +44,7 @@ impl Fleet {
         self.respond(token, &page);
     }
 
-    /// A client wants to see one of them.
+    /// Shows one approval to a client.
     pub(crate) fn show_approval(&mut self, token: RequestToken, show: &ShowApproval) {
         let id = &show.approval_id;
         let shown = self.workspace(&show.workspace_id).and_then(|workspace| {

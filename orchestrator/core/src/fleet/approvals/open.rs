@@ -1,4 +1,4 @@
-//! The calls of a conversation's open turn that need a person, as far as they are on record.
+//! Recorded approvals of a conversation's open turn.
 
 use goondan_protocol::approval::ApprovalShow;
 use goondan_protocol::control::{ApprovalInfo, ApprovalPlace};
@@ -10,19 +10,19 @@ use goondan_store::instance::{Approval, AskedCall, InstanceState};
 
 use crate::fleet::answers::waiting::Requester;
 
-/// One call that needs a person.
+/// A call that needs approval.
 #[derive(Debug)]
 pub(super) struct OpenApproval {
     pub(super) turn_id: TurnId,
-    /// What is on record.
+    /// The recorded state.
     pub(super) known: Approval,
-    /// Who waits for the decision; nobody while no process works on the turn.
+    /// The process that waits for the decision; `None` while no process works on the turn.
     pub(super) requester: Option<Requester>,
-    /// A decision is on its way to disk.
+    /// A decision is being recorded.
     pub(super) is_deciding: bool,
-    /// That it is handed over is on its way to disk.
+    /// A delivery is being recorded.
     pub(super) is_handing: bool,
-    /// A process was told that the call is approved.
+    /// A process has received the approval.
     pub(super) is_told: bool,
 }
 
@@ -31,12 +31,12 @@ impl OpenApproval {
         self.known.decided.is_none()
     }
 
-    /// Whether a message of a chat service shows the whole of it.
+    /// True if the whole call fits into a chat message.
     pub(super) fn fits_message(&self) -> bool {
         self.known.call.input.to_string().len() <= MAX_APPROVAL_BUTTON_BYTES
     }
 
-    /// Its place among all that wait: who has waited for longest comes first.
+    /// Sort key: longest waiting first.
     pub(super) fn place(&self, workspace_id: &WorkspaceId) -> ApprovalPlace {
         ApprovalPlace {
             asked_at: self.known.call.at,
@@ -45,7 +45,7 @@ impl OpenApproval {
         }
     }
 
-    /// What clients are told of it.
+    /// The approval as clients see it.
     pub(super) fn info(&self, at: &InstanceRef, agent: &AgentName) -> ApprovalInfo {
         let call = &self.known.call;
         ApprovalInfo {
@@ -64,7 +64,7 @@ impl OpenApproval {
     }
 }
 
-/// The calls of a conversation's open turn that need a person.
+/// The calls of a conversation's open turn that need approval.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals(pub(super) Vec<OpenApproval>);
 
@@ -73,13 +73,14 @@ impl Approvals {
         self.0.is_empty()
     }
 
-    /// The ids of those that wait.
+    /// Ids of the pending approvals.
     pub(in crate::fleet) fn waiting(&self) -> impl Iterator<Item = &ApprovalId> {
         let waiting = self.0.iter().filter(|open| open.waits());
         waiting.map(|open| &open.known.call.approval_id)
     }
 
-    /// Those that wait and are `wanted`, as connections show them, with when each was asked about.
+    /// Pending approvals that are `wanted`, as connections show them, with the time of each
+    /// request.
     pub(in crate::fleet) fn to_show(
         &self,
         key: &InstanceKey,
@@ -120,17 +121,17 @@ impl Approvals {
         })
     }
 
-    /// Nobody waits for a decision any more: the process is gone.
+    /// Removes the waiting processes after the process exited.
     pub(in crate::fleet) fn forget_requesters(&mut self) {
         for open in &mut self.0 {
             open.requester = None;
         }
     }
 
-    /// Takes over what is on record.
+    /// Loads the recorded state.
     pub(in crate::fleet) fn read(&mut self, state: &InstanceState) {
         let mut before = std::mem::take(&mut self.0);
-        // They end with their turn.
+        // Approvals end with their turn.
         let Some(open_turn) = &state.open_turn else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The children of the simulated world: how they start, what they say and do, and how they end.
+//! The children of the simulated world: start, messages, actions, exit.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -81,7 +81,7 @@ impl World {
         }]
     }
 
-    /// The processes of a connection that listen.
+    /// The listening processes of a connection.
     pub(super) fn listening(&self, connection: &str) -> Vec<ProcessId> {
         let children = self.children.iter();
         let listening = children
@@ -92,7 +92,7 @@ impl World {
         listening
     }
 
-    /// A child says something, which arrives after all it said before.
+    /// Sends a message of a child, which arrives after its earlier messages.
     pub(super) fn say(
         &mut self,
         process: ProcessId,
@@ -188,7 +188,7 @@ impl World {
             (_, message) => panic!("`{}` is not for it", message.kind()),
         };
         for act in acts {
-            // What it does takes its time, but happens in order.
+            // Actions take time but happen in order.
             let child = self.children.get_mut(&process).unwrap();
             let due_ms = child.last_said_ms.max(self.mono_ms);
             self.at(due_ms, Happening::Act(process, act));
@@ -263,16 +263,17 @@ impl World {
     }
 }
 
-/// How a simulated connector makes a call: well, badly, or not at all, and always in its time.
+/// Outcome of a call in a simulated connector: success, an error, or no call at all, always within
+/// the time limit.
 fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act> {
     let call_id = call.call_id;
     let is_model = call.method == COMPLETE;
-    // By this number it is told from every other reply.
+    // A unique number that identifies the reply.
     let usage = Usage {
         output_tokens: rng.u64(..u64::from(REPLY_TOKENS_MAX)),
         ..Usage::default()
     };
-    // A call that failed may have been paid for all the same.
+    // A failed call may have been charged anyway.
     let taken = (is_model && rng.bool()).then_some(usage);
     let error = |code| CallOutcome::Error(CallError::new(code, "no").having_taken(taken));
     let later = |code, ms| {
@@ -300,7 +301,7 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
         let piece = ToOrchestrator::CallPiece(CallPiece { call_id, piece });
         acts.push(Act::SayLater(after_ms, piece));
     }
-    // It may ask a person, and not even wait for the answer.
+    // The call may ask a user, and may end without waiting for the answer.
     for _ in 0..(if is_model || is_healing {
         0
     } else {

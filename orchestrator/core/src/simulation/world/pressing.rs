@@ -1,4 +1,5 @@
-//! People press the buttons of a connection that shows what waits for them, and strangers do (`STEER-3`).
+//! Users and unauthorized users press the buttons of a connection that shows pending approvals
+//! (`STEER-3`).
 
 use goondan_protocol::approval::{ApprovalDecision, ApprovalPress, ApprovalVerdict};
 use goondan_protocol::ipc::{ToConnector, ToOrchestrator};
@@ -8,7 +9,7 @@ use crate::ProcessId;
 use crate::simulation::config::{OTHER_CONNECTION, STRANGER, USER};
 
 impl World {
-    /// The core tells the connection something about buttons, which it is held to from then on.
+    /// Records the core's message about buttons, which commits the core from now on.
     pub(super) fn promise_of_buttons(
         &mut self,
         process: ProcessId,
@@ -45,7 +46,7 @@ impl World {
         }
     }
 
-    /// The connection hears of a call.
+    /// Delivers a message about an approval to the connection.
     pub(super) fn hear_of_buttons(&mut self, message: &ToConnector) {
         match message {
             ToConnector::ApprovalShow(show) => self.chat.show(&show.approval_id),
@@ -54,7 +55,7 @@ impl World {
         }
     }
 
-    /// People press some of the buttons in the chat, and strangers do.
+    /// Presses some of the buttons in the chat, partly as an unauthorized user.
     pub(in crate::simulation) fn press_some(&mut self) {
         let Some(process) = self.listening(OTHER_CONNECTION).first().copied() else {
             return;

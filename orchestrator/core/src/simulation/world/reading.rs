@@ -1,4 +1,4 @@
-//! What the store holds in the end, as somebody reads it who has nothing to do with the daemon.
+//! The final content of the store, read independently of the daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use serde::Deserialize;
 use super::World;
 
 impl World {
-    /// What the store holds of what replies took.
+    /// The ledger in the store.
     pub(in crate::simulation) fn ledger(&self) -> Ledgered {
         let disk = self.disk.after_crash(Crash::ProcessOnly);
         let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
         ledger::read(&disk, &self.layout, &record.workspace_id).unwrap()
     }
 
-    /// What the store holds of each conversation, read by a worker of its own.
+    /// The conversations in the store, read by a separate worker.
     pub(in crate::simulation) fn conversations(&self) -> BTreeMap<InstanceKey, Vec<String>> {
         #[derive(Deserialize)]
         struct Identified {
             id: String,
         }
-        // A failure that was still to come is not for the reader.
+        // A fault that is still pending must not affect the reader.
         let disk = self.disk.after_crash(Crash::ProcessOnly);
         let mut worker = Worker::new(Arc::new(disk.clone()), self.layout.clone());
         let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);

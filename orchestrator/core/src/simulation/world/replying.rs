@@ -1,4 +1,5 @@
-//! The connection asks for the replies to its events, gives some up, and asks again (`MSG-13`).
+//! The connection requests the replies to its events, abandons some requests, and repeats them
+//! (`MSG-13`).
 
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::ToOrchestrator;
@@ -9,7 +10,7 @@ use crate::ProcessId;
 use crate::simulation::config::CONNECTION;
 
 impl World {
-    /// Somebody waits no longer, asks once more, or for what is none of the connection's business.
+    /// Abandons a request, repeats one, or requests the reply to a foreign event.
     pub(in crate::simulation) fn change_mind(&mut self) {
         match self.rng.u64(0..12) {
             0 => {
@@ -46,7 +47,7 @@ impl World {
         }
     }
 
-    /// Asks for all replies that are wanted, if the connection listens.
+    /// Requests all wanted replies, if the connection listens.
     pub(in crate::simulation) fn await_replies(&mut self) {
         let listening = self.listening(CONNECTION);
         for process in &listening {
@@ -74,7 +75,7 @@ impl World {
         }
     }
 
-    /// The connection hears of one of its events.
+    /// Delivers a reply to the connection.
     pub(super) fn hear_reply(&mut self, process: ProcessId, request: u64, reply: &Reply) {
         let child = self.children.get_mut(&process);
         let Some(event_id) = child.and_then(|child| child.replies.answer(request)) else {

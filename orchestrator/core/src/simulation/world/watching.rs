@@ -1,4 +1,4 @@
-//! A client that watches comes and goes, and is looked at.
+//! A watching client connects, disconnects, and is checked.
 
 use goondan_protocol::ids::WorkspaceId;
 
@@ -6,11 +6,11 @@ use super::World;
 use crate::Input;
 use crate::exchange::Peer;
 
-/// How many steps there are for one look at whether it sees what is.
+/// Number of steps between checks of the client's view.
 const STEPS_OF_LOOK: u64 = 16;
 
 impl World {
-    /// The client begins to watch, or goes away.
+    /// Starts or ends the client's watch.
     pub(in crate::simulation) fn come_or_go(&mut self, id: WorkspaceId) {
         if self.watcher.token().is_some() {
             if let Some(token) = self.watcher.goes_away() {
@@ -31,7 +31,7 @@ impl World {
         self.watcher.came_back += u64::from(is_known);
     }
 
-    /// What the client was told of the processes is how they are.
+    /// Checks that the process states seen by the client are correct.
     pub(in crate::simulation) fn check_watcher(&self) {
         if self.watcher.token().is_none() || !self.steps.is_multiple_of(STEPS_OF_LOOK) {
             return;
