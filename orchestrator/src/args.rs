@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What is said about how the opened project is run.
+    /// Settings of the opened project.
     pub(crate) fn settings(&self) -> Settings {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         Settings {

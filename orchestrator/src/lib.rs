@@ -1,29 +1,29 @@
-//! The orchestrator: one daemon per System Root that supervises agent and connector processes, routes
-//! events to them, collects their logs and is the only writer of durable state.
+//! The orchestrator: one daemon per System Root that supervises agent and connector processes,
+//! routes events to them, collects their logs and is the only writer of durable state.
 //!
 //! # Map
 //!
-//! * [`goondan_core`]: every decision, as a state machine without I/O. Something happened, an `Input`, goes
-//!   in; what is to be done about it, `Effect`s, comes out.
-//! * `shell`: carries the effects out and tells the core what happened. It decides nothing. Its
-//!   `supervisor` is the one loop; `child`, `control`, `loading`, `logs` and `strays` are its hands.
-//! * `metrics`: what is counted, and the one snapshot of it. No I/O.
-//! * `limits`: every bound and interval, with its name.
+//! * [`goondan_core`]: every decision, as a state machine without I/O. It maps an `Input` to a list
+//!   of `Effect`s.
+//! * `shell`: executes the effects and reports events to the core. It makes no decisions.
+//!   `supervisor` is the event loop; `child`, `control`, `loading`, `logs` and `strays` are the
+//!   parts it drives.
+//! * `metrics`: counters and their snapshot. No I/O.
+//! * `limits`: every limit and interval, as a named constant.
 //!
-//! The store, the configuration and their invariants have crates of their own: `goondan_store` and
+//! The store and the configuration, with their invariants, are in the crates `goondan_store` and
 //! `goondan_config`.
 //!
 //! # Invariants
 //!
-//! * The core reads no clock, no file and no randomness, so every run of it can be repeated.
-//! * One task owns every child and every open request. Nothing is shared, nothing is polled.
-//! * Nobody is told that an event is accepted, a record durable or a turn done before the store has
-//!   said so.
-//! * Every queue is bounded and says what happens when it is full. No child, client or reader of the
-//!   log can make the others wait for it.
-//! * When the daemon ends, however it ends, no process that it started goes on (`SUP-7`).
+//! * The core reads no clock, file or random number, so every run can be replayed.
+//! * One task owns every child and every open request, without shared state or polling.
+//! * An event is accepted, a record durable and a turn done only after the store has confirmed it.
+//! * Every queue is bounded and documents its behavior when full. No child, client or log reader
+//!   can block the others.
+//! * When the daemon ends for any reason, all processes that it started end (`SUP-7`).
 //!
-//! `docs/architecture.md` tells the whole story.
+//! See `docs/architecture.md`.
 
 mod args;
 mod limits;

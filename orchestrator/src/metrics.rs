@@ -1,13 +1,14 @@
-//! What is counted, and the one snapshot of it (`OBS-3`). No I/O.
+//! Metric counters and their snapshot (`OBS-3`). No I/O.
 //!
-//! What happens is added up under its labels as the core tells of it. When somebody asks, that is put
-//! together with how everything stands then.
+//! Samples from the core are summed by label as they arrive. A snapshot combines the sums with the
+//! current gauges.
 //!
 //! # Invariants
 //!
-//! * A snapshot has at most [`METRIC_LINES_MAX`] lines. What does not fit is told together as `other`.
-//! * A series that was once told by itself is told by itself for as long as the daemon runs: a counter never
-//!   goes from one series to another.
+//! * A snapshot has at most [`METRIC_LINES_MAX`] lines. Series beyond the limit are combined under
+//!   `other`.
+//! * A series that was reported separately stays separate while the daemon runs, so a counter never
+//!   moves between series.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,14 +23,14 @@ use crate::limits::{METRIC_LINES_EACH_MAX, METRIC_LINES_MAX, METRIC_LINES_OF_OTH
 
 type Key = (Metric, Labels);
 
-/// What is counted since the daemon started.
+/// Sums since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     counted: HashMap<Key, MetricValue>,
     admitted: Admitted,
 }
 
-/// Which series are told by themselves.
+/// The series that are reported separately.
 #[derive(Debug, Default)]
 struct Admitted {
     series: HashSet<Key>,
@@ -38,7 +39,7 @@ struct Admitted {
 }
 
 impl Admitted {
-    /// Whether a series is told by itself, from now on always.
+    /// True if a series is reported separately. This is permanent.
     fn takes(&mut self, key: &Key) -> bool {
         if self.series.contains(key) {
             return true;
@@ -56,21 +57,21 @@ impl Admitted {
     }
 }
 
-/// What only the shell knows.
+/// Metrics of the shell.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// The moment.
+    /// Time of the snapshot.
     pub(crate) at: Timestamp,
-    /// When the daemon started.
+    /// Start time of the daemon.
     pub(crate) started_at: Timestamp,
-    /// How long syncs took.
+    /// Durations of syncs.
     pub(crate) syncs: Histogram,
-    /// Lines of the log that were dropped.
+    /// Number of dropped log lines.
     pub(crate) dropped_log_lines: u64,
 }
 
 impl Metrics {
-    /// Takes in something that happened.
+    /// Adds a sample.
     pub(crate) fn count(&mut self, sample: Sample) {
         let Sample {
             metric,
@@ -86,7 +87,7 @@ impl Metrics {
         }
     }
 
-    /// All of it, with how everything stands.
+    /// Snapshot of all counters and gauges.
     pub(crate) fn snapshot(&mut self, samples: Vec<Sample>, own: Own) -> MetricsSnapshot {
         let mut all: HashMap<Key, MetricValue> = self.counted.clone();
         let samples = samples.into_iter().chain(own_samples(&own));
@@ -153,7 +154,7 @@ fn own_samples(own: &Own) -> [Sample; 3] {
     ]
 }
 
-/// Adds to a series what belongs to it too. Of ages the oldest is told.
+/// Combines values of one series. Of ages, the oldest is kept.
 fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
     let metric = key.0;
     match all.entry(key) {
@@ -168,7 +169,7 @@ fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
                 };
             }
             (MetricValue::Histogram(known), MetricValue::Histogram(value)) => known.add(&value),
-            // A metric is of one kind.
+            // Each metric has one kind.
             (MetricValue::Number(_), MetricValue::Histogram(_))
             | (MetricValue::Histogram(_), MetricValue::Number(_)) => {}
         },

@@ -1,4 +1,4 @@
-//! The shell: carries out what the core decides, and tells it what happened.
+//! The shell: executes the effects of the core and reports events to it.
 
 mod ancestry;
 mod bundles;

@@ -1,18 +1,20 @@
-//! Decides if a client is a person's program or something that the daemon's children started (`SEC-4`).
+//! Distinguishes clients started by a user from descendants of the daemon's children (`SEC-4`).
 //!
-//! Three facts about a process and each of its ancestors are read from `/proc`:
+//! For a process and each of its ancestors, three facts are read from `/proc`:
 //!
-//! * **Ancestry.** The daemon is a child subreaper ([`super::strays`]), so a process whose parent ended becomes
-//!   the daemon's own child. While the daemon lives, the line of parents of everything below it leads to it,
-//!   whatever a process does to its session, its limits or its parents. A line that ends elsewhere is a person's.
-//! * **The mark** of [`super::orphans`], which also shows what an earlier daemon left behind. Without privileges it
-//!   can only be lowered, and a lowered one is no person's.
-//! * **The control group** of a child, where the daemon has groups.
+//! * **Ancestry.** The daemon is a child subreaper ([`super::strays`]), so an orphaned descendant
+//!   is re-parented to the daemon. While the daemon runs, the parent chain of each descendant leads
+//!   to it, whatever the process does to its session, limits or parents. Any other chain belongs to
+//!   a user.
+//! * **The mark** of [`super::orphans`], which also identifies descendants of an earlier daemon. An
+//!   unprivileged process can only lower it, and a process with a lowered mark is not treated as a
+//!   user's.
+//! * **The cgroup** of a child, if the daemon has cgroups.
 //!
-//! The client itself is pinned by the descriptor that the kernel has for the other end of the socket
-//! (`SO_PEERPIDFD`, Linux 6.5), so its number cannot become another process's before it is read. The line is read
-//! twice and must be the same: a parent that is the same twice lived all the while. What cannot be read is unknown,
-//! and unknown is no person.
+//! The client is pinned by the pidfd of the socket's peer (`SO_PEERPIDFD`, Linux 6.5), so its pid
+//! cannot be reused before it is read. The chain is read twice and must be identical, because an
+//! unchanged parent was alive in between. If anything cannot be read, the result is unknown and the
+//! client is not treated as a user.
 
 #[cfg(not(target_os = "linux"))]
 use goondan_core::Standing;
@@ -22,18 +24,18 @@ pub(super) use linux::standing;
 
 use super::orphans::Mark;
 
-/// What everything that the daemon's children start is recognized by.
+/// Properties that identify descendants of the daemon's children.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Descent {
-    /// True if orphans become the daemon's children, so that ancestry is complete.
+    /// True if orphans are re-parented to the daemon, so that ancestry is complete.
     pub(super) adopts_orphans: bool,
-    /// The mark; none if it could not be set.
+    /// The mark; `None` if it could not be set.
     pub(super) mark: Option<Mark>,
-    /// How the control groups of children begin, as `/proc` names them; none without groups.
+    /// Path prefix of the children's cgroups in `/proc`; `None` without cgroups.
     pub(super) child_groups: Option<String>,
 }
 
-/// Who stands behind the process on the other end of a socket: only Linux can tell.
+/// Origin of the process at the other end of a socket. Available only on Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn standing(
     _socket: &impl std::os::fd::AsFd,
@@ -55,15 +57,15 @@ mod linux {
     use super::Descent;
     use crate::shell::orphans::{Marked, hard_limit_in};
 
-    /// How often a line is read that changes while it is read.
+    /// Maximum number of reads of a chain that keeps changing.
     const READS_MAX: usize = 8;
-    /// Most ancestors that are followed: whoever makes a longer line gains nothing.
+    /// Maximum number of ancestors. A longer chain has an unknown origin.
     const ANCESTORS_MAX: usize = 256;
 
     const ENDED: &str = "its process has ended";
     const HIDDEN: &str = "one of its ancestors cannot be seen in `/proc` (see `hidepid`)";
 
-    /// Who stands behind the process on the other end of a socket.
+    /// Origin of the process at the other end of a socket.
     pub(in crate::shell) fn standing(
         socket: &impl AsFd,
         pid: Option<u32>,
@@ -72,14 +74,15 @@ mod linux {
         let Some(pid) = pid else {
             return Standing::Unknown("the kernel does not name its process");
         };
-        // A process of this namespace, or of one below it, has a number here. What is below the daemon
-        // cannot leave: a process may only move to namespaces below its own.
+        // Processes of this pid namespace and its descendants have a pid here. A descendant of the
+        // daemon cannot leave, because a process can only enter descendant namespaces.
         if pid == 0 {
             return Standing::Person;
         }
         let pin = match getsockopt(socket, PeerPidfd) {
             Ok(pin) => Some(pin),
-            // Before Linux 6.5: the number alone. The check follows the connection at once.
+            // Before Linux 6.5, only the pid is available. The check runs immediately after the
+            // connection is accepted.
             Err(Errno::ENOPROTOOPT) => None,
             Err(_) => return Standing::Unknown(ENDED),
         };
@@ -89,8 +92,7 @@ mod linux {
         })
     }
 
-    /// True if the descriptor still is of a process with this number: one that has ended and was reaped has
-    /// none.
+    /// True if the pidfd still refers to this pid. The pidfd of a reaped process has none.
     fn is_pinned(pin: &OwnedFd, pid: u32) -> bool {
         let path = format!("/proc/self/fdinfo/{}", pin.as_raw_fd());
         let info = fs::read_to_string(path).unwrap_or_default();
@@ -99,13 +101,14 @@ mod linux {
         number.and_then(|number| number.trim().parse().ok()) == Some(pid)
     }
 
-    /// Where facts about processes come from.
+    /// Source of process information.
     pub(super) trait Processes {
-        /// The parent of a process and when it was started; none if it cannot be seen or has ended.
+        /// The parent of a process and its start time; `None` if the process is hidden or has
+        /// ended.
         fn link(&self, pid: u32) -> Option<Link>;
-        /// The hard limit of its resident set, as text of `/proc/<pid>/limits`.
+        /// The text of `/proc/<pid>/limits`.
         fn limits(&self, pid: u32) -> Option<String>;
-        /// Its control groups, as text of `/proc/<pid>/cgroup`.
+        /// The text of `/proc/<pid>/cgroup`.
         fn groups(&self, pid: u32) -> Option<String>;
     }
 
@@ -125,7 +128,7 @@ mod linux {
         }
     }
 
-    /// One process of a line.
+    /// One process of a chain.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Link {
         pub(super) pid: u32,
@@ -133,8 +136,8 @@ mod linux {
         pub(super) started: u64,
     }
 
-    /// A process in the text of its `/proc/<pid>/stat`; none if it has ended. The command's name comes before
-    /// the numbers, in parentheses, and may itself hold any character.
+    /// Parses `/proc/<pid>/stat`; `None` if the process has ended. The command name precedes the
+    /// numbers in parentheses and may contain any character.
     fn link_in(pid: u32, stat: &str) -> Option<Link> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut words = rest.split_whitespace();
@@ -150,11 +153,11 @@ mod linux {
         })
     }
 
-    /// The processes from one up to the daemon, or to the top.
+    /// The chain from a process up to the daemon or the topmost process.
     fn line(processes: &impl Processes, pid: u32, daemon: u32) -> Result<Vec<Link>, &'static str> {
         let mut line: Vec<Link> = Vec::new();
         let mut next = pid;
-        // The parent of the topmost process, and one outside of this namespace, is 0.
+        // The parent is 0 for the topmost process and for a process outside this namespace.
         while next > 1 && next != daemon {
             if line.len() >= ANCESTORS_MAX {
                 return Err("it has too many ancestors");
@@ -167,7 +170,7 @@ mod linux {
         Ok(line)
     }
 
-    /// Who stands behind a process. `is_pinned` tells if its number is still its own.
+    /// Origin of a process. `is_pinned` returns true if the pid was not reused.
     pub(super) fn judge(
         processes: &impl Processes,
         pid: u32,
@@ -183,7 +186,7 @@ mod linux {
             let first = match line(processes, pid, daemon) {
                 Ok(first) => first,
                 Err(ENDED) => return Standing::Unknown(ENDED),
-                // An ancestor may have ended meanwhile.
+                // An ancestor may have ended in the meantime.
                 Err(problem) => {
                     why = problem;
                     continue;
@@ -212,7 +215,7 @@ mod linux {
         Standing::Unknown(why)
     }
 
-    /// What one process of a line says for itself.
+    /// Origin according to the mark and cgroup of one process.
     fn member(processes: &impl Processes, pid: u32, descent: &Descent) -> Standing {
         if let Some(mark) = descent.mark {
             let limits = processes.limits(pid);
@@ -254,11 +257,11 @@ mod linux {
         const DAEMON: u32 = 100;
         const UNLIMITED: &str = "Max resident set  unlimited  unlimited  bytes\n";
 
-        /// Processes by their numbers: parent, limits, group.
+        /// Processes by pid: parent, limits, cgroup.
         #[derive(Default)]
         struct Fake {
             all: RefCell<BTreeMap<u32, (u32, String, String)>>,
-            /// What happens after so many more reads of links.
+            /// A change of a parent after this many more reads.
             change: RefCell<Option<(usize, u32, u32)>>,
         }
 
@@ -326,7 +329,8 @@ mod linux {
             }
         }
 
-        /// A person's shell (10) with a client (11), and an agent (101) with its tool (102) and a client (103).
+        /// A user's shell (10) with a client (11), and an agent (101) with its tool (102) and a
+        /// client (103).
         fn machine() -> Fake {
             let fake = Fake::default().with(10, 1).with(11, 10);
             fake.with(DAEMON, 1)
@@ -340,12 +344,12 @@ mod linux {
             let fake = machine();
             assert_eq!(fake.judge(11), Standing::Person);
             assert_eq!(fake.judge(103), Standing::BelowDaemon);
-            // An orphan is the daemon's own child.
+            // An orphan is re-parented to the daemon.
             assert_eq!(fake.with(104, DAEMON).judge(104), Standing::BelowDaemon);
-            // A shell that a container's runtime put in from outside.
+            // A shell injected from outside by a container runtime.
             let fake = machine().with(20, 0).with(21, 20);
             assert_eq!(fake.judge(21), Standing::Person);
-            // Someone who runs the daemon in the foreground of their own shell.
+            // A user who runs the daemon in the foreground of their own shell.
             let fake = machine().with(DAEMON, 11);
             assert_eq!(fake.judge(11), Standing::Person);
         }
@@ -356,7 +360,7 @@ mod linux {
             assert_eq!(fake.judge(11), Standing::BelowDaemon);
             let fake = machine().grouped(10, "/service/child-3/program");
             assert_eq!(fake.judge(11), Standing::BelowDaemon);
-            // The daemon's own group is where a container's runtime puts a person's shell.
+            // A container runtime puts a user's shell into the daemon's own cgroup.
             let fake = machine().grouped(10, "/service/orchestrator");
             assert_eq!(fake.judge(11), Standing::Person);
             let fake = machine().limited(11, "6999");
@@ -385,8 +389,8 @@ mod linux {
 
         #[test]
         fn sec_4_a_parents_number_reused_while_read_is_noticed() {
-            // 103's parent 102 ends after it was read and its number goes to a person's program: the orphan is
-            // the daemon's child by then.
+            // The parent 102 of 103 ends after it was read, and its pid is reused by a user's
+            // program. By then the orphan is a child of the daemon.
             for reads in 0..4 {
                 let fake = machine().with(102, 10);
                 fake.change.replace(Some((reads, 103, DAEMON)));

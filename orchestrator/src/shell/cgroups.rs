@@ -1,11 +1,11 @@
-//! Control groups: a group of the kernel (cgroup v2) around each child and everything it starts.
+//! Cgroups (version 2): one around each child and all its descendants.
 //!
-//! Where the daemon is alone in a group of its own that it may divide (a service with `Delegate=`, or a
-//! container), it moves into the group `orchestrator` within, and makes a group for each child beside it.
-//! So a limit holds for a child with all its tools together, the kernel tells when it killed for want of
-//! memory, and a kill reaches what left the process group. Elsewhere there are none, and that is said.
+//! If the daemon is alone in a delegated cgroup (a service with `Delegate=`, or a container), it
+//! moves into the cgroup `orchestrator` below it and creates one sibling for each child. Limits
+//! then apply to a child together with its tools, the kernel reports OOM kills, and a kill reaches
+//! processes that left the process group. Otherwise no cgroups are used, which is logged.
 //!
-//! The control files are small and answer at once, so they are read and written in place.
+//! The control files are small and respond immediately, so they are read and written synchronously.
 
 use std::fs;
 use std::io;
@@ -16,22 +16,22 @@ use goondan_protocol::process_limits::ProcessLimits;
 
 use goondan_core::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, ProcessId, child_group, program_group};
 
-/// The group of the daemon itself: a group with children may hold no process of its own.
+/// Cgroup of the daemon itself, because a cgroup with child cgroups must not contain processes.
 const OWN_GROUP: &str = "orchestrator";
 
-/// The controllers that are of use here.
+/// Controllers in use.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// Why there are no control groups.
+/// Reason that no cgroups are available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoGroups {
-    /// The system has no second version of them.
+    /// The system has no cgroups of version 2.
     #[error("this process is in no control group of version 2")]
     NotThere,
-    /// Somebody else's processes are in the daemon's group.
+    /// The daemon's cgroup contains other processes.
     #[error("`{}` is not the daemon's alone", dir.display())]
     Shared { dir: PathBuf },
-    /// The daemon may not divide its group.
+    /// The daemon's cgroup is not delegated to it.
     #[error("`{}` is not delegated to the daemon", dir.display())]
     NotDelegated { dir: PathBuf },
     /// A control file could not be read or written.
@@ -39,11 +39,11 @@ pub(super) enum NoGroups {
     File { path: PathBuf, source: io::Error },
 }
 
-/// The groups of a daemon, or none.
+/// The cgroups of a daemon, if available.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     root: Option<Root>,
-    /// Groups of processes that have ended, which could not be removed yet.
+    /// Cgroups of exited processes that could not be removed yet.
     leftovers: Vec<PathBuf>,
 }
 
@@ -54,21 +54,21 @@ struct Root {
     has_pids: bool,
 }
 
-/// The group of one child.
+/// The cgroup of one child.
 #[derive(Debug, Clone)]
 pub(super) struct Cgroup {
     dir: PathBuf,
-    /// What of the child's limits is left to others.
+    /// Limits that the cgroup does not enforce.
     rest: ProcessLimits,
     memory_bytes: Option<u64>,
 }
 
 impl Cgroups {
-    /// Takes over the group this process is in.
+    /// Takes over the cgroup of this process.
     ///
     /// # Errors
     ///
-    /// Why there are to be none.
+    /// The reason that no cgroups are available.
     pub(super) fn take() -> Result<Self, NoGroups> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|_| NoGroups::NotThere)?;
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|_| NoGroups::NotThere)?;
@@ -79,7 +79,7 @@ impl Cgroups {
 
     fn take_dir(dir: &Path, pid: u32, user: u32) -> Result<Self, NoGroups> {
         let dir = dir.to_owned();
-        // The topmost group of a machine has no such file, and is nobody's to divide.
+        // The root cgroup of a machine has no such file and cannot be delegated.
         let is_owned = fs::metadata(dir.join("cgroup.events")).is_ok()
             && fs::metadata(dir.join("cgroup.procs")).is_ok_and(|file| file.uid() == user);
         if !is_owned {
@@ -109,7 +109,7 @@ impl Cgroups {
             wanted => write(&root.dir, "cgroup.subtree_control", &wanted.join(" ")),
         };
         if let Err(error) = divided {
-            // Back to how it was found.
+            // Restores the original state.
             write(&root.dir, "cgroup.procs", &pid.to_string())?;
             fs::remove_dir(&own).ok();
             return Err(error);
@@ -122,24 +122,25 @@ impl Cgroups {
         Ok(groups)
     }
 
-    /// How the control groups of children begin, as `/proc/<pid>/cgroup` names them; none where there are none.
+    /// Path prefix of the children's cgroups in `/proc/<pid>/cgroup`; `None` without cgroups.
     pub(super) fn child_groups(&self) -> Option<String> {
         self.root.as_ref()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         child_groups_beside(&own)
     }
 
-    /// The group that is divided.
+    /// The delegated cgroup.
     pub(super) fn dir(&self) -> Option<&Path> {
         self.root.as_ref().map(|root| root.dir.as_path())
     }
 
-    /// Makes the group of a process that is about to be started; none where there are none. `for_program`: with one
-    /// below it in which a program can be frozen while the process is not (`TASK-8`). Its own limits hold for both.
+    /// Creates the cgroup of a process that will be started; `None` without cgroups. With
+    /// `for_program`, a nested cgroup allows freezing a program independently of the process
+    /// (`TASK-8`); the limits apply to both.
     ///
     /// # Errors
     ///
-    /// A process with limits is not to start without its group.
+    /// Fails if the limits cannot be set, because a process must not start without them.
     pub(super) fn make(
         &self,
         process: ProcessId,
@@ -170,14 +171,14 @@ impl Cgroups {
         }
     }
 
-    /// Ends whatever is left in the group of a process that has ended, and removes it.
+    /// Kills the processes left in the cgroup of an exited process, and removes it.
     pub(super) fn bury(&mut self, group: Cgroup) {
         self.leftovers.push(group.dir);
         self.sweep();
     }
 
-    /// Removes the groups of processes that have ended. What was killed a moment ago may still be in one;
-    /// it is tried again the next time.
+    /// Removes the cgroups of exited processes. Killed processes may not have exited yet; such a
+    /// cgroup is removed by a later call.
     pub(super) fn sweep(&mut self) {
         self.leftovers.retain(|dir| {
             let removed = remove_group(dir).or_else(|_| {
@@ -198,9 +199,9 @@ impl Root {
         let limited = || -> Result<(), NoGroups> {
             if let Some(bytes) = limits.memory_bytes.filter(|_| self.has_memory) {
                 write(&dir, "memory.max", &bytes.to_string())?;
-                // Half an agent is of no use: whatever is too much ends the whole of it.
+                // Kills the whole cgroup on OOM, because a partly killed agent is useless.
                 write(&dir, "memory.oom.group", "1")?;
-                // What is swapped out would not count. There is no such file where nothing is swapped.
+                // Swapped memory would not be counted. The file is missing on systems without swap.
                 write(&dir, "memory.swap.max", "0").ok();
                 rest.memory_bytes = None;
             }
@@ -224,28 +225,28 @@ impl Root {
 }
 
 impl Cgroup {
-    /// Puts a process into it that was just started; what that starts later is in it too.
+    /// Moves a newly started process into the cgroup. Its descendants inherit it.
     pub(super) fn admit(&self, pid: u32) -> io::Result<()> {
         write(&self.dir, "cgroup.procs", &pid.to_string()).map_err(io::Error::other)
     }
 
-    /// The limits that it does not hold the process to.
+    /// Limits that the cgroup does not enforce.
     pub(super) fn rest(&self) -> ProcessLimits {
         self.rest
     }
 
-    /// Kills everything in it.
+    /// Kills all processes in the cgroup.
     pub(super) fn kill(&self) {
         kill(&self.dir);
     }
 
-    /// What is in memory for all of it, in bytes; none if the kernel does not count it.
+    /// Memory usage of the cgroup in bytes; `None` if the kernel does not report it.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         let current = read(&self.dir, "memory.current").ok()?;
         current.trim().parse().ok()
     }
 
-    /// Whether the kernel killed in it for want of memory, in words.
+    /// Description of an OOM kill in the cgroup, if one occurred.
     pub(super) fn out_of_memory(&self) -> Option<String> {
         let events = read(&self.dir, "memory.events").ok()?;
         let kills = events
@@ -264,19 +265,20 @@ impl Cgroup {
     }
 }
 
-/// Kills everything in a group. Older kernels cannot; then the process group has to do.
+/// Kills all processes in a cgroup. Unsupported by older kernels, where killing the process group
+/// must suffice.
 fn kill(dir: &Path) {
     write(dir, "cgroup.kill", "1").ok();
 }
 
-/// Removes the group of a child, in which there may be one of a program.
+/// Removes the cgroup of a child, including a nested one for a program.
 fn remove_group(dir: &Path) -> io::Result<()> {
-    // If it cannot be removed, nor can the one around it.
+    // If this fails, removing the outer one fails as well.
     fs::remove_dir(dir.join(PROGRAM_GROUP)).ok();
     fs::remove_dir(dir)
 }
 
-/// The groups of children of an earlier daemon.
+/// Children's cgroups of an earlier daemon.
 fn child_groups(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.filter(|entry| {
@@ -287,7 +289,7 @@ fn child_groups(dir: &Path) -> Vec<PathBuf> {
     names.map(|entry| entry.path()).collect()
 }
 
-/// How the groups of children begin that are beside the daemon's own, by its `/proc/self/cgroup`.
+/// Path prefix of the children's cgroups, from the daemon's `/proc/self/cgroup`.
 fn child_groups_beside(own: &str) -> Option<String> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let divided = path.strip_suffix(OWN_GROUP)?;
@@ -311,14 +313,14 @@ fn read(dir: &Path, name: &str) -> Result<String, NoGroups> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a control file of the kernel is no state of goondan"
+    reason = "cgroup control files are not durable state"
 )]
 fn write(dir: &Path, name: &str, text: &str) -> Result<(), NoGroups> {
     let path = dir.join(name);
     fs::write(&path, text).map_err(|source| NoGroups::File { path, source })
 }
 
-/// The directory of the group a process is in, by its `mountinfo` and its `cgroup`.
+/// The directory of a process's cgroup, from its `mountinfo` and `cgroup` files.
 fn own_group(mounts: &str, own: &str) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
@@ -345,8 +347,8 @@ mod tests {
         processes: Some(32),
     };
 
-    /// A directory with the files that the kernel would have put there. It does not make those of groups
-    /// within, and removes no group with files in it.
+    /// A directory with the files that the kernel would create. It does not create those of nested
+    /// cgroups and does not remove cgroups that contain files.
     fn tree(controllers: &str, processes: &str) -> TempDir {
         let tree = tempfile::tempdir().unwrap();
         write(tree.path(), "cgroup.events", "populated 1\n").unwrap();

@@ -1,8 +1,8 @@
-//! One child process: its start, its sockets and pipes, its end.
+//! One child process: start, sockets and pipes, exit.
 //!
-//! The child's end of the socket pair is its stdin (`IPC-1`): so it is inherited without leaving any
-//! other descriptor open, and without unsafe code. The other end is read and written by tasks that end
-//! with the process.
+//! The child's end of the socket pair is its stdin (`IPC-1`), so it is inherited without leaking
+//! another descriptor and without unsafe code. Tasks that end with the process read and write the
+//! other end.
 
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -40,26 +40,27 @@ use super::masking::{Masks, OutputEnds, WorksFor};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
 use goondan_core::{Input, ProcessId, Spawn};
 
-/// A frame of as many bytes is not copied to the others that wait to be written with one call.
+/// Frames of at least this size are written separately instead of being copied into the shared
+/// write buffer.
 const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;
 
-/// How long what a process wrote before its end may take to be read, in milliseconds. Only a stray
-/// that holds its socket makes this matter.
+/// Time limit for reading a process's remaining output after its exit, in milliseconds. Relevant
+/// only if a stray process keeps the socket open.
 const DRAIN_MS: u64 = 1_000;
 
-/// The pause before it is looked again whether a process that closed its socket has ended, in
-/// milliseconds; it doubles up to [`END_LOOK_MAX_MS`].
+/// First delay before checking again if a process that closed its socket has exited, in
+/// milliseconds; doubles up to [`END_LOOK_MAX_MS`].
 const END_LOOK_FIRST_MS: u64 = 1;
-/// The longest such pause, in milliseconds.
+/// Maximum delay between these checks, in milliseconds.
 const END_LOOK_MAX_MS: u64 = 100;
 
-/// A child that runs.
+/// A running child.
 #[derive(Debug)]
 pub(super) struct RunningChild {
     pub(super) pid: u32,
-    /// Its control group, where there are any.
+    /// Its cgroup, if available.
     pub(super) cgroup: Option<Cgroup>,
-    /// Whether it was asked to end, and not killed: it puts in order what it has.
+    /// True if it was asked to stop and not killed, so it stops its own descendants.
     pub(super) ends_in_order: bool,
     outgoing: mpsc::Sender<Bytes>,
     traces: Arc<Traces>,
@@ -67,40 +68,40 @@ pub(super) struct RunningChild {
 }
 
 impl RunningChild {
-    /// Hands it a frame; false if it does not read what it is sent.
+    /// Sends a frame; false if its queue is full because the child does not read.
     pub(super) fn send(&self, frame: Bytes) -> bool {
         use mpsc::error::TrySendError;
         match self.outgoing.try_send(frame) {
-            // One that has closed its end is about to be reported as gone.
+            // A child that closed its end will be reported as gone.
             Ok(()) | Err(TrySendError::Closed(_)) => true,
             Err(TrySendError::Full(_)) => false,
         }
     }
 
-    /// It may have ended without closing its socket.
+    /// Checks for an exit, because a process can exit without closing its socket.
     pub(super) fn look_for_end(&self) {
         self.look.notify_one();
     }
 
-    /// What it logs from now on belongs to this trace.
+    /// Assigns its log lines to a trace.
     pub(super) fn set_trace(&self, trace: Option<TraceContext>) {
         self.traces.set(trace);
     }
 
-    /// Kills it, its process group, and whatever else is in its control group.
+    /// Kills the process, its process group and its cgroup.
     pub(super) fn kill(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
         self.kill_group();
         if let Ok(pid) = i32::try_from(self.pid) {
-            // It fails only when there is nothing left to kill.
+            // Fails only if nothing is left to kill.
             kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
         }
     }
 
-    /// Kills what is left of its process group. Safe when the process itself is gone and its number
-    /// may be another's: a group keeps its number for as long as anything is in it.
+    /// Kills the rest of its process group. Safe even if the process is gone and its pid was
+    /// reused, because a process group keeps its id while it has members.
     pub(super) fn kill_group(&self) {
         if let Ok(pid) = i32::try_from(self.pid) {
             killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
@@ -108,18 +109,18 @@ impl RunningChild {
     }
 }
 
-/// What a child's tasks report to.
+/// Destinations of the reports of a child's tasks.
 #[derive(Debug, Clone)]
 pub(super) struct Reports {
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
-    /// Room for frames that are not whole yet.
+    /// Memory budget for incomplete frames.
     pub(super) frames: FrameMemory,
 }
 
 impl Reports {
     async fn input(&self, input: Input) {
-        // Nobody listens any more only when the daemon is ending.
+        // The receiver is closed only while the daemon is ending.
         drop(self.events.send(Event::Input(input)).await);
     }
 }
@@ -128,7 +129,7 @@ impl Reports {
 ///
 /// # Errors
 ///
-/// As the operating system says when it cannot start the process, or not limit it.
+/// The operating system's error if the process cannot be started or limited.
 pub(super) fn start(
     spawn: &Spawn,
     launcher: &Launcher,
@@ -168,7 +169,7 @@ fn start_in(
         ))
     };
     let (ours, output) = prepared().inspect_err(|_| {
-        // It is not to go on without its limits, or without anybody to talk to.
+        // The process must not run without its limits or without a socket.
         child.kill().ok();
         child.wait().ok();
     })?;
@@ -216,8 +217,8 @@ fn start_in(
     })
 }
 
-/// Sets the limits of a process that was just started. It does nothing before it is told who it is, so
-/// nothing has been without limits.
+/// Sets the limits of a newly started process. The process does nothing before it receives its
+/// assignment, so the limits apply to all its work.
 fn limit(pid: u32, cgroup: Option<&Cgroup>, spawn: &Spawn) -> io::Result<()> {
     if let Some(cgroup) = cgroup {
         cgroup.admit(pid)?;
@@ -225,28 +226,28 @@ fn limit(pid: u32, cgroup: Option<&Cgroup>, spawn: &Spawn) -> io::Result<()> {
     limits::apply(pid, &cgroup.map_or(spawn.limits, Cgroup::rest))
 }
 
-/// A child of this process that has ended and was not waited for; none if there is none. It stays to be
-/// waited for.
+/// A child of this process that has exited and was not reaped, if any. It is left for its owner to
+/// reap.
 pub(super) fn ended_pid() -> Option<u32> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let ended = waitid(Id::All, flags).ok()?;
     u32::try_from(ended.pid()?.as_raw()).ok()
 }
 
-/// Awaits the end of a process without a descriptor for it.
+/// Awaits the exit of a process without a pidfd.
 struct Ending {
     child: Child,
     look: Arc<Notify>,
 }
 
 impl Ending {
-    /// Waits until the process may have ended, and says how it has, if it has.
+    /// Waits for a hint that the process may have exited. Returns its exit status if it has.
     async fn hint(&mut self) -> Option<io::Result<ExitStatus>> {
         self.look.notified().await;
         self.child.try_wait().transpose()
     }
 
-    /// Waits for the end of a process that has closed its socket, as it does when it ends.
+    /// Waits for the exit of a process that has closed its socket, which happens when it exits.
     async fn soon(&mut self) -> io::Result<ExitStatus> {
         let mut pause_ms = END_LOOK_FIRST_MS;
         loop {
@@ -260,7 +261,7 @@ impl Ending {
     }
 }
 
-/// What kind of process a log line says it is from: a model's is a connector like any other.
+/// Process type in log lines. A model's process is a connector.
 fn log_name(role: ChildRole) -> &'static str {
     match role {
         ChildRole::Agent => ChildRole::Agent.as_str(),
@@ -284,20 +285,20 @@ async fn write_frames(write: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) 
         if feed(&mut sink, frame).await.is_err() {
             return;
         }
-        // What waits is written with one call.
+        // Queued frames are written in one call.
         while let Ok(frame) = frames.try_recv() {
             if feed(&mut sink, frame).await.is_err() {
                 return;
             }
         }
-        // A child that closed its end is about to be reported as gone.
+        // A child that closed its end will be reported as gone.
         if SinkExt::<Bytes>::flush(&mut sink).await.is_err() {
             return;
         }
     }
 }
 
-/// Takes a frame; a long one is written from where it lies, behind what waits.
+/// Writes a frame; a large one is written without copying, after the buffered frames.
 async fn feed(
     sink: &mut FramedWrite<OwnedWriteHalf, FrameCodec>,
     frame: Bytes,
@@ -312,14 +313,14 @@ async fn feed(
     Ok(())
 }
 
-/// Who says what is read.
+/// The sender of the messages being read.
 #[derive(Debug, Clone, Copy)]
 struct Speaker {
     process: ProcessId,
     works_for: WorksFor,
 }
 
-/// Reads what a child says until it is gone, and reports its end last.
+/// Reads a child's messages until it exits, and reports its exit last.
 async fn live(
     speaker: Speaker,
     mut ending: Ending,
@@ -353,9 +354,10 @@ async fn read_frames(
     frames: &mut FramedRead<OwnedReadHalf, CountedCodec>,
     reports: &Reports,
 ) {
-    // What came together is reported together.
+    // Messages that arrive together are reported together.
     let mut frames = frames.ready_chunks(CHILD_BATCH_MESSAGES);
-    // No child has more waiting for the core than others may have, however much it says.
+    // Bounds each child's queued messages for the core, so a verbose child does not delay the
+    // others.
     let turns = Arc::new(Semaphore::new(CHILD_BATCHES_WAITING));
     let masks = reports.hub.masks();
     let process = speaker.process;
@@ -372,7 +374,7 @@ async fn read_frames(
         let is_broken = |input: &Input| matches!(input, Input::Broken { .. });
         let broken = inputs.iter().position(is_broken);
         inputs.truncate(broken.map_or(usize::MAX, |at| at + 1));
-        // Nobody listens any more only when the daemon is ending.
+        // The receiver is closed only while the daemon is ending.
         let Ok(turn) = turns.clone().acquire_owned().await else {
             return;
         };
@@ -389,7 +391,7 @@ async fn read_frames(
     }
 }
 
-/// What a child says, behind what its program wrote if that has ended with it.
+/// Parses a child's message, preceded by retained program output if the message ends the output.
 fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputEnds) -> Vec<Input> {
     let process = speaker.process;
     let read = Envelope::from_frame(body).and_then(|envelope| {
@@ -429,9 +431,9 @@ fn rest_of_output(process: ProcessId, masks: &Masks, ends: &mut OutputEnds) -> V
     .collect()
 }
 
-/// What a process was held to.
+/// Limits that applied to a process.
 struct Limited {
-    /// By the limits that each process has by itself.
+    /// Limits enforced for each process separately.
     by_system: ProcessLimits,
     cgroup: Option<Cgroup>,
 }

@@ -1,5 +1,5 @@
-//! goondan's own files by the daemon's disk, which takes down for other nodes what is changed, and directories that
-//! others write, too.
+//! goondan's own files, accessed through the daemon's disk, which records changes for other nodes,
+//! and directories shared with other writers.
 
 use std::io;
 use std::path::Path;

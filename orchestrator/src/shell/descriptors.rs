@@ -1,25 +1,25 @@
-//! The file descriptors of this process: how many it may have, and how many it has.
+//! File descriptors of this process: limit and current number.
 
 use std::io;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit as far as the system allows.
+/// Raises the soft limit to the hard limit.
 pub(super) fn raise_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // The limit that is in force will do for fewer.
+        // If this fails, the current limit applies.
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
     }
 }
 
-/// How many there may be.
+/// The limit.
 pub(super) fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
 }
 
-/// How many there are; none if the system does not tell.
+/// The number of open descriptors; `None` if unknown.
 pub(super) fn open() -> Option<u64> {
-    // Kernels from 6.2 on tell their number as the directory's size; before that it is 0.
+    // Since Linux 6.2 the size of this directory is the number of descriptors; before that it is 0.
     let told = std::fs::metadata("/proc/self/fd").map_or(0, |dir| dir.len());
     if told > 0 {
         return Some(told);
@@ -28,8 +28,8 @@ pub(super) fn open() -> Option<u64> {
     u64::try_from(entries.count()).ok()
 }
 
-/// Whether an error says that there are no descriptors, processes or memory left, so that what failed may
-/// work once there is room.
+/// True if the error means that descriptors, processes or memory are exhausted, so a later attempt
+/// may succeed.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     use nix::errno::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw);
@@ -47,7 +47,7 @@ mod tests {
     fn one_more_is_one_more() {
         let before = open().unwrap();
         let files: Vec<_> = (0..50).map(|_| std::fs::File::open("/").unwrap()).collect();
-        // Other tests of this process open and close files meanwhile, but not as many.
+        // Other tests of this process open and close files concurrently, but fewer than this.
         let after = open().unwrap();
         assert!(after >= before + 25 && after <= limit(), "{before} {after}");
         drop(files);

@@ -1,4 +1,4 @@
-//! What happens outside the core and is brought to the supervisor, which tells the core.
+//! External events, sent to the supervisor for the core.
 
 use goondan_protocol::control::{Call, ControlError};
 use goondan_protocol::ids::WorkspaceId;
@@ -8,29 +8,29 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::control::client::Client;
 use goondan_core::{Input, RequestToken};
 
-/// Something that happened outside the core.
+/// An event outside the core.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// For the core.
+    /// An input for the core.
     Input(Input),
-    /// What a child said without a pause, for the core; and the child's place, which is free again once
-    /// the core has dealt with it.
+    /// A batch of a child's messages for the core, and the child's queue slot, which is released
+    /// once the core has processed the batch.
     Inputs(Vec<Input>, OwnedSemaphorePermit),
-    /// A client's request, and the way back to it.
+    /// A client's request with the connection for the response.
     Request {
         token: RequestToken,
         client: Client,
         id: u64,
         call: Box<Call>,
     },
-    /// A workspace was given up to another node, or was not.
+    /// Result of handing a workspace over to another node.
     HandedOver {
         workspace_id: WorkspaceId,
-        /// Who waits, if the core does not.
+        /// The client's request, if the core does not wait.
         token: Option<RequestToken>,
         result: Result<(), ControlError>,
     },
-    /// The answer to a request, made outside the core.
+    /// A response created outside the core.
     Answer {
         token: RequestToken,
         result: Result<Value, ControlError>,

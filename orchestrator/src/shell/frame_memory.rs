@@ -1,4 +1,4 @@
-//! The memory that unfinished frames of many connections may hold together (`SEC-8`).
+//! Shared memory budget for incomplete frames of many connections (`SEC-8`).
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio_util::codec::Decoder;
 
 use crate::limits::FRAME_UNCOUNTED_BYTES;
 
-/// What a place in the memory is, in bytes.
+/// Size of one permit, in bytes.
 const PLACE_BYTES: usize = 1_024;
 
-/// Room for unfinished frames, shared by connections. Cheap to clone.
+/// Memory budget for incomplete frames, shared by connections. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct FrameMemory {
     places: Arc<Semaphore>,
@@ -21,7 +21,7 @@ pub(super) struct FrameMemory {
 }
 
 impl FrameMemory {
-    /// Room for so many bytes.
+    /// Creates a budget of `bytes`.
     pub(super) fn new(bytes: usize) -> Self {
         let places = Arc::new(Semaphore::new(bytes / PLACE_BYTES));
         Self { places, bytes }
@@ -46,7 +46,8 @@ impl FrameMemory {
     }
 }
 
-/// A frame codec that takes a place for a long frame before it reads it, and gives it back with the frame.
+/// A frame codec that reserves memory for a large frame before reading it, and releases it with the
+/// frame.
 #[derive(Debug)]
 pub(super) struct CountedCodec {
     codec: FrameCodec,
@@ -55,7 +56,7 @@ pub(super) struct CountedCodec {
 }
 
 impl CountedCodec {
-    /// Takes room for the frame that has begun, if it is a long one that is not whole yet.
+    /// Reserves memory for a large frame that has begun and is incomplete.
     fn make_room(&mut self, src: &BytesMut) -> Result<(), FrameError> {
         let Some(header) = src.first_chunk::<FRAME_HEADER_BYTES>() else {
             return Ok(());
@@ -92,7 +93,7 @@ impl Decoder for CountedCodec {
 mod tests {
     use super::*;
 
-    /// The beginning of a frame of so many bytes.
+    /// The beginning of a frame of `len` bytes.
     fn begun(len: usize) -> BytesMut {
         let mut wire = BytesMut::new();
         wire.extend_from_slice(&u32::try_from(len).unwrap().to_be_bytes());
@@ -111,11 +112,11 @@ mod tests {
         let full = third.decode(&mut begun(len)).unwrap_err();
         assert!(matches!(full, FrameError::NoRoom { .. }), "{full}");
         assert!(memory.codec().decode(&mut begun(100)).unwrap().is_none());
-        // The first frame is whole now.
+        // The first frame is now complete.
         wire.resize(FRAME_HEADER_BYTES + len, b' ');
         assert!(first.decode(&mut wire).unwrap().is_some());
         assert!(third.decode(&mut begun(len)).unwrap().is_none());
-        // A connection that ends gives its room back.
+        // A closed connection releases its memory.
         drop((second, third));
         assert!(first.decode(&mut begun(2 * len)).unwrap().is_none());
     }

@@ -1,8 +1,9 @@
-//! The thread of the joint checkpoints of conversations: they are made, listed and gone back to here, one after
-//! the other, since that takes as long as the files are many (`CKPT-6`).
+//! The thread for joint checkpoints of conversations: creates, lists and restores them one at a
+//! time, because each can take long with many files (`CKPT-6`).
 //!
-//! Here are the files of a conversation's directory. What is in `messages/` and `extensions/` the store alone
-//! writes: a checkpoint reads it while no turn is open, and a rewind unpacks it for the store to put in place.
+//! It handles the files of a conversation's directory. Only the store writes `messages/` and
+//! `extensions/`: a checkpoint reads them while no turn is open, and a rewind unpacks copies that
+//! the store moves into place.
 
 use std::collections::HashSet;
 use std::io;
@@ -35,26 +36,26 @@ use super::event::Event;
 use super::tasks::boot;
 use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
-/// What to do about a checkpoint that is none.
+/// Hint for an unknown checkpoint.
 const LIST_HINT: &str = "`gdn instance checkpoints` lists those there are";
 
-/// What is kept of the joint checkpoints of a conversation.
+/// Retention of a conversation's joint checkpoints.
 const KEPT: Retention = Retention {
     count: goondan_checkpoints::limits::CHECKPOINTS_KEPT,
     bytes: Some(JOINT_CHECKPOINT_BYTES_KEPT),
 };
 
-/// The way to the thread.
+/// Sender of the thread's work queue.
 #[derive(Debug)]
 pub(super) struct JointThread(Sender<JointWork>);
 
 impl JointThread {
-    /// Starts it. Nobody waits for it when the daemon ends: a checkpoint that is not finished is none, and a rewind
-    /// that has begun is finished by the next daemon.
+    /// Starts the thread. The daemon does not wait for it when it ends: an unfinished checkpoint
+    /// does not count, and the next daemon finishes a rewind that has begun.
     ///
     /// # Errors
     ///
-    /// As the operating system says when it starts no more threads.
+    /// The operating system's error if no thread can be started.
     pub(super) fn start(
         disk: Arc<dyn Disk>,
         layout: Layout,
@@ -67,7 +68,7 @@ impl JointThread {
                 let boot = boot();
                 while let Ok(work) = waiting.recv() {
                     if let Some(event) = carry_out(disk.as_ref(), &layout, &boot, work) {
-                        // Nobody listens any more only when the daemon is ending.
+                        // The receiver is closed only while the daemon is ending.
                         drop(events.blocking_send(event));
                     }
                 }
@@ -75,7 +76,7 @@ impl JointThread {
         Ok(Self(works))
     }
 
-    /// Hands it something to do; false if it is gone.
+    /// Submits work; false if the thread is gone.
     pub(super) fn submit(&self, work: JointWork) -> bool {
         self.0.send(work).is_ok()
     }
@@ -135,7 +136,7 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
             return Some(taken_back(at, hold, result));
         }
         JointWork::TidyUp { at } => {
-            // Whatever is left is removed by the next one.
+            // Remaining files are removed by the next cleanup.
             if let Ok(mut store) = open(&at) {
                 drop(store.forget_unpacked());
                 drop(store.prune_known(KEPT, &register(&at)));
@@ -177,7 +178,8 @@ fn directory(layout: &Layout, at: &InstanceRef) -> PathBuf {
     instances.join(instance_dir_name(&at.instance_key))
 }
 
-/// Notes the checkpoints of a conversation outside of its folder. That this fails is no reason to refuse them.
+/// Records a conversation's checkpoints outside its directory. A failure does not make the
+/// checkpoint fail.
 fn note(store: &Store, register: &Register<'_>) {
     if let Err(error) = store.note(register) {
         let error = &error as &dyn std::error::Error;
@@ -213,7 +215,7 @@ fn open_in(folder: Box<dyn Folder>, boot: &str) -> Result<Store, CheckpointError
     Ok(store)
 }
 
-/// What a joint checkpoint says of itself.
+/// The metadata of a joint checkpoint.
 fn request<'a>(kind: &'a str, about: &JointAbout) -> MakeCheckpoint<'a> {
     MakeCheckpoint {
         kind,
@@ -240,7 +242,7 @@ fn make(
         .make(&request, about.now)
         .map_err(|error| told(&error))?;
     note(store, register);
-    // It is made, whatever becomes of the older ones.
+    // The new checkpoint counts even if old ones cannot be removed.
     if let Err(error) = store.prune_known(KEPT, register) {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
@@ -284,7 +286,7 @@ fn info(listed: Listed) -> InstanceCheckpoint {
     }
 }
 
-/// What is asked of a rewind.
+/// Parameters of a rewind.
 struct Ask<'a> {
     checkpoint_id: Option<&'a str>,
     sandbox: Option<&'a Path>,
@@ -331,7 +333,7 @@ fn id_of(text: &str) -> Result<CheckpointId, ControlError> {
     })
 }
 
-/// What going back would change, in words and numbers.
+/// The changes of a rewind, with descriptions and counts.
 fn described(
     store: &Store,
     plan: &Plan,
@@ -372,13 +374,13 @@ fn described(
     })
 }
 
-/// The name of the extension whose state a file holds, as its file has it.
+/// The name of the extension whose state is in this file.
 fn extension_of(path: &goondan_trees::RelativePath) -> Option<String> {
     let name = path.as_path().file_stem()?;
     Some(name.to_string_lossy().into_owned())
 }
 
-/// What is not taken back, for people.
+/// Descriptions of the state that a rewind keeps.
 fn not_rewound(events: u64, sandbox: Option<&Path>) -> Vec<String> {
     let mut told = Vec::new();
     if events > 0 {
@@ -396,7 +398,7 @@ fn not_rewound(events: u64, sandbox: Option<&Path>) -> Vec<String> {
     told
 }
 
-/// Which messages go, and how many are there again.
+/// Messages removed and restored by a rewind.
 #[derive(Default)]
 struct Messages {
     removed: u64,
@@ -405,7 +407,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Compares the conversation as it is with what it was, a line at a time: lines that both have stay.
+    /// Compares the current conversation with the checkpoint line by line. Common lines stay.
     fn compare(store: &Store, plan: &Plan) -> Result<Self, CheckpointError> {
         let mut before = HashSet::new();
         store.each_message(Some(plan), |line| {
@@ -436,7 +438,7 @@ fn head_of(line: &[u8]) -> Option<MessageTakenBack> {
     })
 }
 
-/// Takes the files back and unpacks the conversation; tells where.
+/// Restores the files and unpacks the conversation; returns its path.
 fn take_back(
     store: &mut Store,
     checkpoint_id: &str,

@@ -1,10 +1,10 @@
 //! Starts child processes from a thread with few file descriptors.
 //!
-//! A new process begins with a copy of all descriptors of whoever starts it, and closes them when it runs
-//! its program. A daemon with thousands of children has tens of thousands, and each start would go through
-//! all of them twice. On Linux a thread can have a table of descriptors of its own: the one that starts
-//! children takes its own while hardly any are open, and hands the daemon its ends of what it makes.
-//! Elsewhere it shares the daemon's table, and all is as it would be without.
+//! A new process starts with a copy of all its parent's descriptors and closes them on `exec`. A
+//! daemon with thousands of children has tens of thousands of descriptors, and each start would
+//! iterate over all of them twice. On Linux, a thread can have its own descriptor table: the
+//! launcher thread creates one while few descriptors are open, and sends the daemon its ends of new
+//! sockets and pipes. On other systems it shares the daemon's table, without this optimization.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,23 +23,23 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 
 use super::programs::{ProgramMissing, Programs};
 
-/// A child that was started.
+/// A started child.
 pub(super) struct Launched {
     pub(super) child: Child,
     /// The daemon's end of the socket that is the child's stdin.
     pub(super) socket: OwnedFd,
-    /// What the child writes to stdout and stderr.
+    /// Output pipe of the child's stdout and stderr.
     pub(super) output: OwnedFd,
 }
 
-/// The thread that starts children. It lives as long as the daemon: parent-death signals of children are
-/// bound to it.
+/// The thread that starts children. It runs as long as the daemon, because the children's
+/// parent-death signals are bound to it.
 pub(super) struct Launcher {
     programs: Programs,
     way: Mutex<Way>,
 }
 
-/// The way to the thread: one start at a time.
+/// Channels to the thread. Starts are serialized.
 struct Way {
     asked: Sender<PathBuf>,
     started: Receiver<io::Result<Handed>>,
@@ -47,7 +47,8 @@ struct Way {
     descriptors: UnixStream,
 }
 
-/// What the thread hands over directly: descriptors have another way, where the tables are two.
+/// The thread's direct response. With two descriptor tables, descriptors are sent over a socket
+/// instead.
 struct Handed {
     child: Child,
     #[cfg(not(target_os = "linux"))]
@@ -55,12 +56,12 @@ struct Handed {
 }
 
 impl Launcher {
-    /// Starts the thread. To be called before files and sockets are opened: it keeps those that are open
-    /// now for as long as it lives.
+    /// Starts the thread. Must be called before files and sockets are opened, because the thread
+    /// keeps all descriptors open at this point.
     ///
     /// # Errors
     ///
-    /// As the operating system says when there can be no thread or no socket.
+    /// The operating system's error if the thread or socket cannot be created.
     pub(super) fn begin(programs: Programs) -> io::Result<Self> {
         let (ask, asked) = channel::<PathBuf>();
         let (answer, started) = channel();
@@ -92,21 +93,21 @@ impl Launcher {
         Ok(Self { programs, way })
     }
 
-    /// The binary of agents.
+    /// The agent binary.
     pub(super) fn agent_process(&self) -> &Path {
         self.programs.agent()
     }
 
-    /// Why no connector process can be started, if none can.
+    /// The reason that no connector process can be started, if any.
     pub(super) fn missing(&self) -> Option<&ProgramMissing> {
         self.programs.missing()
     }
 
-    /// Starts a child in a process group of its own, with what it gets of the daemon's environment.
+    /// Starts a child in a separate process group, with the passed-on environment variables.
     ///
     /// # Errors
     ///
-    /// As the operating system says when it cannot be started; `NotFound` if its binary is missing.
+    /// The operating system's error; `NotFound` if its binary is missing.
     pub(super) fn launch(&self, role: ChildRole) -> io::Result<Launched> {
         self.launch_program(self.programs.of(role)?.to_owned())
     }
@@ -115,7 +116,7 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// As the operating system says when it cannot be started.
+    /// The operating system's error.
     pub(super) fn launch_program(&self, program: PathBuf) -> io::Result<Launched> {
         let gone = || io::Error::other("the thread that starts processes is gone");
         let way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +133,7 @@ impl Launcher {
                 output,
             }),
             Err(error) => {
-                // Nobody could talk to it.
+                // A process without a socket is useless.
                 child.kill().ok();
                 child.wait().ok();
                 Err(error)
@@ -141,7 +142,7 @@ impl Launcher {
     }
 }
 
-/// What a child gets of the daemon's environment.
+/// The environment variables passed to children.
 pub(super) fn passed_on() -> BTreeMap<&'static str, OsString> {
     PASSED_TO_CHILDREN
         .into_iter()
@@ -149,25 +150,25 @@ pub(super) fn passed_on() -> BTreeMap<&'static str, OsString> {
         .collect()
 }
 
-/// Leaves all signals to the other threads. A handler writes to a descriptor that hardly ever is in this thread's
-/// table: a SIGTERM handled here would be lost, and the daemon would go on (`SUP-6`). Children begin with all
-/// signals blocked, and unblock them first of all.
+/// Blocks all signals in this thread. A handler writes to a descriptor that usually does not exist
+/// in this thread's table, so a SIGTERM handled here would be lost and the daemon would continue
+/// (`SUP-6`). Children start with all signals blocked and unblock them first.
 #[cfg(target_os = "linux")]
 fn block_signals() -> io::Result<()> {
     Ok(nix::sys::signal::SigSet::all().thread_block()?)
 }
 
-/// Gives the calling thread a table of descriptors of its own, a copy of the process' as it is now.
+/// Gives the calling thread its own descriptor table, a copy of the process's current one.
 #[cfg(target_os = "linux")]
 fn own_table() -> io::Result<()> {
     use nix::sched::{CloneFlags, unshare};
     Ok(unshare(CloneFlags::CLONE_FILES)?)
 }
 
-/// Starts a program. Gives the process, and the daemon's ends of its socket and its output.
+/// Starts a program. Returns the process and the daemon's ends of its socket and output pipe.
 fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
     let (ours, theirs) = UnixStream::pair()?;
-    // One pipe for all it writes: there may be thousands of children, and each descriptor counts.
+    // One pipe for both streams, to save descriptors with thousands of children.
     let (output, their_output) = io::pipe()?;
     let child = Command::new(program)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -182,7 +183,7 @@ fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
     Ok((child, [ours.into(), output.into()]))
 }
 
-/// Sends the daemon its ends; those of this thread's table are closed.
+/// Sends the daemon its ends and closes them in this thread's table.
 #[cfg(target_os = "linux")]
 fn hand_over(
     launched: io::Result<(Child, [OwnedFd; 2])>,
@@ -216,7 +217,7 @@ fn hand_over(
     }
 }
 
-/// Receives the daemon's ends of what a child was started with.
+/// Receives the daemon's ends of a child's socket and pipe.
 #[cfg(target_os = "linux")]
 fn take_over(way: &UnixStream) -> io::Result<[OwnedFd; 2]> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -238,7 +239,7 @@ fn take_over(way: &UnixStream) -> io::Result<[OwnedFd; 2]> {
         })
         .flatten()
         .collect();
-    // Where the daemon may have no more descriptors, the kernel delivers fewer.
+    // If the daemon's descriptor limit is reached, the kernel delivers fewer.
     <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::Error::from_raw_os_error(nix::libc::EMFILE))
 }
 
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn a_child_has_its_socket_and_its_output_and_no_other_descriptor() {
         let launcher = launcher();
-        // They are open when the child starts, and not in the table it begins with.
+        // Open when the child starts, but not in the launcher thread's table.
         let files: Vec<_> = (0..100)
             .map(|_| std::fs::File::open("/").unwrap())
             .collect();
@@ -270,12 +271,12 @@ mod tests {
         drop(files);
     }
 
-    /// A signal that this thread handled would be lost.
+    /// A signal handled by this thread would be lost.
     #[test]
     #[cfg(target_os = "linux")]
     fn sup_6_the_thread_leaves_all_signals_to_the_others() {
         let launcher = launcher();
-        // What it starts begins with its mask.
+        // The child inherits the thread's signal mask.
         let mut launched = launcher.launch_program("/bin/cat".into()).unwrap();
         let status = format!("/proc/{}/status", launched.child.id());
         let status = std::fs::read_to_string(status).unwrap();

@@ -1,18 +1,19 @@
-//! Limits that the kernel holds each process to by itself.
+//! Per-process limits enforced by the kernel.
 //!
-//! The daemon sets them from outside, right after a child was started: a child does nothing before it
-//! has its `welcome`, and whatever it starts later inherits them. Between `fork` and `exec` they could be
-//! set by unsafe code only, and a child that limits itself would have to be believed.
+//! The daemon sets them from outside, immediately after starting a child: a child does nothing
+//! before it receives its `welcome`, and its descendants inherit the limits. Setting them between
+//! `fork` and `exec` would need unsafe code, and limits set by the child itself could not be
+//! trusted.
 
 use std::io;
 
 use goondan_protocol::process_limits::ProcessLimits;
 
-/// Limits a child that was just started. A limit that was lower already stays.
+/// Limits a newly started child. Lower existing limits are kept.
 ///
 /// # Errors
 ///
-/// As the operating system says. The child is not to go on without its limits then.
+/// The operating system's error. The child must not continue without its limits.
 #[cfg(target_os = "linux")]
 pub(super) fn apply(pid: u32, limits: &ProcessLimits) -> io::Result<()> {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -41,12 +42,12 @@ pub(super) fn apply(pid: u32, limits: &ProcessLimits) -> io::Result<()> {
             "`limits.processes` does not hold here: there are no control groups for processes"
         );
     }
-    // The address space is no measure: engines of JavaScript reserve gigabytes of it and use little.
+    // Not the address space, because JavaScript engines reserve gigabytes of it and use little.
     lower("memory", Resource::Data, limits.memory_bytes)?;
     lower("open files", Resource::Nofile, limits.open_files)
 }
 
-/// Limits a child: not possible here, and not done without a word.
+/// Unsupported on this system; logs a warning once.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn apply(_pid: u32, limits: &ProcessLimits) -> io::Result<()> {
     static TOLD: std::sync::Once = std::sync::Once::new();

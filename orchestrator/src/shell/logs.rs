@@ -1,8 +1,8 @@
-//! The one log stream (`LOG-2`): the daemon's own lines and those of all children.
+//! The single log stream (`LOG-2`): lines of the daemon and of all children.
 //!
-//! [`LogHub`] is where every line goes. It never makes anybody wait unless that was chosen: lines wait
-//! in a bounded queue for stdout or the log files; when the queue is full, lines are dropped and
-//! counted, and the count is announced in the stream (`LOG-3`).
+//! [`LogHub`] receives every line. It never blocks unless configured to: lines are queued in a
+//! bounded queue for stdout or the log files. When the queue is full, lines are dropped and
+//! counted, and the count is reported in the stream (`LOG-3`).
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -40,7 +40,7 @@ mod traces;
 pub(super) use collect::{Collector, collect};
 pub(super) use traces::Traces;
 
-/// Where every log line goes.
+/// Destination of every log line.
 #[derive(Debug)]
 pub(super) struct LogHub {
     out: NonBlocking,
@@ -52,18 +52,18 @@ pub(super) struct LogHub {
     masks: Arc<Masks>,
 }
 
-/// The latest lines, for clients that ask for them.
+/// The latest lines, for clients.
 #[derive(Debug, Default)]
 struct Tail {
     lines: VecDeque<Bytes>,
     bytes: usize,
 }
 
-/// Lines that were dropped since the queue was full: stdout is read too slowly.
+/// Lines dropped because the queue was full, which means that stdout is read too slowly.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DroppedLines {
     pub(super) count: u64,
-    /// When it was noticed last that there are more.
+    /// Time at which the latest increase was noticed.
     pub(super) noticed_at: Option<Timestamp>,
 }
 
@@ -81,8 +81,8 @@ impl Tail {
 }
 
 impl LogHub {
-    /// A hub that writes to stdout, or to rotated files in `log_dir`. Lines still waiting are written
-    /// when the guard is dropped.
+    /// Creates a hub that writes to stdout, or to rotated files in `log_dir`. Dropping the guard
+    /// writes the queued lines.
     pub(super) fn start(
         log_dir: Option<&Path>,
         config: &LogConfig,
@@ -94,7 +94,7 @@ impl LogHub {
                 config.max_file_bytes,
                 config.max_files,
             )?),
-            // The thread that writes flushes whenever no line waits, so this holds none back.
+            // The writer thread flushes whenever the queue is empty, so this does not delay lines.
             None => {
                 let stdout = BufWriter::with_capacity(LOG_WRITE_BYTES, io::stdout());
                 if journal::is_stream(io::stdout()) {
@@ -137,14 +137,14 @@ impl LogHub {
         let layer = JsonLines::new(&identity, self.clone()).with_filter(level);
         drop(self.identity.set(identity));
         let subscriber = tracing_subscriber::registry().with(layer);
-        // Set once in a process; a second daemon in one process is not a case.
+        // Set once per process. Two daemons in one process are not supported.
         drop(tracing::subscriber::set_global_default(subscriber));
         std::panic::set_hook(Box::new(|panic| {
             tracing::error!(panic = %panic, "a fault of goondan: please report it");
         }));
     }
 
-    /// Writes a line of the daemon's own whose fields are known only at run time.
+    /// Writes a log line of the daemon with dynamic fields.
     pub(super) fn log(self: &Arc<Self>, level: tracing::Level, message: &str, fields: JsonObject) {
         let at = Timestamp::from_unix_millis(unix_millis_now());
         let mut line = line_head(at, goondan_log::level_name(level), message);
@@ -157,25 +157,25 @@ impl LogHub {
         self.write(line_bytes(&line));
     }
 
-    /// Takes one line, with its newline.
+    /// Writes one line, including its newline.
     fn write(&self, line: Vec<u8>) {
         let line = Bytes::from(self.masks.line(line));
         {
             let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
             tail.push(line.clone());
-            // An error means that nobody follows.
+            // An error means that there are no followers.
             drop(self.follow.send(line.clone()));
         }
-        // A full queue is counted by the writer itself.
+        // The writer counts lines dropped by a full queue.
         drop(self.out.clone().write_all(&line));
     }
 
-    /// What no line holds (`SEC-2`).
+    /// The values that are masked in all lines (`SEC-2`).
     pub(super) fn masks(&self) -> &Masks {
         &self.masks
     }
 
-    /// What was dropped so far. To be asked now and then, for its time to be about right.
+    /// Number of dropped lines. Must be called regularly, so that the recorded time is accurate.
     pub(super) fn dropped_lines(&self) -> DroppedLines {
         let count = u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX);
         let before = self.dropped_before.lock();
@@ -187,7 +187,7 @@ impl LogHub {
         *before
     }
 
-    /// The latest lines, oldest first, and the lines from now on. No line is missing between them.
+    /// The latest lines, oldest first, and a receiver for new lines, without a gap.
     pub(super) fn follow(&self) -> (Vec<Bytes>, broadcast::Receiver<Bytes>) {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         (
@@ -197,8 +197,8 @@ impl LogHub {
     }
 }
 
-/// Pauses after each flush, which comes whenever no line waits. Else the thread that writes is woken for
-/// nearly every line of a busy daemon, and whoever logs has to wake it.
+/// Delays after each flush, which happens whenever the queue is empty. Otherwise nearly every line
+/// of a busy daemon would wake the writer thread, at the cost of the logging thread.
 struct Unhurried<W>(W);
 
 impl<W: Write> Write for Unhurried<W> {

@@ -1,20 +1,22 @@
-//! No value that a configuration took from elsewhere leaves the daemon in a log line, an error text or a
-//! runtime event (`SEC-2`).
+//! Masking of secret values: no value that a configuration read from a secret or the environment
+//! leaves the daemon in a log line, an error text or a runtime event (`SEC-2`).
 //!
-//! A value is looked for as it is and as programs write it: escaped as JSON (once and twice, since a
-//! line may quote another), in base64 at any place of what is encoded, in hexadecimal digits, and
-//! percent-encoded. A value of several lines, such as a private key, is written line by line, so each of its
-//! lines is looked for, too. What of a text is escaped otherwise (`\/`, `\u0068`, `%2f`) is undone before it is looked
-//! through, at each level of quotation. Where a line is too long and is split, it is split beside a value, not within,
-//! however that is written; a value that is too long for that is looked for in pieces.
+//! Values are found in the forms that programs write: verbatim, escaped as JSON (once and twice,
+//! because a line can quote another), in base64 at any offset, in hexadecimal, and percent-encoded.
+//! Programs write a multi-line value, such as a private key, line by line, so each line is also a
+//! value. Other escapes in the text (`\/`, `\u0068`, `%2f`) are decoded before the search, at each
+//! level of quoting. A line that is too long is split next to a value and not within it, in any
+//! form; a value that is too long for that is found in pieces.
 //!
-//! * What a child says about itself is masked as it comes in, so that everything made of it is: with the outcome of a
-//!   turn for a task, as with the output of its program, the task's history, notifications and logs.
-//! * What the daemon says is masked as it goes out: lines of the log, errors, replies to the outside, runtime events,
-//!   lifecycle events, the audit log, the log of model messages, and the texts of context blocks.
-//! * Messages of a conversation are not touched: they are what the agent was told and what it said.
+//! * Reports of a child are masked on arrival, so everything derived from them is masked. For a
+//!   task, this includes the outcome of a turn and the output of its program, and therefore the
+//!   task's history, notifications and logs.
+//! * Output of the daemon is masked when written: log lines, errors, replies to external systems,
+//!   runtime events, lifecycle events, the audit log, the log of model messages, and the texts of
+//!   context blocks.
+//! * Messages of a conversation are not masked: they are the agent's input and output.
 //!
-//! A value that was known once stays known until the daemon ends: a process may still write it.
+//! A value stays masked until the daemon ends, because a process can still write it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -45,11 +47,11 @@ mod undoing;
 
 use undoing::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
 
-/// What stands in place of a value.
+/// Replacement for a value.
 const MASK: &str = "[masked]";
 
-/// Fields of a log line that say whose it is. None is ever made of a value, and a line without them is
-/// of no use, whatever somebody puts into a variable.
+/// Identity fields of a log line. They are never masked, because they never contain a value and a
+/// line without them is useless.
 const IDENTITY: [&str; 11] = [
     "timestamp",
     "level",
@@ -64,8 +66,8 @@ const IDENTITY: [&str; 11] = [
     "spanId",
 ];
 
-/// Fields of runtime events, lifecycle events and audit records whose texts an agent, a program or a service may have
-/// made. The others are names, numbers and identifiers, by which records belong together.
+/// Fields of runtime events, lifecycle events and audit records whose text can come from an agent,
+/// a program or a service. The other fields are names, numbers and ids that connect records.
 const FREE_TEXTS: [&str; 10] = [
     "changes", "decision", "detail", "error", "how", "note", "outcome", "problem", "reason",
     "toolName",
@@ -74,16 +76,16 @@ const FREE_TEXTS: [&str; 10] = [
 /// The extension whose text is a context block.
 const CONTEXT_BLOCK: &str = "context-message";
 
-/// For whom a child works, as far as that says what is masked of what it says.
+/// Owner of a child, which determines the masked parts of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorksFor {
-    /// A conversation, whose messages stay as they are; or none.
+    /// A conversation, whose messages are not masked, or no owner.
     Conversation,
-    /// A task: all that it answers goes to the task's history, logs and notifications.
+    /// A task: all its answers reach the task's history, logs and notifications.
     Task,
 }
 
-/// Every value that is masked.
+/// All masked values.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
     known: RwLock<Known>,
@@ -92,27 +94,27 @@ pub(super) struct Masks {
 #[derive(Default)]
 struct Known {
     values: BTreeSet<String>,
-    /// What they are found by.
+    /// The search patterns of all values.
     patterns: BTreeSet<String>,
-    /// Bytes of the longest that is written in one go.
+    /// Length in bytes of the longest part that is written contiguously.
     longest: usize,
     finder: Option<AhoCorasick>,
 }
 
 impl std::fmt::Debug for Known {
-    /// Shows how many there are.
+    /// Shows only the number of values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Known({})", self.values.len())
     }
 }
 
 impl Masks {
-    /// Masks the values of a configuration from now on.
+    /// Adds the values of a configuration.
     pub(super) fn add(&self, secrets: &Secrets) {
         self.add_values(&secrets.values().collect::<Vec<_>>());
     }
 
-    /// Masks one value from now on.
+    /// Adds one value.
     pub(super) fn add_value(&self, value: &str) {
         self.add_values(&[value]);
     }
@@ -146,21 +148,21 @@ impl Masks {
         }
     }
 
-    /// The text without any value.
+    /// Masks a text.
     pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.text(text)
     }
 
-    /// Where `bytes`, the first part of a line that goes on, can be cut so that no value is cut in two,
-    /// whatever comes behind: at most `bytes.len()`, and never 0 unless there are none.
+    /// Position at which `bytes`, the first part of a longer line, can be cut without splitting a
+    /// value, whatever follows: at most `bytes.len()`, and 0 only if `bytes` is empty.
     pub(super) fn cut_beside_values(&self, bytes: &[u8]) -> usize {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let Some(finder) = &known.finder else {
             return bytes.len();
         };
-        // The last of them may be the beginning of a value, each byte of it escaped. One that is longer than half is
-        // cut, and found in pieces.
+        // The last bytes may be the beginning of a value with every byte escaped. A value longer
+        // than half is split and found in pieces.
         let escaped = if may_hide(bytes) {
             known.longest.saturating_mul(ESCAPED_BYTES_MAX)
         } else {
@@ -174,7 +176,8 @@ impl Masks {
         across.map_or(cut, |span| span.end)
     }
 
-    /// Takes from the end of `text`, the first part of one that goes on, what may be the beginning of a value.
+    /// Removes the end of `text`, the first part of a longer text, that may be the beginning of a
+    /// value.
     fn split_off_beginning(&self, text: &mut String) -> String {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let begun = known.patterns.iter().filter_map(|pattern| {
@@ -186,7 +189,7 @@ impl Masks {
             })
         });
         let cut = text.len() - begun.max().unwrap_or_default();
-        // What is a value already is not cut.
+        // A complete value is not split.
         let mut across = known.spans(text.as_bytes()).into_iter();
         let across = across.find(|span| span.start < cut && cut < span.end);
         text.split_off(across.map_or(cut, |span| span.end))
@@ -204,7 +207,7 @@ impl Masks {
         }
     }
 
-    /// A log line, a JSON object, without any value.
+    /// Masks a log line, which is a JSON object.
     pub(super) fn line(&self, line: Vec<u8>) -> Vec<u8> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if !known.may_be_in_json(&line) {
@@ -224,21 +227,21 @@ impl Masks {
         line_bytes(&masked.collect())
     }
 
-    /// An error as a client is told it.
+    /// Masks an error for clients.
     pub(super) fn error(&self, mut error: ControlError) -> ControlError {
         self.mask(&mut error.message);
         self.mask_any(&mut error.suggestion);
         error
     }
 
-    /// What a server wants a token to allow is written down and shown.
+    /// Masks the requested scopes, which are logged and displayed.
     fn verdict(&self, verdict: &mut TokenVerdict) {
         if let TokenVerdict::TooLittle { scopes } = verdict {
             scopes.iter_mut().for_each(|scope| self.mask(scope));
         }
     }
 
-    /// What is written down of what happened: runtime events, the audit log and messages of models.
+    /// Masks stored reports: runtime events, the audit log and model messages.
     pub(super) fn stored(&self, op: &mut Op) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         match op {
@@ -255,7 +258,7 @@ impl Masks {
         }
     }
 
-    /// A runtime event as a client is told it.
+    /// Masks a runtime event for clients.
     pub(super) fn progress(&self, event: &mut Box<RawValue>) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.may_be_in_json(event.get().as_bytes())
@@ -266,8 +269,8 @@ impl Masks {
         }
     }
 
-    /// What those are told who watch a workspace; none if it cannot be masked. What processes say of themselves came in
-    /// masked.
+    /// Masks an update for watchers; `None` if that fails. Reports of processes were masked on
+    /// arrival.
     pub(super) fn update(&self, update: WatchUpdate) -> Option<WatchUpdate> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let WatchUpdate::Event(event) = &update else {
@@ -293,7 +296,8 @@ impl Masks {
         }
     }
 
-    /// Masks the messages that a child passes on unchanged, to a service or to a model as a context block.
+    /// Masks messages that a child passes on unchanged, to a service or as a context block to a
+    /// model.
     pub(super) fn told(&self, message: &mut ToChild) {
         let message = match message {
             ToChild::Connector(message) => message,
@@ -336,7 +340,7 @@ impl Masks {
         }
     }
 
-    /// What a child says about itself; of one that works for a task, what it answers, too.
+    /// Masks a child's reports about itself and, if it works for a task, its answers.
     pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: WorksFor) {
         match message {
             ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
@@ -375,8 +379,8 @@ impl Masks {
     }
 }
 
-/// Ends of what a task's program has written so far: each may be the beginning of a value, which is then masked
-/// as a whole.
+/// Ends of the output of a task's program so far. Each may be the beginning of a value, which must
+/// be masked as a whole.
 #[derive(Debug, Default)]
 pub(super) struct OutputEnds {
     stdout: String,
@@ -391,7 +395,7 @@ impl OutputEnds {
         }
     }
 
-    /// Puts before a message what was kept back of its stream, and keeps back the end of it.
+    /// Prepends the retained output of the message's stream, and retains its new end.
     pub(super) fn keep_back(&mut self, masks: &Masks, message: &mut ToOrchestrator) {
         if let ToOrchestrator::TaskOutput(output) = message {
             let kept = self.of(output.stream);
@@ -400,7 +404,7 @@ impl OutputEnds {
         }
     }
 
-    /// Nothing more is written: what was kept back, masked.
+    /// The masked retained output, at the end of the streams.
     pub(super) fn rest(&mut self, masks: &Masks) -> Vec<ToOrchestrator> {
         let streams = [OutputStream::Stdout, OutputStream::Stderr];
         let texts = streams.map(|stream| (stream, std::mem::take(self.of(stream))));
@@ -430,7 +434,7 @@ impl Known {
         Cow::Owned(masked)
     }
 
-    /// Where values stand, as they are or hidden by what is escaped: in order, and none over another.
+    /// Positions of values, verbatim or escaped, in order and without overlaps.
     fn spans(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let Some(finder) = &self.finder else {
             return Vec::new();
@@ -455,14 +459,14 @@ impl Known {
         apart
     }
 
-    /// Whether a value may be in this JSON: as it stands there, or hidden by what is escaped, such as the quotation
-    /// marks of a text that is JSON itself.
+    /// True if this JSON may contain a value, verbatim or escaped, such as in a string that is JSON
+    /// itself.
     fn may_be_in_json(&self, json: &[u8]) -> bool {
         let finder = self.finder.as_ref();
         finder.is_some_and(|finder| may_hide(json) || finder.is_match(json))
     }
 
-    /// What is JSON stays JSON.
+    /// Masks JSON so that it stays valid.
     fn raw(&self, raw: &mut Box<RawValue>) {
         if self.may_be_in_json(raw.get().as_bytes())
             && let Ok(value) = serde_json::from_str(raw.get())
@@ -472,7 +476,7 @@ impl Known {
         }
     }
 
-    /// A record of what happened, whose [free texts](FREE_TEXTS) hold no value.
+    /// Masks the [free texts](FREE_TEXTS) of a record.
     fn record(&self, record: JsonObject) -> JsonObject {
         let masked = record.into_iter().map(|(name, value)| {
             let is_free = FREE_TEXTS.contains(&name.as_str());
@@ -498,14 +502,16 @@ impl Known {
     }
 }
 
-/// What of a value is written in one go: all of it, without the space around it, or one line.
+/// Parts of a value that are written contiguously: the whole value, the trimmed value, and each
+/// line that is long enough.
 fn parts(value: &str) -> BTreeSet<&str> {
     let lines = value.lines().map(str::trim);
     let lines = lines.filter(|line| line.len() >= MASKED_LINE_BYTES_MIN);
     lines.chain([value, value.trim()]).collect()
 }
 
-/// A form of a value, and what it is found by where it may be cut in two, each byte of it escaped.
+/// The search patterns of a form: itself, and pieces of it if it can be split when every byte is
+/// escaped.
 fn with_pieces(form: String) -> Vec<String> {
     let mut found_by = Vec::new();
     if form.len() > MAX_LOG_LINE_BYTES / 2 / ESCAPED_BYTES_MAX {
@@ -520,7 +526,7 @@ fn with_pieces(form: String) -> Vec<String> {
     found_by
 }
 
-/// A value as it may turn up, long enough not to be found by accident.
+/// The forms of a value that are long enough to avoid accidental matches.
 fn forms(value: &str) -> Vec<String> {
     let escaped = json_escaped(value);
     let mut forms = vec![
@@ -549,7 +555,7 @@ fn json_escaped(text: &str) -> String {
     inner.unwrap_or(&quoted).to_owned()
 }
 
-/// As JSON is written that may hold nothing but ASCII.
+/// Escapes a text as ASCII-only JSON.
 fn ascii_escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in json_escaped(text).chars() {
@@ -590,8 +596,8 @@ fn percent_encoded(text: &str, is_upper: bool, space: &str) -> String {
     encoded
 }
 
-/// The part of the base64 of something that depends on `bytes` alone, where they stand behind
-/// `skipped` bytes (modulo 3) of something else.
+/// The part of a base64 text that depends on `bytes` alone, if `skipped` bytes (modulo 3) precede
+/// them.
 fn base64_within(bytes: &[u8], skipped: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let before = std::iter::repeat_n(0, skipped);
@@ -599,7 +605,8 @@ fn base64_within(bytes: &[u8], skipped: usize) -> String {
         .chain(bytes.iter().copied())
         .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
         .collect();
-    // A digit is six bits; those that hold a bit of what stands before or behind are left out.
+    // A digit encodes six bits; digits that also depend on preceding or following bytes are
+    // omitted.
     let first = (skipped * 8).div_ceil(6);
     let digits = bits.chunks_exact(6).skip(first).map(|digit| {
         let index = digit.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
@@ -629,7 +636,7 @@ mod tests {
     #[test]
     fn sec_2_a_value_is_found_however_it_is_written() {
         let masks = masks(&[VALUE]);
-        // Written down by other programs: Python's json, base64 and urllib.
+        // Written by other programs: Python's json, base64 and urllib.
         for text in [
             VALUE,
             r#"{"k": "p\"ss wörd/+?1"}"#,
@@ -648,7 +655,7 @@ mod tests {
             let masked = masks.text(text);
             assert!(masked.contains(MASK), "{text} stays {masked}");
             assert!(!masked.contains("rd/"), "{masked}");
-            // Within a line of the log, which JSON escapes once more.
+            // In a log line, which escapes the text once more.
             let line = masks.line(serde_json::to_vec(&json!({"message": text})).unwrap());
             let line: Value = serde_json::from_slice(&line).unwrap();
             assert_eq!(line["message"], masked.as_ref(), "{text}");

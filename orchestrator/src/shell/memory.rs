@@ -1,4 +1,4 @@
-//! How much memory processes take, for people to look at.
+//! Memory usage of processes, for display.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,14 +8,15 @@ use goondan_protocol::control::ProcessInfo;
 use super::cgroups::Cgroup;
 use super::strays::parent_of;
 
-/// Which processes have started which, at one moment.
+/// Parent-child relations of processes at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     children: HashMap<u32, Vec<u32>>,
 }
 
 impl Families {
-    /// Reads those of this machine; none where the system does not tell. Blocks, if only for moments.
+    /// Reads the processes of this machine; empty if the system does not provide them. Blocks
+    /// briefly.
     pub(super) fn read() -> Self {
         let mut families = Self::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -32,7 +33,7 @@ impl Families {
         families
     }
 
-    /// Returns a process with all that it started and that still belongs to it.
+    /// Returns a process with all its current descendants.
     fn of(&self, pid: u32) -> Vec<u32> {
         let mut found = vec![pid];
         let mut next = 0;
@@ -49,8 +50,8 @@ impl Families {
     }
 }
 
-/// Adds to a process how much memory it takes now, with all that it started: what its control group says, if it has
-/// one of `groups`, which are by process id, else the sum over its family. Blocks, if only for moments.
+/// Adds the memory usage of a process and its descendants: that of its cgroup in `groups` (by
+/// process id), otherwise the sum over its descendants. Blocks briefly.
 pub(super) fn add_to(
     process: &mut ProcessInfo,
     groups: &HashMap<u32, Cgroup>,
@@ -64,34 +65,34 @@ pub(super) fn add_to(
         (!sizes.is_empty()).then(|| sizes.into_iter().sum())
     });
     if process.limits.memory_bytes.is_some() {
-        // The limit holds for each of them.
+        // Without a cgroup, the limit applies to each process separately.
         let largest = || family().filter_map(|pid| bytes_of(pid, COUNTED)).max();
         process.counted_memory_bytes = of_group.or_else(largest);
     }
 }
 
-/// Returns what a process has in memory. Pages that several have count for each in its part where the system tells
-/// that, else for each in full.
+/// Returns the resident memory of a process. Shared pages count proportionally if the system
+/// reports that, otherwise fully.
 fn resident_bytes(pid: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
     let proportional = rollup.and_then(|rollup| kibibytes_in(&rollup, PROPORTIONAL));
     proportional.or_else(|| bytes_of(pid, RESIDENT))
 }
 
-/// What a process has in memory, in `smaps_rollup`: its part of what it shares.
+/// Resident memory in `smaps_rollup`, with shared pages counted proportionally.
 const PROPORTIONAL: &str = "Pss:";
-/// What a process has in memory, in `status`.
+/// Resident memory in `status`.
 const RESIDENT: &str = "VmRSS:";
-/// What of a process counts against its limit, where it has no control group.
+/// Memory that counts toward a process's limit without a cgroup.
 const COUNTED: &str = "VmData:";
 
-/// One of these, in bytes; none if the process is gone or the system does not tell.
+/// A field of `status` in bytes; `None` if the process is gone or the field is missing.
 fn bytes_of(pid: u32, what: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     kibibytes_in(&status, what)
 }
 
-/// Returns one of the figures in such a text, in bytes.
+/// Returns a field of the text in bytes.
 fn kibibytes_in(text: &str, what: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(what))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
@@ -131,7 +132,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn ctl_1_memory_counts_what_a_process_started() {
         let size = 64 << 20;
-        // A shell that waits for a program that holds so much.
+        // A shell that waits for a program that allocates this much memory.
         let program = format!("x=$(head -c {size} /dev/zero | tr '\\0' x); echo held; read y");
         let mut outer = std::process::Command::new("sh")
             .args([

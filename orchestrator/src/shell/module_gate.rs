@@ -1,8 +1,8 @@
-//! Starting modules once, confined, before a configuration counts that has them (`BUNDLE-7`).
+//! Test start of confined modules before their configuration takes effect (`BUNDLE-7`).
 //!
-//! The binary of agents does it in a process of its own, which gets the tools on its standard input and says on its
-//! standard output what is wrong with them. It has no socket to the daemon, and ends within a time limit. Rehearsals
-//! ask it the same way.
+//! The agent binary runs it in a separate process, which receives the tools on stdin and reports
+//! problems on stdout. The process has no socket to the daemon and a time limit. Replays use the
+//! same mechanism.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -22,11 +22,11 @@ use nix::unistd::Pid;
 
 use super::launcher::passed_on;
 
-/// Starts the modules of an agent's tools once. Blocks, for at most [`GATE_MS`].
+/// Starts the modules of an agent's tools once. Blocks for at most [`GATE_MS`].
 ///
 /// # Errors
 ///
-/// What is wrong with them, in words.
+/// The problem with the modules.
 pub(super) fn start_modules(
     agent_process: &Path,
     assignment: &AgentAssignment,
@@ -51,20 +51,20 @@ pub(super) fn start_modules(
     }
 }
 
-/// What the binary of agents is asked for, in a process of its own.
+/// A run of the agent binary in a separate process.
 pub(super) struct Asked<'a> {
-    /// What it is called with.
+    /// Command-line arguments.
     pub(super) arguments: &'a [String],
-    /// How long it may take, in milliseconds.
+    /// Time limit in milliseconds.
     pub(super) limit_ms: u64,
 }
 
-/// Asks the binary of agents: gives it `input` on its standard input, and gives all it says on its standard output
-/// until its end; none if it takes too long. Nothing of it is left then. Blocks.
+/// Runs the agent binary: sends `input` to its stdin and returns its stdout; `None` if it exceeds
+/// the time limit. Kills the process group at the end. Blocks.
 ///
 /// # Errors
 ///
-/// As the system says.
+/// The operating system's error.
 pub(super) fn ask(
     agent_process: &Path,
     asked: &Asked<'_>,
@@ -89,13 +89,13 @@ fn launch(agent_process: &Path, arguments: &[String]) -> io::Result<Child> {
         .spawn()
 }
 
-/// Tells the process what to do; gives all it says until its end, or none if it takes too long.
+/// Sends the input to the process and returns its output; `None` if it exceeds the time limit.
 fn converse(child: &mut Child, text: Vec<u8>, limit_ms: u64) -> io::Result<Option<Vec<u8>>> {
     let missing = || io::Error::other("it has no pipes");
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
     let (tell, told) = mpsc::channel();
-    // Ends with the process, which is killed if it does not end by itself.
+    // Ends with the process, which is killed if it does not exit.
     thread::Builder::new()
         .name("module-gate".to_owned())
         .spawn(move || {
@@ -107,7 +107,7 @@ fn converse(child: &mut Child, text: Vec<u8>, limit_ms: u64) -> io::Result<Optio
                 output.take(most).read_to_end(&mut said)?;
                 Ok(said)
             };
-            // Whoever gave up does not listen.
+            // After the time limit, the receiver is gone.
             drop(tell.send(talk()));
         })?;
     told.recv_timeout(Duration::from_millis(limit_ms))
@@ -115,7 +115,7 @@ fn converse(child: &mut Child, text: Vec<u8>, limit_ms: u64) -> io::Result<Optio
         .transpose()
 }
 
-/// Kills what is left of it. What it had started ends when it does.
+/// Kills the rest of its process group. Its descendants end with it.
 fn end(child: &mut Child) {
     if let Ok(pid) = i32::try_from(child.id()) {
         killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();

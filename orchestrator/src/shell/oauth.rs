@@ -1,5 +1,4 @@
-//! The thread of the documents of OAuth: they are read, written and removed here in the order in which that is
-//! asked for (`SYS-2`).
+//! The thread that reads, writes and removes OAuth documents in order (`SYS-2`).
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +13,16 @@ use tokio::sync::mpsc;
 use super::event::Event;
 use super::secrets::SecretKeeper;
 
-/// The way to the thread.
+/// Sender of the thread's work queue.
 #[derive(Debug)]
 pub(super) struct OAuthThread(Sender<OAuthWork>);
 
 impl OAuthThread {
-    /// Starts it. A daemon that ends waits for what it was handed.
+    /// Starts the thread. A daemon that ends waits for its queue.
     ///
     /// # Errors
     ///
-    /// As the operating system says when it starts no more threads.
+    /// The operating system's error if no thread can be started.
     pub(super) fn start(
         keeper: Arc<SecretKeeper>,
         events: mpsc::Sender<Event>,
@@ -35,7 +34,7 @@ impl OAuthThread {
                 while let Ok(work) = waiting.recv() {
                     let at = Timestamp::from_unix_millis(unix_millis_now());
                     if let Some(done) = carry_out(&keeper, work, at) {
-                        // Nobody listens any more only when the daemon is ending.
+                        // The receiver is closed only while the daemon is ending.
                         drop(events.blocking_send(Event::Input(Input::OAuth(done))));
                     }
                 }
@@ -43,7 +42,7 @@ impl OAuthThread {
         Ok(Self(works))
     }
 
-    /// Hands it something to do; false if it is gone.
+    /// Submits work; false if the thread is gone.
     pub(super) fn submit(&self, work: OAuthWork) -> bool {
         self.0.send(work).is_ok()
     }

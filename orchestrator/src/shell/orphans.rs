@@ -1,44 +1,44 @@
-//! What is left of an earlier daemon of the same System Root (`SUP-7`).
+//! Processes left by an earlier daemon of the same System Root (`SUP-7`).
 //!
-//! Children end by themselves when their daemon does, and take their tools with them; what they leave
-//! behind the daemon ends. When all of them are killed at one moment, nobody is left to do it, and what
-//! left its process group lives on. So everything below a daemon carries a mark, and the next daemon ends
-//! whatever carries its own mark.
+//! Children exit when their daemon does and take their tools with them; the daemon kills what they
+//! leave. If all of them are killed at once, processes that left their process group survive.
+//! Therefore all descendants of a daemon carry a mark, and the next daemon kills all processes with
+//! its mark.
 //!
-//! The mark is the hard limit of the resident set (`RLIMIT_RSS`), which Linux has not enforced since 2.4:
-//! a number so high that it never meant anything, made from which directory the System Root is. Each
-//! process inherits it, whatever it does to its environment, its session, its parents or its descriptors,
-//! and `/proc/<pid>/limits` shows it. Only a process that changes this very limit (`ulimit -Hm`), or that
-//! some service outside starts for it (`systemd-run`, `at`, a container), does not carry it. Without privileges
-//! a hard limit can only be lowered, and a lowered one can still be told from one that never was a mark
-//! ([`Mark::on`]).
+//! The mark is the hard limit of the resident set (`RLIMIT_RSS`), which Linux has not enforced
+//! since 2.4: a number too high to have an effect, derived from the directory of the System Root.
+//! Each process inherits it, whatever it does to its environment, session, parents or descriptors,
+//! and `/proc/<pid>/limits` shows it. Only a process that changes this limit (`ulimit -Hm`) or is
+//! started by an external service (`systemd-run`, `at`, a container) does not carry it. An
+//! unprivileged process can only lower a hard limit, and a lowered mark can be distinguished from
+//! an original limit ([`Mark::on`]).
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{end_all, hard_limit_in, mark_descendants};
 
-/// What the descendants of the daemons of one System Root have in common.
+/// Mark of the descendants of one System Root's daemons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The hard limit that is the mark.
     limit: u64,
-    /// The hard limit that the daemon was started with.
+    /// The hard limit at the daemon's start.
     found: u64,
 }
 
-/// If a process carries a mark.
+/// Result of checking a process for the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// It was started below a daemon of the System Root.
+    /// The process was started below a daemon of the System Root.
     Yes,
-    /// Its limit is neither the mark nor one that persons have: it may have been the mark.
+    /// The limit is neither the mark nor a normal one, so it may be a lowered mark.
     Perhaps,
-    /// It has the limit that the daemon was started with, or none.
+    /// The limit is the one from the daemon's start, or unlimited.
     Not,
 }
 
 #[cfg(target_os = "linux")]
 impl Mark {
-    /// If a process with this hard limit carries the mark.
+    /// Checks the hard limit of a process for the mark.
     pub(super) fn on(self, hard: u64) -> Marked {
         if hard == self.limit {
             Marked::Yes
@@ -55,13 +55,13 @@ impl Mark {
     }
 }
 
-/// Marks what this process will start: not possible here.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn mark_descendants(_root: &std::path::Path) -> std::io::Result<Mark> {
     Ok(Mark { limit: 0, found: 0 })
 }
 
-/// Ends what is left of an earlier daemon: not possible here.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn end_all(_mark: Mark) -> usize {
     0
@@ -82,18 +82,18 @@ mod linux {
     use super::{Mark, Marked};
     use crate::shell::strays::parent_of;
 
-    /// The lowest number that is a mark; no machine has so much memory.
+    /// Minimum value of a mark; no machine has this much memory.
     const MARK_MIN: u64 = 1 << 62;
 
-    /// Rounds that [`end_all`] makes: what is being ended may start others.
+    /// Maximum number of rounds of [`end_all`], because processes being killed can start others.
     const ROUNDS_MAX: usize = 16;
 
-    /// Has everything that this process starts from now on carry the mark of a System Root.
+    /// Marks this process, and thereby all descendants that it starts from now on.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be looked at, or this process may not set its limit, since it is below a
-    /// daemon of another System Root.
+    /// Fails if the directory cannot be read, or if this process cannot set its limit because it is
+    /// below a daemon of another System Root.
     pub(in crate::shell) fn mark_descendants(root: &Path) -> io::Result<Mark> {
         let limit = mark_of(&fs::metadata(root)?);
         let (soft, found) = getrlimit(Resource::RLIMIT_RSS)?;
@@ -103,22 +103,23 @@ mod linux {
         Ok(Mark { limit, found })
     }
 
-    /// Which directory it is, not what it is called: other containers have other directories of that name.
+    /// Identifies the directory independently of its path, because other containers can have
+    /// directories with the same path.
     fn mark_of(root: &fs::Metadata) -> u64 {
         let made = root.created().ok();
         let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
         let made = made.map_or(0, |made| made.as_nanos());
         let text = format!("{} {} {made}", root.dev(), root.ino());
-        // FNV-1a: it has to be the same in each build, and nobody gains by finding another of the kind.
+        // FNV-1a: stable across builds. Collision resistance is not needed.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         MARK_MIN | (hash & (MARK_MIN - 1))
     }
 
-    /// Kills every process with this mark but this one and those it was started by. Returns how many. To be
-    /// called by the owner of the System Root before it starts anything: whatever carries the mark then is
-    /// left of a daemon that is gone.
+    /// Kills every process with this mark, except this process and its ancestors. Returns the
+    /// number of killed processes. Must be called by the owner of the System Root before it starts
+    /// any process, because all processes with the mark then belong to a dead daemon.
     pub(in crate::shell) fn end_all(mark: Mark) -> usize {
         let own = own_line();
         let mut ended = HashSet::new();
@@ -137,7 +138,7 @@ mod linux {
         ended.len()
     }
 
-    /// This process and those above it.
+    /// This process and its ancestors.
     fn own_line() -> HashSet<u32> {
         let mut line = HashSet::new();
         let mut next = Some(std::process::id());
@@ -155,16 +156,16 @@ mod linux {
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
-    /// True if a process carries the mark: it, or what started it, was started by a daemon of the System
-    /// Root. One that is gone does not.
+    /// True if a process carries the mark: it or its ancestor was started by a daemon of the System
+    /// Root. False for an exited process.
     fn has_mark(pid: u32, mark: Mark) -> bool {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits"));
         let hard = limits.ok().and_then(|limits| hard_limit_in(&limits));
         hard.is_some_and(|hard| mark.on(hard) == Marked::Yes)
     }
 
-    /// The hard limit of the resident set in the text of `/proc/<pid>/limits`; none if the text has none, as
-    /// that of a process that is gone.
+    /// Parses the hard limit of the resident set in `/proc/<pid>/limits`; `None` if it is missing,
+    /// as for an exited process.
     pub(in crate::shell) fn hard_limit_in(limits: &str) -> Option<u64> {
         let mut lines = limits.lines();
         let line = lines.find_map(|line| line.strip_prefix("Max resident set"))?;
@@ -174,14 +175,14 @@ mod linux {
         }
     }
 
-    /// Kills a process if it still is the one with the mark: its number may be another's by now. False if
-    /// there is nothing to kill any more.
+    /// Kills a process if it still carries the mark, because its pid may have been reused. False if
+    /// nothing is left to kill.
     fn kill(pid: u32, mark: Mark) -> bool {
         let pid_of = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let Some(process) = pid_of.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
             return false;
         };
-        // What has ended and is not reaped has no limits any more.
+        // An exited process that was not reaped has no limits.
         has_mark(pid, mark) && pidfd_send_signal(&process, Signal::KILL).is_ok()
     }
 

@@ -1,7 +1,7 @@
-//! Keeping packages: the writing half of the store that `goondan_packages` finds them in (`PKG-1`, `PKG-3`).
+//! Writes packages to the store from which `goondan_packages` reads them (`PKG-1`, `PKG-3`).
 //!
-//! A tree is unpacked beside its place, checked, and put there under its digest; so a crash at any moment leaves
-//! each package whole or not there. The link by its name and version comes last.
+//! A tree is unpacked to a temporary directory, checked, and renamed to its digest, so a crash
+//! leaves each package complete or absent. The link by name and version is created last.
 
 mod prune;
 
@@ -27,25 +27,25 @@ use goondan_trees::limits::Limits;
 use goondan_trees::{RealFolder, TreeError, remove_all};
 use serde_json::Value;
 
-/// What makes an archive a package.
+/// The manifest file of a package.
 const MANIFEST: &str = "goondan.yaml";
 
-/// The directory that what is being unpacked has.
+/// Directory for the tree being unpacked.
 const INCOMING: &str = "incoming";
 
-/// What a link is called until it is in place.
+/// Temporary name of a link.
 const NEW_LINK: &str = ".new-link";
 
-/// The first bytes of what is compressed with gzip.
+/// Magic bytes of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The store, to be written by one at a time.
+/// The store. Writes are serialized.
 pub(super) struct PackageKeeper {
     store: Store,
     turn: Mutex<()>,
 }
 
-/// Why a package was not stored.
+/// Reason that a package was not stored.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error("{0}")]
@@ -97,7 +97,7 @@ impl From<KeepError> for ControlError {
     }
 }
 
-/// What a request asks for, read.
+/// A parsed request.
 struct Wanted {
     name: Option<PackageName>,
     version: Option<Version>,
@@ -107,7 +107,7 @@ struct Wanted {
     check_only: bool,
 }
 
-/// A package as its own manifest says it.
+/// A package according to its manifest.
 struct Own {
     name: PackageName,
     version: Version,
@@ -150,7 +150,7 @@ impl PackageKeeper {
         }
     }
 
-    /// Unpacks a package, as the answer of the request. Blocks.
+    /// Unpacks a package and returns the response. Blocks.
     pub(super) fn answer(&self, request: &StorePackage) -> Result<Value, ControlError> {
         let stored = self.keep(request)?;
         serde_json::to_value(stored)
@@ -173,12 +173,12 @@ impl PackageKeeper {
         let trees = self.store.trees();
         fs::create_dir_all(&trees).map_err(io_error("create", &trees))?;
         let folder = RealFolder::open(&trees).map_err(io_error("open", &trees))?;
-        // What an earlier attempt left.
+        // Removes the leftovers of an earlier attempt.
         clear(&folder, &trees)?;
         let done = unpack(&folder, &request.archive, &archive)
             .and_then(|()| self.accept(&folder, &trees, &wanted));
         if done.is_err() {
-            // What cannot be removed now is removed by the next attempt; the first error tells more.
+            // If this fails, the next attempt removes it; the first error is more useful.
             drop(clear(&folder, &trees));
         }
         let (own, tree) = done?;
@@ -198,7 +198,7 @@ impl PackageKeeper {
         })
     }
 
-    /// Checks what was unpacked, and puts it in its place unless it is only to be checked.
+    /// Checks the unpacked tree, and moves it into place unless only a check was requested.
     fn accept(
         &self,
         folder: &RealFolder,
@@ -224,7 +224,7 @@ impl PackageKeeper {
         Ok((own, tree))
     }
 
-    /// Puts what was unpacked and checked under its digest.
+    /// Moves the checked tree to its digest.
     fn place(&self, folder: &RealFolder, trees: &Path, tree: &TreeDigest) -> Result<(), KeepError> {
         seal(&trees.join(INCOMING))?;
         let place = self.store.tree(tree);
@@ -234,7 +234,8 @@ impl PackageKeeper {
             if tree_digest(&place).is_ok_and(|there| there == *tree) {
                 return clear(folder, trees);
             }
-            // It was changed: what runs from it has its files open, or is refused by its digest.
+            // The stored tree was modified. Running processes have its files open or reject it by
+            // its digest.
             remove_all(folder, own).map_err(|error| removal(&place, &error))?;
         }
         folder
@@ -245,7 +246,7 @@ impl PackageKeeper {
             .map_err(io_error("sync", trees))
     }
 
-    /// Lets the package be found by its name and version.
+    /// Creates the link by name and version.
     fn link(
         &self,
         name: &PackageName,
@@ -292,13 +293,13 @@ fn clear(folder: &RealFolder, trees: &Path) -> Result<(), KeepError> {
     remove_all(folder, Path::new(INCOMING)).map_err(|error| removal(trees, &error))
 }
 
-/// Reads an archive whole, so that what is unpacked is what was checked.
+/// Reads a whole archive into memory, so that the checked bytes are the unpacked ones.
 fn read_archive(path: &Path) -> Result<Vec<u8>, KeepError> {
     let unreadable = |source| KeepError::Archive {
         path: path.to_owned(),
         source,
     };
-    // Asked before opening: opening a named pipe would wait for its writer.
+    // Checked before opening, because opening a named pipe would block until a writer appears.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !path.is_absolute() || !metadata.is_file() {
         return Err(unreadable(io::ErrorKind::InvalidInput.into()));
@@ -327,7 +328,7 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
         .map_err(|error| KeepError::Hostile(path.to_owned(), error))
 }
 
-/// Checks that what was unpacked is the package it has to be.
+/// Checks that the unpacked tree is the requested package.
 fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
     if !dir.join(MANIFEST).exists() && !dir.join(SKILL_FILE).exists() {
@@ -396,7 +397,7 @@ fn listed(requires: &BTreeMap<String, String>) -> String {
     all.join(", ")
 }
 
-/// Lets nobody write the files by mistake.
+/// Makes the files read-only to prevent accidental changes.
 fn seal(dir: &Path) -> Result<(), KeepError> {
     let mut waiting = vec![dir.to_owned()];
     while let Some(dir) = waiting.pop() {

@@ -1,5 +1,5 @@
-//! Clients that watch processes (`OBS-1`): it is looked how these are as long as somebody does, and each client is told
-//! what is different from what it was told before.
+//! Clients that watch processes (`OBS-1`). While there are any, the processes are checked
+//! regularly, and each client receives the differences from its previous state.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
@@ -21,15 +21,15 @@ use super::memory::{self, Families};
 use crate::limits::{PROCESS_LOOK_REST_FACTOR, PROCESS_LOOKS_OF_MEMORY};
 use goondan_core::{Core, RequestToken};
 
-/// The control groups of processes, by process id.
+/// The cgroups of processes, by process id.
 pub(super) type Groups = Arc<HashMap<u32, Cgroup>>;
 
-/// Who watches.
+/// All watching clients.
 #[derive(Debug, Default)]
 pub(super) struct ProcessWatches {
     watches: BTreeMap<RequestToken, Watch>,
     looks: u64,
-    /// When it is looked again.
+    /// Time of the next check.
     next: Option<Instant>,
 }
 
@@ -39,13 +39,13 @@ struct Watch {
     looks: mpsc::Sender<Look>,
 }
 
-/// How the processes are at one time.
+/// A snapshot of the processes.
 #[derive(Debug)]
 pub(super) struct Look {
     at: Timestamp,
     processes: Vec<ProcessInfo>,
     groups: Groups,
-    /// Whether it is looked at the memory of all, too.
+    /// True if the memory of all processes is measured too.
     with_memory: bool,
 }
 
@@ -61,7 +61,7 @@ impl Look {
 }
 
 impl ProcessWatches {
-    /// Somebody watches, and this is how they are. Gives what its client is [told](tell) of.
+    /// Adds a client with the current state. Returns the receiver of its snapshots for [`tell`].
     pub(super) fn add(
         &mut self,
         token: RequestToken,
@@ -70,32 +70,32 @@ impl ProcessWatches {
         groups: &Groups,
     ) -> mpsc::Receiver<Look> {
         let (looks, told) = mpsc::channel(1);
-        // There is a place for it.
+        // The channel is empty, so this cannot fail.
         drop(looks.try_send(Look::new(processes, groups, true)));
         let only = watch.workspace_id.clone();
         self.watches.insert(token, Watch { only, looks });
         told
     }
 
-    /// It watches no longer.
+    /// Removes a client.
     pub(super) fn forget(&mut self, token: RequestToken) {
         self.watches.remove(&token);
     }
 
-    /// Whether it is to be looked now.
+    /// True if a check is due.
     pub(super) fn is_due(&self) -> bool {
         let has_rested = self.next.is_none_or(|next| next <= Instant::now());
         !self.watches.is_empty() && has_rested
     }
 
-    /// Looks. Gives those whose workspace is not there any more, who watch no longer.
+    /// Takes snapshots. Returns the requests whose workspace was closed and whose watch has ended.
     pub(super) fn look(&mut self, core: &Core, groups: &Groups) -> Vec<RequestToken> {
         let began = Instant::now();
         let with_memory = self.looks.is_multiple_of(PROCESS_LOOKS_OF_MEMORY);
         self.looks = self.looks.wrapping_add(1);
         let mut over = Vec::new();
         for (token, watch) in &self.watches {
-            // Whoever is still busy with the looks before is told by a later one.
+            // A client that is still processing the previous snapshot gets a later one.
             let Ok(place) = watch.looks.try_reserve() else {
                 continue;
             };
@@ -113,7 +113,7 @@ impl ProcessWatches {
     }
 }
 
-/// Tells a client what is different, look by look.
+/// Sends a client the differences, snapshot by snapshot.
 pub(super) async fn tell(
     client: Client,
     request_id: u64,
@@ -123,7 +123,7 @@ pub(super) async fn tell(
     let mut known = None;
     while let Some(look) = looks.recv().await {
         let at = look.at;
-        // Of many processes it takes a while to look at the memory of each.
+        // Measuring the memory of many processes takes time.
         let compared = tokio::task::spawn_blocking(move || compare(known, look, memory));
         let Ok((now, parts)) = compared.await else {
             return;
@@ -145,10 +145,10 @@ pub(super) async fn tell(
     }
 }
 
-/// The processes that a client was told of, as it was told.
+/// The processes as reported to a client.
 type Known = BTreeMap<ProcessKey, ProcessInfo>;
 
-/// Some of what is different.
+/// A part of the differences.
 #[derive(Debug, Default, PartialEq)]
 struct Part {
     processes: Vec<ProcessInfo>,
@@ -156,7 +156,8 @@ struct Part {
     more: bool,
 }
 
-/// What a client is told of a look, and knows then. The first one it is told of whatever it sees.
+/// Computes the differences of a snapshot and the new state. The first snapshot is always reported,
+/// even if empty.
 fn compare(known: Option<Known>, look: Look, memory: bool) -> (Known, Vec<Part>) {
     let is_first = known.is_none();
     let mut before = known.unwrap_or_default();
@@ -253,7 +254,7 @@ mod tests {
             names(&compare(Some(known), look(Vec::new(), false), false).1).len(),
             2
         );
-        // That there is none is told, too.
+        // An empty list is reported, too.
         assert_eq!(
             compare(None, look(Vec::new(), false), false).1,
             [Part::default()]

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::ipc::ChildRole;
 
-/// Where the binaries of children are.
+/// Paths of the binaries.
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
     agent: PathBuf,
-    /// Without it agents run whose model is embedded, and no connection.
+    /// Without it, only agents with an embedded model can run, and no connections.
     connector: Result<PathBuf, ProgramMissing>,
 }
 
-/// A child's binary is neither beside the daemon's own nor in `PATH`.
+/// A binary is neither next to the daemon's own nor in `PATH`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("`{name}` is neither beside `{}` nor in PATH; install all of goondan's binaries together", beside.display())]
 pub(super) struct ProgramMissing {
@@ -22,8 +22,8 @@ pub(super) struct ProgramMissing {
 }
 
 impl Programs {
-    /// Finds the children's binaries beside this executable, else in `PATH`. A daemon without agents is
-    /// of no use, so theirs has to be there.
+    /// Finds the binaries next to this executable or in `PATH`. The agent binary is required,
+    /// because a daemon without agents is useless.
     pub(super) fn find() -> Result<Self, ProgramMissing> {
         Ok(Self {
             agent: find_program("goondan-agent-process")?,
@@ -31,7 +31,7 @@ impl Programs {
         })
     }
 
-    /// Binaries that are not there.
+    /// Missing binaries, for tests.
     #[cfg(test)]
     pub(super) fn nowhere() -> Self {
         let name = "goondan-connector-process";
@@ -42,21 +42,21 @@ impl Programs {
         }
     }
 
-    /// The binary of agents.
+    /// The agent binary.
     pub(super) fn agent(&self) -> &Path {
         &self.agent
     }
 
-    /// Why no connector process can be started, if none can.
+    /// The reason that no connector process can be started, if any.
     pub(super) fn missing(&self) -> Option<&ProgramMissing> {
         self.connector.as_ref().err()
     }
 
-    /// The binary of a kind of child.
+    /// The binary of a role.
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is none.
+    /// `NotFound` if it is missing.
     pub(super) fn of(&self, role: ChildRole) -> io::Result<&Path> {
         match role {
             ChildRole::Agent | ChildRole::Task => Ok(&self.agent),
@@ -68,7 +68,7 @@ impl Programs {
     }
 }
 
-/// A binary beside this executable, else in `PATH`.
+/// Finds a binary next to this executable or in `PATH`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Reading for clients what the writer threads do not own. Everything here blocks.
+//! Reads data that the writer threads do not own, for clients. All functions block.
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{bundles, usage};
 use goondan_core::{Read, control_error};
 
-/// Reads what the core asks for, as the answer of the request.
+/// Reads the requested data and returns the response.
 pub(super) fn read(
     disk: &dyn Disk,
     layout: &Layout,

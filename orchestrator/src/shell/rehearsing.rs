@@ -1,7 +1,8 @@
-//! Carrying out a rehearsal: recorded turns, played with another configuration before that is active (`BUNDLE-7`).
+//! Rehearsal: replays recorded turns with another configuration before it becomes active
+//! (`BUNDLE-7`).
 //!
-//! The binary of agents plays them, which alone knows tools as a model sees them; the conversation is only read. Here
-//! what came of it is put together for people.
+//! The agent binary replays them, because only it can present tools as a model sees them; the
+//! conversation is only read. This module formats the result for users.
 
 use std::path::Path;
 
@@ -17,20 +18,20 @@ use goondan_store::instance::{self, Recent};
 
 use super::module_gate::{self, Asked};
 
-/// What the prompt is called in a diff.
+/// Name of the prompt in a diff.
 const PROMPT: &str = "prompt";
 
-/// What is played, and where.
+/// Input of a rehearsal.
 pub(super) struct Stage<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) agent_process: &'a Path,
     /// The directory of the conversation.
     pub(super) instance: &'a Path,
-    /// How many turns.
+    /// Number of turns.
     pub(super) turns: u32,
 }
 
-/// Whether so many turns may be rehearsed.
+/// Checks the number of turns.
 ///
 /// # Errors
 ///
@@ -43,12 +44,12 @@ pub(super) fn check_turns(turns: u32) -> Result<(), BundleError> {
     Err(BundleError::Invalid(text))
 }
 
-/// Plays the turns of the conversation with what was staged. `assign` makes of an agent what a process of it would
-/// work with. Blocks, for at most [`REHEARSAL_MS`].
+/// Replays the turns of the conversation with the staged definition. `assign` creates the
+/// assignment of a process from it. Blocks for at most [`REHEARSAL_MS`].
 ///
 /// # Errors
 ///
-/// [`BundleError::Invalid`] if the conversation cannot be read, or the turns not be played.
+/// [`BundleError::Invalid`] if the conversation cannot be read or the turns cannot be replayed.
 pub(super) fn rehearse(
     stage: &Stage<'_>,
     staged: Staged<Box<AgentDefinition>>,
@@ -116,7 +117,7 @@ fn notes_of(recent: &Recent) -> Option<String> {
     }
 }
 
-/// What becomes of the model; none if nothing does.
+/// The change of the model, if any.
 fn model_change(before: &ModelDefinition, after: &ModelDefinition) -> Option<ModelChange> {
     let named = |model: &ModelDefinition| format!("{} ({})", model.name, model.model);
     (before != after).then(|| ModelChange {
@@ -125,7 +126,7 @@ fn model_change(before: &ModelDefinition, after: &ModelDefinition) -> Option<Mod
     })
 }
 
-/// Has the binary of agents play.
+/// Runs the replay in the agent binary.
 fn play(agent_process: &Path, script: &RehearsalScript) -> Result<Played, String> {
     let asked = Asked {
         arguments: &[REHEARSE.to_owned()],

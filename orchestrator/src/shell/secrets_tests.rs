@@ -8,7 +8,7 @@ use goondan_vault::{Given, ProjectIdentity, Reader};
 
 use super::*;
 
-/// The reading half of a simulated disk.
+/// Read access to a simulated disk.
 pub(super) struct DiskFiles(pub(super) SimulatedDisk);
 
 impl Files for DiskFiles {
@@ -34,7 +34,7 @@ impl Files for DiskFiles {
     }
 }
 
-/// Files in which every secret of these tests is allowed to the project.
+/// Files in which the project is allowed to use every secret of these tests.
 struct Allowing<'f>(&'f dyn Files);
 
 impl Files for Allowing<'_> {
@@ -101,7 +101,7 @@ fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), Co
     keeper.carry_out(SecretWork::Remove(remove), at()).map(drop)
 }
 
-/// The value as a configuration gets it: nothing if there is none.
+/// The value as a configuration receives it, if any.
 pub(super) fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
     let project = ProjectIdentity::new(Path::new("/project"), None);
     let files = Allowing(keeper.files.as_ref());
@@ -193,7 +193,7 @@ fn an_identity_is_made_once_and_never_where_secrets_are_without_one() {
         keeper.files.read(&path, 4096).unwrap().is_none(),
         "another was made"
     );
-    // What can be opened no more can be removed, and then there is room for a new beginning.
+    // Secrets that can no longer be opened can be removed and then set again.
     assert!(
         list(&keeper)
             .secrets
@@ -235,7 +235,7 @@ fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
 
 #[test]
 fn sec_1_a_crash_at_every_call_leaves_the_old_value_or_the_new_one() {
-    // The first secret of all, which makes the identity too; and a later change.
+    // The first secret, which also creates the identity, and a later change.
     for before in [None, Some("one")] {
         let start = disk();
         if let Some(value) = before {
@@ -260,11 +260,12 @@ fn sec_1_a_crash_at_every_call_leaves_the_old_value_or_the_new_one() {
                     is_new || (written.is_err() && found.as_deref() == before),
                     "{found:?}"
                 );
-                // And it can be gone on with.
+                // Later writes succeed.
                 set(&keeper, "a", "k", "three").unwrap();
                 assert_eq!(find(&keeper, "a", "k").as_deref(), Some("three"));
             }
-            // The audit log comes last, and a crash in it fails nothing.
+            // The audit log is written last, and a crash during it does not make the operation
+            // fail.
             if written.is_ok() {
                 break;
             }
@@ -285,7 +286,7 @@ fn what_is_no_value_or_too_many_is_refused() {
     assert_eq!(list(&keeper).secrets, []);
 }
 
-/// Allows the secret `a` to a project in a directory, or denies it.
+/// Allows or denies the secret `a` to the project in a directory.
 fn change_consent(
     keeper: &SecretKeeper,
     root: &Path,
@@ -308,7 +309,7 @@ fn change_consent(
     }
 }
 
-/// Whether the project in this directory gets the secret `a`.
+/// True if the project in this directory receives the secret `a`.
 fn gets(keeper: &SecretKeeper, root: &Path) -> bool {
     let project = ProjectIdentity::new(&root.canonicalize().unwrap(), None);
     let reader = Reader::with_files(&keeper.vault, &project, keeper.files.as_ref());
@@ -333,7 +334,7 @@ fn sec_6_a_secret_is_given_to_the_project_it_was_allowed_to_and_all_of_it_is_aud
     let changed = change_consent(&keeper, ours.path(), true).unwrap().changed;
     assert_eq!(list(&keeper).consents, changed);
     assert!(gets(&keeper, ours.path()) && !gets(&keeper, theirs.path()));
-    // Allowed again, nothing changes.
+    // Allowing it again changes nothing.
     let again = change_consent(&keeper, ours.path(), true).unwrap();
     assert_eq!(again.changed, []);
     let denied = change_consent(&keeper, ours.path(), false).unwrap();

@@ -1,5 +1,5 @@
-//! What the daemon's processes can do where they run: a service manager or a container can take away what a person's
-//! shell has.
+//! Capabilities of the daemon's processes in their environment. A service manager or container can
+//! remove capabilities that a user's shell has.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::loading::Projects;
 
-/// The answer to `daemon.check`. Blocks.
+/// The response to `daemon.check`. Blocks.
 pub(super) fn answer(projects: &Projects) -> Result<Value, ControlError> {
     let internal = |problem: String| ControlError::new(ErrorCode::Internal, problem);
     let listed = workspace::list(projects.disk.as_ref(), &projects.layout);
@@ -29,7 +29,7 @@ pub(super) fn answer(projects: &Projects) -> Result<Value, ControlError> {
     serde_json::to_value(check).map_err(|error| internal(error.to_string()))
 }
 
-/// True if a proposal can be applied in a project. One that is gone is reported where it is opened.
+/// True if a proposal can be applied in a project. A missing project is reported when it is opened.
 fn is_writable(root: &Path) -> bool {
     let folder = match RealFolder::open(root) {
         Ok(folder) => folder,
@@ -38,7 +38,7 @@ fn is_writable(root: &Path) -> bool {
     folder.check_writable(Path::new("")).is_ok()
 }
 
-/// Reports what the daemon lacks at its start, in its log.
+/// Logs missing capabilities at the daemon's start.
 pub(super) fn log_what_is_missing() {
     if let Err(error) = open_beneath() {
         tracing::error!(

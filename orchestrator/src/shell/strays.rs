@@ -1,30 +1,30 @@
-//! No orphans (`SUP-7`): whatever outlives its parent below the daemon is ended.
+//! Reaping of orphans (`SUP-7`): kills every descendant of the daemon that outlives its parent.
 //!
-//! The daemon is a child subreaper: a process whose parent died becomes the daemon's own child, even
-//! one that left its process group and session. Every child of the daemon that it did not start itself
-//! is such a stray. Elsewhere than on Linux only process groups are ended. What an earlier daemon left
-//! behind is [`super::orphans`]' business.
+//! The daemon is a child subreaper: a process whose parent exits is re-parented to the daemon, even
+//! if it left its process group and session. Every child that the daemon did not start is such a
+//! stray. On systems other than Linux, only process groups are killed. [`super::orphans`] handles
+//! the leftovers of an earlier daemon.
 
 use std::collections::HashSet;
 
-/// Makes orphaned descendants of this process its own children.
+/// Makes orphaned descendants of this process its children.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// Makes orphaned descendants of this process its own children: not possible here.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn adopt_orphans() -> nix::Result<()> {
     Ok(())
 }
 
-/// Rounds that [`end_all`] makes: ending a stray may make its own children strays.
+/// Maximum number of rounds of [`end_all`], because killing a stray can create new ones.
 #[cfg(target_os = "linux")]
 const ROUNDS_MAX: usize = 16;
 
-/// Kills every child that this process adopted, and theirs. Returns how many. Those that it started itself
-/// are asked for only where there is a child to be told from them.
+/// Kills every adopted child and its descendants. Returns their number. `started` is called only if
+/// there is a child to check.
 #[cfg(target_os = "linux")]
 pub(super) fn end_all(started: impl Fn() -> HashSet<u32>) -> usize {
     use nix::sys::signal::{Signal, kill};
@@ -43,7 +43,7 @@ pub(super) fn end_all(started: impl Fn() -> HashSet<u32>) -> usize {
         let strays = strays.into_iter().filter_map(|pid| i32::try_from(pid).ok());
         let strays = strays.map(nix::unistd::Pid::from_raw);
         for pid in strays {
-            // One that has just ended is only to be reaped.
+            // A child that has already exited only has to be reaped.
             kill(pid, Signal::SIGKILL).ok();
             if waitpid(pid, None).is_ok() {
                 ended += 1;
@@ -53,15 +53,15 @@ pub(super) fn end_all(started: impl Fn() -> HashSet<u32>) -> usize {
     ended
 }
 
-/// Kills strays: not possible here.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn end_all(_started: impl Fn() -> HashSet<u32>) -> usize {
     0
 }
 
-/// The children of this process' main thread: whom a process adopts becomes the child of its first thread
-/// that lives, and those that it starts are children of [`super::launcher`]'s. So there are seldom any, where
-/// the process has thousands. A kernel without that list gives all children of the process.
+/// The children of the main thread. Adopted processes become children of the first living thread,
+/// and started ones are children of the [`super::launcher`] thread, so this list is usually empty
+/// even with thousands of children. A kernel without this list returns all children.
 #[cfg(target_os = "linux")]
 fn children_of_main_thread() -> Vec<u32> {
     let own = std::process::id();
@@ -74,7 +74,7 @@ fn children_of_main_thread() -> Vec<u32> {
     }
 }
 
-/// The children of a process, by `/proc`.
+/// The children of a process, from `/proc`.
 #[cfg(target_os = "linux")]
 fn children_of(parent: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -86,20 +86,20 @@ fn children_of(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The parent of a process; none if the process is gone.
+/// The parent of a process; `None` if the process is gone.
 #[cfg(target_os = "linux")]
 pub(super) fn parent_of(pid: u32) -> Option<u32> {
     parent_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The parent of a process: the system does not tell here.
+/// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn parent_of(_pid: u32) -> Option<u32> {
     None
 }
 
-/// The parent's pid in the text of `/proc/<pid>/stat`. The command's name comes before it, in
-/// parentheses, and may itself hold any character.
+/// Parses the parent's pid in `/proc/<pid>/stat`. The command name precedes it in parentheses and
+/// may contain any character.
 #[cfg(target_os = "linux")]
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
@@ -124,7 +124,7 @@ mod tests {
             .spawn()
             .unwrap();
         assert!(children_of(std::process::id()).contains(&child.id()));
-        // Tests run in threads of their own.
+        // Tests run in separate threads.
         assert!(!children_of_main_thread().contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();

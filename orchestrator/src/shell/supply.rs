@@ -1,4 +1,4 @@
-//! Measures what there is of descriptors, processes and memory.
+//! Measures available descriptors, processes and memory.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use super::descriptors;
 use goondan_core::{Share, Supply};
 
-/// Looks at what there is now. `cgroup` is the control group that the daemon divides, if it has one. The
-/// files it reads are the kernel's own and answer at once.
+/// Measures current availability. `cgroup` is the delegated cgroup of the daemon, if any. The files
+/// it reads are provided by the kernel and respond immediately.
 pub(super) fn measure(cgroup: Option<&Path>) -> Supply {
     let limit = descriptors::limit();
     Supply {
@@ -17,14 +17,14 @@ pub(super) fn measure(cgroup: Option<&Path>) -> Supply {
     }
 }
 
-/// Of two shares the one with less left.
+/// The share with less left.
 fn scarcer(one: Option<Share>, other: Option<Share>) -> Option<Share> {
     let free = |share: &Share| share.limit.saturating_sub(share.used);
     one.into_iter().chain(other).min_by_key(free)
 }
 
 fn number(path: &Path) -> Option<u64> {
-    // Where there is no limit, the file says `max`.
+    // Without a limit, the file contains `max`.
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -42,7 +42,7 @@ fn tasks_of_machine() -> Option<Share> {
     Some(Share { used, limit })
 }
 
-/// The number of tasks in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+/// Parses the number of tasks in `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
 fn tasks_in(loadavg: &str) -> Option<u64> {
     let tasks = loadavg.split_whitespace().nth(3)?;
     tasks.split_once('/')?.1.parse().ok()
@@ -51,7 +51,7 @@ fn tasks_in(loadavg: &str) -> Option<u64> {
 fn memory_of_group(dir: &Path) -> Option<Share> {
     let limit = number(&dir.join("memory.max"))?;
     let current = number(&dir.join("memory.current"))?;
-    // What files left in memory is given back when it is needed.
+    // Page cache is reclaimable and does not count as used.
     let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
     let cached = field(&stat, "inactive_file ").unwrap_or(0);
     let used = current.saturating_sub(cached);
@@ -62,7 +62,7 @@ fn memory_of_machine() -> Option<Share> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// The memory in the text of `/proc/meminfo`, in bytes.
+/// Parses the memory in `/proc/meminfo`, in bytes.
 fn memory_in(meminfo: &str) -> Option<Share> {
     let total = field(meminfo, "MemTotal:")?.checked_mul(1_024)?;
     let available = field(meminfo, "MemAvailable:")?.checked_mul(1_024)?;

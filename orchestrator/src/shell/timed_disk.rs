@@ -1,4 +1,4 @@
-//! The file system, with a note of how long each sync took (`OBS-3`).
+//! A disk that measures the duration of each sync (`OBS-3`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,12 +10,12 @@ use goondan_durable::disk::{Disk, DiskFile, Entry, Stat};
 use goondan_protocol::metrics::{Histogram, Metric, Micros};
 use goondan_trees::GuardedDisk;
 
-/// How long syncs took. Clones share what they know.
+/// Durations of syncs. Clones share the data.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SyncTimes(Arc<Mutex<Histogram>>);
 
 impl SyncTimes {
-    /// What is known so far.
+    /// The current histogram.
     pub(super) fn read(&self) -> Histogram {
         self.0
             .lock()
@@ -34,7 +34,7 @@ impl SyncTimes {
     }
 }
 
-/// The operating system's file system, whose syncs are timed.
+/// The operating system's file system, with timed syncs.
 #[derive(Debug, Default)]
 pub(super) struct TimedDisk {
     disk: GuardedDisk,
@@ -42,7 +42,7 @@ pub(super) struct TimedDisk {
 }
 
 impl TimedDisk {
-    /// This file system, whose syncs are timed.
+    /// Wraps a disk.
     pub(super) fn new(disk: GuardedDisk) -> Self {
         Self {
             disk,
@@ -50,7 +50,7 @@ impl TimedDisk {
         }
     }
 
-    /// How long its syncs took.
+    /// Durations of its syncs.
     pub(super) fn times(&self) -> SyncTimes {
         self.times.clone()
     }
@@ -73,7 +73,7 @@ impl Disk for TimedDisk {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        // Nothing is ever synced that is only read.
+        // A file opened for reading is never synced.
         self.disk.open_read(path)
     }
 

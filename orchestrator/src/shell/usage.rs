@@ -1,4 +1,4 @@
-//! What replies of models took, summed up for people.
+//! Reports of model usage for users.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use goondan_store::root::Layout;
 
 use goondan_core::control_error;
 
-/// Reads the ledgers of workspaces and sums them up. Blocks.
+/// Sums the ledgers of workspaces. Blocks.
 pub(super) fn report(
     disk: &dyn Disk,
     layout: &Layout,
@@ -26,7 +26,7 @@ pub(super) fn report(
     Ok(summed(&ledgers, read))
 }
 
-/// What stands in the place of a revision where the project itself held.
+/// Label for the project's configuration, used instead of a revision.
 const PROJECT: &str = "project";
 
 fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
@@ -122,7 +122,7 @@ mod tests {
         let ledgers = [(&id, ledger)];
         let report = summed(&ledgers, &read);
         assert_eq!((report.left_out, report.next), (0, None));
-        // In pages of one it is the same.
+        // Pages of one row give the same result.
         read.limit = Some(1);
         let mut on_pages = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! Checking the files of tasks and of checkpoints, and what this machine alone knows of files; setting damage aside
-//! (`MSG-11`). What takes as long as files are large is done here, and not by the threads that write.
+//! Verification of the files of tasks, checkpoints and of node-local data, and repair of damage
+//! (`MSG-11`). This can take long with large files, so it does not run on the writer threads.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,11 @@ use goondan_store::{StoreError, workspace};
 use goondan_tasks::work_area::{HISTORY, Records, WorkArea, WorkAreaError, read_history};
 use goondan_trees::{PathProblem, RealFolder, RelativePath};
 
-/// Begins the names of the folders that checkpoints are unpacked in; the next start removes those that a crash left.
+/// Prefix of the directories in which checkpoints are unpacked. The next start removes the
+/// leftovers of a crash.
 const STAGING_PREFIX: &str = ".import-repair-";
 
-/// Why files cannot be checked.
+/// Reason that files cannot be verified.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VerifyError {
     #[error(transparent)]
@@ -44,20 +45,21 @@ pub(super) struct Verification<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) layout: &'a Layout,
     pub(super) workspace_id: &'a WorkspaceId,
-    /// Set damage aside.
+    /// True if damage must be repaired.
     pub(super) repair: bool,
     pub(super) now: Timestamp,
 }
 
 impl Verification<'_> {
-    /// Checks all of it.
+    /// Verifies all files.
     ///
     /// # Errors
     ///
-    /// [`VerifyError`] if folders cannot be listed, or a repair cannot be written.
+    /// [`VerifyError`] if directories cannot be listed, or a repair cannot be written.
     pub(super) fn run(&self) -> Result<Verified, VerifyError> {
         let mut out = Verified::default();
-        // Histories before checkpoints: what is damaged of these is of no use for them, and is set aside.
+        // Histories are repaired from intact checkpoints first; damaged checkpoints are then set
+        // aside.
         let tasks = verify::tasks(self.disk, self.layout, self.workspace_id)?;
         for work_area in &tasks {
             self.check_task(work_area, &mut out)?;
@@ -96,7 +98,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Makes a history whole again with what checkpoints hold of it.
+    /// Repairs a history with the records in checkpoints.
     fn repair_task(
         &self,
         work_area: &Path,
@@ -131,7 +133,7 @@ impl Verification<'_> {
                     },
                 );
             }
-            // No copy says which task it is.
+            // No copy identifies the task.
             Err(WorkAreaError::NoTask(_)) => {
                 for finding in findings {
                     "no checkpoint has its first record: restore the work area from a backup, or move it away"
@@ -143,7 +145,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Adds what the histories in checkpoints hold, the newest first, until nothing is missing.
+    /// Adds records from the histories in checkpoints, newest first, until nothing is missing.
     fn add_from_checkpoints(
         &self,
         work_area: &Path,
@@ -207,7 +209,7 @@ fn is_directory(disk: &dyn Disk, path: &Path) -> Result<bool, VerifyError> {
     Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory))
 }
 
-/// Says of what was found what became of it.
+/// Updates the advice of repaired findings and lowers their severity.
 fn mark(findings: &mut [Finding], advice: &str) {
     for finding in findings {
         if finding.kind != FindingKind::TornTail {

@@ -1,10 +1,10 @@
-//! Watching the files that projects were read from (`SUP-8`).
+//! Watches the source files of projects (`SUP-8`).
 //!
-//! One thread for each watched workspace. What the system tells is only a hint that something may have
-//! changed: whether it did is always found by comparing the files with what was read. So a hint that is
-//! lost costs time and nothing else, and one too many costs a comparison. The watched directories are
-//! chosen anew after each reading, so that one that was replaced, or a whole project that was moved
-//! away and comes back, is found again.
+//! Each watched workspace has a thread. File system notifications are only hints; changes are
+//! always detected by comparing the files with the loaded ones. A lost hint therefore only causes a
+//! delay, and an extra one only a comparison. The watched directories are determined again after
+//! each load, so that a replaced directory, or a whole project that was moved away and back, is
+//! found again.
 //!
 //! Nothing is written into a project.
 
@@ -25,13 +25,13 @@ use super::event::Event;
 use crate::limits::{WATCH_LOOK_MS, WATCH_POLL_MS, WATCH_QUIET_MAX_MS, WATCH_QUIET_MS};
 use goondan_core::Input;
 
-/// The watched workspaces.
+/// All watched workspaces.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     watched: BTreeMap<WorkspaceId, Watch>,
 }
 
-/// One watched workspace. Its thread ends when this is dropped.
+/// A watched workspace. Its thread ends when this is dropped.
 #[derive(Debug)]
 struct Watch {
     hints: Sender<Hint>,
@@ -39,28 +39,28 @@ struct Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The thread may have ended already.
         drop(self.hints.send(Hint::Stop));
     }
 }
 
-/// What a watching thread is told.
+/// A message to a watching thread.
 #[derive(Debug)]
 enum Hint {
-    /// The project was read again, from these.
+    /// The project was loaded again, from these files.
     Read(Arc<Sources>),
-    /// Something happened where it watches.
+    /// Something changed in a watched directory.
     Changed,
-    /// The system lost count of what happened.
+    /// The system lost notifications.
     Overflowed,
-    /// The system watches no longer.
+    /// The system stopped watching.
     Failed(String),
-    /// Nobody wants to know any more.
+    /// The watch ends.
     Stop,
 }
 
 impl Watches {
-    /// Watches what a workspace was read from, or no longer.
+    /// Starts or stops watching the source files of a workspace.
     pub(super) fn set(
         &mut self,
         id: WorkspaceId,
@@ -87,7 +87,7 @@ impl Watches {
     }
 }
 
-/// What a watching thread works with.
+/// State of a watching thread.
 struct Watcher {
     id: WorkspaceId,
     events: mpsc::Sender<Event>,
@@ -97,19 +97,19 @@ struct Watcher {
 
 impl Watcher {
     fn run(mut self, incoming: &Receiver<Hint>) {
-        // What was told before the first reading is of no use.
+        // Hints before the first load are ignored.
         let mut next = incoming.recv().unwrap_or(Hint::Stop);
         while let Hint::Read(sources) = next {
             next = self.watch(&sources, incoming);
         }
     }
 
-    /// Watches these sources until the project is read again, and gives the hint that ends it.
+    /// Watches these files until the project is loaded again. Returns the hint that ends the watch.
     fn watch(&mut self, sources: &Arc<Sources>, incoming: &Receiver<Hint>) -> Hint {
         let mut system = self.arm(sources);
         let mut is_told = false;
         loop {
-            // After arming: what changed since it was read is not missed.
+            // Checked after arming, so changes since the load are not missed.
             if !is_told && !sources.is_current() {
                 is_told = true;
                 let workspace_id = self.id.clone();
@@ -144,8 +144,8 @@ impl Watcher {
         }
     }
 
-    /// Waits until nothing has changed for a moment: who saves, or switches a branch, changes many
-    /// files one after another. Gives a hint that ends the watch.
+    /// Waits until changes pause, because saving or switching a branch changes many files in
+    /// sequence. Returns a hint if it ends the watch.
     fn settle(
         &mut self,
         incoming: &Receiver<Hint>,
@@ -169,7 +169,7 @@ impl Watcher {
         }
     }
 
-    /// Has the system tell of changes; if it cannot, files are compared every few seconds.
+    /// Registers for notifications; if that fails, the files are compared every few seconds.
     fn arm(&mut self, sources: &Arc<Sources>) -> Option<RecommendedWatcher> {
         match self.watch_directories(sources) {
             Ok(system) => {
@@ -190,14 +190,14 @@ impl Watcher {
         let (hints, concerned) = (self.hints.clone(), sources.clone());
         let mut system = notify::recommended_watcher(move |event| {
             if let Some(hint) = hint_of(event, &concerned) {
-                // Nobody listens only when the watch is ending.
+                // The receiver is closed only while the watch is ending.
                 drop(hints.send(hint));
             }
         })?;
         for directory in sources.directories() {
             match system.watch(&directory, RecursiveMode::NonRecursive) {
                 Ok(()) => {}
-                // It is gone again: whatever is above it is watched, too.
+                // It was removed again, which its watched parent will report.
                 Err(_) if !directory.exists() => {}
                 Err(error) => return Err(error),
             }
@@ -226,12 +226,12 @@ impl Watcher {
     }
 
     fn tell(&self, input: Input) {
-        // Nobody listens only when the daemon is ending.
+        // The receiver is closed only while the daemon is ending.
         drop(self.events.blocking_send(Event::Input(input)));
     }
 }
 
-/// What an event of the system says about the sources, if anything.
+/// The hint in a notification about the source files, if any.
 fn hint_of(event: notify::Result<notify::Event>, sources: &Sources) -> Option<Hint> {
     let event = match event {
         Ok(event) => event,
@@ -240,7 +240,7 @@ fn hint_of(event: notify::Result<notify::Event>, sources: &Sources) -> Option<Hi
     if event.need_rescan() {
         return Some(Hint::Overflowed);
     }
-    // Reading is no change, and reading is what comparing does.
+    // Reads are not changes, and comparing files causes reads.
     let is_reading = matches!(event.kind, EventKind::Access(kind)
         if kind != AccessKind::Close(AccessMode::Write));
     let concerns = event.paths.iter().any(|path| sources.concerns(path));

@@ -1,7 +1,7 @@
-//! What to do when a connection could not be accepted: wait, and say so, but not each time.
+//! Back-off after failed `accept` calls, with rate-limited logging.
 //!
-//! Where a process has no descriptor left, `accept` fails at once, again and again, for as long as
-//! somebody waits to be accepted.
+//! If a process has no free descriptor, `accept` fails immediately and repeatedly while a client is
+//! waiting.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::limits::{ACCEPT_PAUSE_FIRST_MS, ACCEPT_PAUSE_MAX_MS, ACCEPT_WARNING_INTERVAL_MS};
 
-/// How accepting goes.
+/// Back-off state of `accept`.
 #[derive(Debug)]
 pub(super) struct Accepting {
     failures_in_row: u32,
@@ -28,12 +28,12 @@ impl Default for Accepting {
 }
 
 impl Accepting {
-    /// One was accepted.
+    /// Resets the back-off.
     pub(super) fn worked(&mut self) {
         self.failures_in_row = 0;
     }
 
-    /// One was not. Tells the log, once in a while, and returns how long to wait before the next try.
+    /// Handles a failure: logs it, rate-limited, and returns the delay before the next attempt.
     pub(super) fn failed(&mut self, error: &io::Error) -> Duration {
         if let Some(untold) = self.lines.admit(Instant::now().into_std()) {
             tracing::warn!(

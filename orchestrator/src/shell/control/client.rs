@@ -1,4 +1,4 @@
-//! A client that waits for answers.
+//! A client that waits for responses.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use tokio_util::sync::CancellationToken;
 use super::places::{InUse, Wait};
 use goondan_core::Peer;
 
-/// A client's connection, as far as answers need it.
+/// The part of a client's connection needed for responses.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Client {
     pub(super) outgoing: mpsc::Sender<Bytes>,
     pub(super) connection: CancellationToken,
-    /// Who it is.
+    /// Identity of the client.
     pub(in crate::shell) peer: Peer,
-    /// Held by each request that is open, through its own copy of this client.
+    /// Held by each open request through its own clone of this client.
     pub(super) _in_use: InUse,
     /// Held by a request that waits.
     pub(super) _wait: Option<Arc<Wait>>,
 }
 
 impl Client {
-    /// The same client, for a request that waits if there is a place for that.
+    /// Clones the client for a waiting request. `wait` is `None` if the waiting limit is reached.
     pub(super) fn waiting(&self, wait: Option<Arc<Wait>>) -> Self {
         Self {
             _wait: wait,
@@ -34,7 +34,7 @@ impl Client {
         }
     }
 
-    /// Sends a message; a client that does not read what it is sent is cut off.
+    /// Sends a message. Disconnects a client that does not read.
     pub(in crate::shell) fn send(&self, message: &impl Serialize) {
         match serde_json::to_vec(message) {
             Ok(body) => {
@@ -51,12 +51,12 @@ impl Client {
         }
     }
 
-    /// Answers a request with a result that is JSON already.
+    /// Responds to a request with serialized JSON.
     pub(in crate::shell) fn respond_raw(&self, id: u64, result: Box<RawValue>) {
         self.send(&Response::from((id, result)));
     }
 
-    /// Answers a request.
+    /// Responds to a request.
     pub(in crate::shell) fn respond(
         &self,
         id: u64,

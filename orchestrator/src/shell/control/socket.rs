@@ -1,4 +1,5 @@
-//! The control socket, which is bound again when its file is gone (`CTL-1`): nobody could reach the daemon otherwise.
+//! The control socket. It is bound again if its file was removed (`CTL-1`), because clients could
+//! not connect otherwise.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,20 +14,21 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _
 pub(in crate::shell) struct Socket {
     layout: Layout,
     listener: Listener,
-    /// Device and inode of its file; none if it could not be looked at.
+    /// Device and inode of its file; `None` if they could not be read.
     file: Option<(u64, u64)>,
-    /// The file of the process id, once it was made again.
+    /// The pid file, if it was recreated.
     pid_file: Option<PidFile>,
-    /// True if the last try to bind it again failed, which is logged once.
+    /// True if the last attempt to bind it again failed, which is logged once.
     is_failing: bool,
 }
 
 impl Socket {
-    /// Binds the control socket. The caller owns the System Root, so a socket that is there is a dead daemon's.
+    /// Binds the control socket. The caller owns the System Root, so an existing socket belongs to
+    /// a dead daemon.
     ///
     /// # Errors
     ///
-    /// As the operating system says; a path too long for a socket above all.
+    /// The operating system's error, typically that the path is too long for a socket.
     pub(in crate::shell) fn bind(layout: &Layout) -> io::Result<Self> {
         let path = layout.socket();
         let listener = listen(&path)?;
@@ -39,16 +41,16 @@ impl Socket {
         })
     }
 
-    /// The next client.
+    /// Accepts the next client.
     ///
     /// # Errors
     ///
-    /// As the operating system says.
+    /// The operating system's error.
     pub(super) async fn accept(&self) -> io::Result<Stream> {
         self.listener.accept().await
     }
 
-    /// Binds the socket again if its file is gone, and makes the file of the process id again if that is.
+    /// Recreates the socket and the pid file if they were removed.
     pub(super) fn restore(&mut self) {
         let is_there = self.file.is_some() && id_of(&self.layout.socket()) == self.file;
         if is_there && self.layout.pid_file().exists() {
@@ -104,7 +106,7 @@ fn listen(path: &Path) -> io::Result<Listener> {
     }
     let name = path.to_fs_name::<GenericFilePath>()?;
     let options = ListenerOptions::new().name(name).reclaim_name(false);
-    // Where the socket's own mode cannot be set, its folder's (0700) keeps others out.
+    // Other systems cannot set the socket's mode here, but its directory (0700) restricts access.
     if cfg!(target_os = "linux") {
         options.mode(0o600).create_tokio()
     } else {

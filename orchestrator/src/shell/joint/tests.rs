@@ -1,7 +1,8 @@
-//! Goal: whatever call of the disk the machine or the daemon stops in while a conversation is rewound, files,
-//! messages and states of extensions are all as they were or all as at the checkpoint, and no event that was
-//! answered is answered again. Method: the steps of a rewind, in the order in which the core has them done, on a
-//! simulated disk, stopped at every call; then what the next daemon does, stopped once more on the way.
+//! Goal: if the machine or the daemon stops at any disk call during a rewind, then files, messages
+//! and extension states all have either the old state or that of the checkpoint, and no answered
+//! event is answered again. Method: executes the steps of a rewind in the core's order on a
+//! simulated disk, stopped at every call; then the recovery of the next daemon, stopped once more
+//! on the way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ struct World {
     boot: u64,
 }
 
-/// What a rewind is about.
+/// The state affected by a rewind.
 #[derive(Debug, Clone, PartialEq)]
 struct Seen {
     file: Vec<u8>,
@@ -53,7 +54,7 @@ impl World {
         Register::of(&self.disk, &Path::new(INSTANCES).join("main")).here()
     }
 
-    /// A conversation of two turns with a checkpoint between them, and an event that waits.
+    /// A conversation of two turns with a checkpoint between them, and a queued event.
     fn new() -> (Self, Seen) {
         let disk = SimulatedDisk::new();
         disk.create_dir(Path::new(INSTANCES)).unwrap();
@@ -71,7 +72,7 @@ impl World {
         let then = world.seen();
         world.write("two\n");
         world.write_file("work/later.txt", "later\n");
-        // A turn that rewrites the base, as a summary does, and one that adds to it.
+        // A turn that rewrites the base, as a summary does, and one that appends to it.
         world.turn("e2", &[("notes", json!({"seen": 2}))], false);
         world.turn("e3", &[("other", json!(true))], true);
         let mut instance = world.instance().unwrap();
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// What the core has done for a rewind; none where something failed.
+    /// The core's steps of a rewind; `None` if one fails.
     fn rewind(&self) -> Option<()> {
         let about = {
             let mut instance = self.instance().ok()?;
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// What follows where the conversation says that a rewind has begun; nothing where it does not.
+    /// Finishes a rewind that the conversation has recorded, if any.
     fn finish(&self) -> Option<()> {
         let mut instance = self.instance().ok()?;
         let Some(note) = instance.rewind().cloned() else {
@@ -216,7 +217,7 @@ impl World {
     }
 }
 
-/// Holds what was found against what there was before and what there is to be; tells which it is.
+/// Checks that the state is the old or the new one. True if it is the new one.
 fn judge(world: &World, old: &Seen, new: &Seen, call: u64) -> bool {
     let mut instance = world.instance().unwrap();
     let findings = instance.state().findings;
@@ -281,7 +282,7 @@ fn ckpt_6_a_rewind_can_itself_be_taken_back() {
     let before = world.seen();
     world.rewind().unwrap();
     assert_eq!(world.seen(), then);
-    // The conversation goes on from there, with an event that waited.
+    // The conversation continues from the checkpoint, with the queued event.
     let listed = list(&world.checkpoints().unwrap()).unwrap();
     assert_eq!(listed.len(), 2);
     assert_eq!(listed[1].kind, goondan_checkpoints::PRE_RESTORE);

@@ -1,9 +1,10 @@
-//! Collecting what a child writes to stdout and stderr (`LOG-2`, `LOG-3`).
+//! Collects the stdout and stderr of a child (`LOG-2`, `LOG-3`).
 //!
-//! A line that is a JSON object keeps its fields and gets the process's identity, unless it has it already;
-//! any other line is wrapped in one. Who a line is from is what the orchestrator knows, not what the line
-//! says. A line that is too long is split beside secret values, and each part is marked with its number: of goondan's
-//! own lines the message is split ([`split`](super::split)), of any other the bytes are.
+//! A line that is a JSON object keeps its fields and gets the process's identity, unless it already
+//! has it; any other line is wrapped in an object. The identity comes from the orchestrator, not
+//! from the line. A line that is too long is split without splitting secret values, and each part
+//! is numbered: for goondan's own lines the message is split ([`split`](super::split)), for others
+//! the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -21,27 +22,27 @@ use super::traces::Traces;
 use super::{LogHub, own_line};
 use crate::shell::masking::Masks;
 
-/// Bytes read from a child at a time.
+/// Read buffer size in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Who writes the lines, and into which trace they go.
+/// Source of the lines, and their traces.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Collector {
     pub(in crate::shell) hub: Arc<LogHub>,
-    /// `process`, `pid` and what the process works for.
+    /// `process`, `pid` and the owner of the process.
     pub(in crate::shell) identity: JsonObject,
-    /// Those its lines may belong to.
+    /// Traces that its lines may belong to.
     pub(in crate::shell) traces: Arc<Traces>,
 }
 
-/// Reads a child's output to its end and hands every line to the hub.
+/// Reads a child's output to its end and sends every line to the hub.
 pub(in crate::shell) async fn collect(
     mut output: impl AsyncRead + Unpin,
     collector: Collector,
 ) -> io::Result<()> {
     let mut lines = LineSplitter::default();
     let mut numbers = PartNumbers::default();
-    // Memory that nothing was read into yet is not touched: there is one of these for each process.
+    // Each process has one of these buffers, so memory is not touched before it is filled.
     let mut chunk = Vec::with_capacity(READ_BYTES);
     loop {
         chunk.clear();
@@ -67,13 +68,13 @@ pub(in crate::shell) async fn collect(
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     bytes: Vec<u8>,
-    /// The part's number, from 1; none for a whole line.
+    /// Number of the part, starting at 1; `None` for a whole line.
     part: Option<u32>,
-    /// Whether the line was cut short by the end of the stream.
+    /// True if the stream ended within the line.
     is_cut: bool,
 }
 
-/// A line as it can be logged: one of goondan's own that is too long becomes several.
+/// Splits one of goondan's own lines that is too long.
 fn shortened(piece: Piece, masks: &Masks, numbers: &mut PartNumbers) -> Vec<Piece> {
     let is_whole = piece.part.is_none() && !piece.is_cut;
     if is_whole && let Some(lines) = split::message_parts(&piece.bytes, masks, numbers) {
@@ -99,8 +100,8 @@ fn shortened(piece: Piece, masks: &Masks, numbers: &mut PartNumbers) -> Vec<Piec
     pieces
 }
 
-/// Cuts a stream of bytes into lines of at most [`MAX_LOG_LINE_BYTES`], and of goondan's own, which are JSON objects, of
-/// at most [`OWN_LINE_BYTES_MAX`].
+/// Splits a byte stream into lines of at most [`MAX_LOG_LINE_BYTES`]; goondan's own lines, which
+/// are JSON objects, have at most [`OWN_LINE_BYTES_MAX`].
 #[derive(Debug, Default)]
 struct LineSplitter {
     pending: Vec<u8>,
@@ -116,7 +117,7 @@ impl LineSplitter {
             match end {
                 Some(at) => {
                     let (line, rest) = bytes.split_at(at);
-                    // With room for the newline, if it is passed on as it is.
+                    // Includes space for the newline, in case the line is passed on unchanged.
                     self.pending.reserve_exact(line.len() + 1);
                     self.pending.extend_from_slice(line);
                     let part = (self.parts > 0).then_some(self.parts + 1);
@@ -140,7 +141,7 @@ impl LineSplitter {
         pieces
     }
 
-    /// The bytes that a line with these ones next may have.
+    /// The maximum size of the line that continues with `next`.
     fn bytes_max(&self, next: &[u8]) -> usize {
         let first = self.pending.first().or(next.first());
         if self.parts == 0 && first == Some(&b'{') {
@@ -150,7 +151,7 @@ impl LineSplitter {
         }
     }
 
-    /// The first parts of a line that goes on, until what is left of it is shorter than a line may be.
+    /// The first parts of an unfinished line, until the rest is shorter than the limit.
     fn cut(&mut self, masks: &Masks) -> Vec<Piece> {
         let mut pieces = Vec::new();
         while self.pending.len() >= MAX_LOG_LINE_BYTES {
@@ -164,7 +165,7 @@ impl LineSplitter {
         pieces
     }
 
-    /// The rest, which has no newline.
+    /// The last line, if it has no newline.
     fn finish(&mut self) -> Vec<Piece> {
         if self.pending.is_empty() {
             return Vec::new();
@@ -306,7 +307,7 @@ mod tests {
         let text = br#"{"message":"m","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
         let of_a_request = rendered_of(ChildRole::Connector, text);
         assert_eq!(of_a_request["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
-        // An agent is in no request but that of its turn.
+        // An agent may only name the traces of its turns.
         assert_eq!(rendered(text)["traceId"], "01".repeat(16));
         for text in [
             &br#"{"message":"m"}"#[..],

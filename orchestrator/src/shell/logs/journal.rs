@@ -1,26 +1,26 @@
-//! Lines for systemd's journal: each begins with its priority, `<4>` for a warning, which the journal takes off
-//! again and keeps as a field of its own (`sd-daemon(3)`). So `journalctl -p warning` finds them, and
-//! `journalctl -o cat` shows them as they were written.
+//! Lines for systemd's journal: each is prefixed with its priority, such as `<4>` for a warning.
+//! The journal removes the prefix and stores it as a field (`sd-daemon(3)`), so `journalctl -p
+//! warning` finds these lines and `journalctl -o cat` shows the original text.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The environment variable in which systemd tells device and number of the stream that leads to the journal.
+/// Environment variable in which systemd passes device and inode of the journal's stream.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 
-/// How far into a line its level is looked for, in bytes. Every line begins with its time and its level.
+/// Number of bytes in which the level is searched. Every line begins with its timestamp and level.
 const LEVEL_WITHIN_BYTES: usize = 96;
 
-/// What stands before a level.
+/// The text before the level.
 const LEVEL_FIELD: &[u8] = br#""level":""#;
 
-/// The priority of what is said when the daemon cannot start.
+/// Priority of messages about a failed start of the daemon.
 pub(in crate::shell) const ERROR: &str = "<3>";
 
-/// Whether this stream leads to the journal. One that was sent elsewhere by whoever started us does not,
-/// whatever the environment says.
+/// True if this stream leads to the journal. False if the stream was redirected, even if the
+/// variable is set.
 pub(in crate::shell) fn is_stream(stream: impl AsFd) -> bool {
     let told = std::env::var(JOURNAL_STREAM).unwrap_or_default();
     let Some((device, number)) = told.split_once(':') else {
@@ -36,7 +36,7 @@ pub(in crate::shell) fn is_stream(stream: impl AsFd) -> bool {
     device.parse() == Ok(metadata.dev()) && number.parse() == Ok(metadata.ino())
 }
 
-/// Writes lines, each with its priority before it. Whoever uses it hands over one line at a time.
+/// Writes lines with their priority prefix. Each `write` call must contain exactly one line.
 pub(super) struct Prioritized<W>(pub(super) W);
 
 impl<W: Write> Write for Prioritized<W> {
@@ -51,7 +51,7 @@ impl<W: Write> Write for Prioritized<W> {
     }
 }
 
-/// The priority of syslog that stands for a line's level.
+/// The syslog priority of a line's level.
 fn priority_of(line: &[u8]) -> &'static [u8] {
     let head = line.get(..LEVEL_WITHIN_BYTES).unwrap_or(line);
     let at = head

@@ -1,4 +1,4 @@
-//! Telling lines that a goondan process wrote itself, and that can be passed on as they are, from all others.
+//! Detects lines written by goondan processes that can be passed on unchanged.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::traces::Traces;
 
-/// What every line begins with.
+/// The first fields of every line.
 const HEAD: [&str; 3] = ["timestamp", "level", "message"];
 
-/// Fields that say whose a line is: the daemon's to give. A line has no other than those of its process.
+/// Identity fields, set by the daemon. A line has only those of its process.
 pub(super) const WHO: [&str; 8] = [
     "process",
     "pid",
@@ -24,11 +24,12 @@ pub(super) const WHO: [&str; 8] = [
     "role",
 ];
 
-/// Fields of a line that is passed on as it is; goondan's own have fewer.
+/// Maximum number of fields of a line passed on unchanged. goondan's own lines have fewer.
 const FIELDS_MAX: usize = 32;
 
-/// Whether nothing would change if `line` were read and written anew with who it is from: it is a flat object
-/// that begins as lines do, has its trace, no name twice, and says of its process what `identity` says.
+/// True if parsing `line` and writing it with its identity would not change it: it is a flat object
+/// that begins with the required fields, has its trace, no duplicate fields, and matches
+/// `identity`.
 pub(super) fn is_complete(line: &[u8], identity: &JsonObject, traces: &Traces) -> bool {
     let mut reader = serde_json::Deserializer::from_slice(line);
     line.ends_with(b"}")
@@ -39,7 +40,8 @@ pub(super) fn is_complete(line: &[u8], identity: &JsonObject, traces: &Traces) -
         && reader.end().is_ok()
 }
 
-/// Whether an object is such a line. Nothing of it is copied; what has to be copied to be read is no such line.
+/// Visitor that checks such a line without copying. A line with values that must be copied does not
+/// match.
 struct Complete<'i> {
     identity: &'i JsonObject,
     traces: &'i Traces,
@@ -84,9 +86,9 @@ impl<'de> Visitor<'de> for Complete<'_> {
     }
 }
 
-/// A value that holds no others.
+/// A scalar value.
 enum Flat<'l> {
-    /// A text without escapes.
+    /// A string without escapes.
     Text(&'l str),
     Count(u64),
     Other,

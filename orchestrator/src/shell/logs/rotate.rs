@@ -1,7 +1,8 @@
-//! Size-bounded log files (`LOG-4`): `orchestrator.log`, then `orchestrator.log.1`, the next older …
+//! Size-bounded log files (`LOG-4`): `orchestrator.log`, then `orchestrator.log.1`, the next older
+//! …
 //!
-//! These files are for people; nothing is recovered from them, so they are not synced. `tracing`'s own
-//! appender rotates by time only, which bounds no disk.
+//! These files are for users; nothing is recovered from them, so they are not synced. `tracing`'s
+//! own appender rotates by time only, which does not bound disk usage.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -12,8 +13,8 @@ use goondan_protocol::control::LOG_FILE_NAME;
 
 use crate::limits::LOG_WRITE_BYTES;
 
-/// A log file that makes way for a new one before it grows past its limit. Lines are written when it is
-/// flushed, which the thread that writes does whenever no line waits.
+/// A log file that is rotated before it exceeds its limit. Lines are written on flush, which the
+/// writer thread calls whenever the queue is empty.
 #[derive(Debug)]
 pub(super) struct RotatingFile {
     path: PathBuf,
@@ -24,7 +25,7 @@ pub(super) struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens the log in `dir`, going on where an earlier daemon stopped.
+    /// Opens the log in `dir`, appending to an earlier daemon's log.
     pub(super) fn open(dir: &Path, max_file_bytes: u64, max_files: u32) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let path = dir.join(LOG_FILE_NAME);
@@ -45,7 +46,7 @@ impl RotatingFile {
         PathBuf::from(name)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "log files are no durable state")]
+    #[expect(clippy::disallowed_methods, reason = "log files are not durable state")]
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
         let oldest = self.max_files - 1;

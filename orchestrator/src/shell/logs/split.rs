@@ -1,5 +1,5 @@
-//! Lines of goondan's own processes whose message is too long for one: its text is split, beside secret values, and each
-//! part is a line with the fields of the whole and its number (`LOG-3`).
+//! Splits lines of goondan's own processes whose message is too long. Secret values are not split.
+//! Each part becomes a line with all fields and its number (`LOG-3`).
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use crate::shell::masking::Masks;
 
-/// Longest line of a process of goondan's own, in bytes: a text of [`TEXT_BYTES_MAX`](goondan_log::TEXT_BYTES_MAX), each
-/// of its bytes escaped.
+/// Maximum line length of goondan's own processes, in bytes: a text of
+/// [`TEXT_BYTES_MAX`](goondan_log::TEXT_BYTES_MAX) with every byte escaped.
 pub(super) const OWN_LINE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Bytes of a line beside its message and what it says already: who it is from, and its trace.
+/// Bytes reserved per line for identity and trace.
 const BESIDE_BYTES: usize = 1024;
 
-/// The field that says which part of a text a line holds.
+/// Field with the number of a part.
 const SPLIT_PART: &str = "splitPart";
 
-/// The field that holds the text.
+/// Field with the text.
 const MESSAGE: &str = "message";
 
-/// Counts the parts of a text. What a process sent in parts is counted on.
+/// Numbers the parts of a text, continuing the numbers of parts sent by the process.
 #[derive(Debug, Default)]
 pub(super) struct PartNumbers(u64);
 
@@ -31,7 +31,8 @@ impl PartNumbers {
     }
 }
 
-/// The lines that a line becomes, which is a part of a text or too long; none if it stays as it is or is no such line.
+/// Splits a line that is too long or already a part; `None` if the line stays unchanged or is not a
+/// line of this form.
 pub(super) fn message_parts(
     line: &[u8],
     masks: &Masks,
@@ -55,7 +56,7 @@ pub(super) fn message_parts(
     if beside > MAX_LOG_LINE_BYTES / 2 {
         return None;
     }
-    // Another text begins.
+    // A new text begins.
     if part.is_none_or(|part| part == 1) {
         *numbers = PartNumbers::default();
     }
@@ -68,7 +69,7 @@ pub(super) fn message_parts(
     lines.collect()
 }
 
-/// A text in parts of at most so many bytes as JSON, none of which ends within a value.
+/// Splits a text into parts of at most `bytes_max` bytes as JSON, without splitting a value.
 fn parts<'t>(text: &'t str, bytes_max: usize, masks: &Masks) -> Vec<&'t str> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -86,7 +87,7 @@ fn parts<'t>(text: &'t str, bytes_max: usize, masks: &Masks) -> Vec<&'t str> {
     }
 }
 
-/// How many bytes of a text fit into so many as JSON.
+/// Number of bytes of a text that fit into `bytes_max` as JSON.
 fn fitting(text: &str, bytes_max: usize) -> usize {
     let mut written = 0;
     let mut places = text.char_indices();

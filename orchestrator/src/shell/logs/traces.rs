@@ -11,9 +11,10 @@ use crate::limits::AGENT_TRACES_REMEMBERED;
 /// The traces of one child.
 #[derive(Debug)]
 pub(in crate::shell) struct Traces {
-    /// The trace of what happens outside any turn.
+    /// The trace of lines outside any turn.
     own: TraceId,
-    /// A connector makes the traces of what it hands in; an agent is given those of its turns.
+    /// True for a connector, which creates the traces of its events. An agent receives those of its
+    /// turns.
     may_name_any: bool,
     turns: Mutex<Turns>,
 }
@@ -21,12 +22,12 @@ pub(in crate::shell) struct Traces {
 #[derive(Debug, Default)]
 struct Turns {
     current: Option<TraceId>,
-    /// Those of the latest turns, since a line may be read after its turn.
+    /// Traces of recent turns, because a line can be read after its turn.
     recent: VecDeque<TraceId>,
 }
 
 impl Traces {
-    /// Those of a child whose own trace is `own`.
+    /// The traces of a child with its own trace `own`.
     pub(in crate::shell) fn new(own: TraceId, role: ChildRole) -> Self {
         Self {
             own,
@@ -35,7 +36,7 @@ impl Traces {
         }
     }
 
-    /// The turn in progress, if there is one.
+    /// Sets the trace of the turn in progress, if any.
     pub(in crate::shell) fn set(&self, trace: Option<TraceContext>) {
         let mut turns = self.turns();
         turns.current = trace.map(|trace| trace.trace_id);
@@ -48,12 +49,12 @@ impl Traces {
         }
     }
 
-    /// The trace of a line that names none, or none it may.
+    /// The trace of a line without a valid trace.
     pub(super) fn current(&self) -> TraceId {
         self.turns().current.unwrap_or(self.own)
     }
 
-    /// Whether a line may name this trace.
+    /// True if a line may name this trace.
     pub(super) fn knows(&self, trace: TraceId) -> bool {
         self.may_name_any || trace == self.own || self.turns().recent.contains(&trace)
     }
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(traces.current(), id(2));
         traces.set(None);
         assert_eq!(traces.current(), id(1));
-        // What it wrote in the turn may be read behind it.
+        // Its lines from the turn may be read later.
         assert!(traces.knows(id(2)));
         for byte in 3..=200 {
             traces.set(Some(context(byte)));

@@ -1,16 +1,17 @@
-//! Goal: of a value that lies anywhere in a line that is cut nothing can be read, however it is written.
+//! Goal: if a line that contains a value is cut, no part of the value is readable, in any form of
+//! the value.
 //!
-//! Method: the value is written in every form, and in ones made up at random of all ways to write a character, between
-//! bytes that share none of its letters. The line is cut wherever it may be. Both parts are masked; but for marks of
-//! escapes beside the mask, what is left is what stood before the value and what stood behind it.
+//! Method: the value is written in every form, and in random mixtures of all escapes, between
+//! filler bytes that share no letter with it. The line is cut at every possible position and both
+//! parts are masked. Except for escape characters next to the mask, only the filler remains.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Of letters and signs that no filler has, and that forms escape.
+/// Contains only letters and symbols that no filler contains, including ones that the forms escape.
 const VALUE: &str = "qz\"/Q\u{20ac}\n%+é😀W";
-/// What a line goes on with.
+/// Filler after the value.
 const BEHIND: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
 fn masks() -> Masks {
@@ -19,7 +20,7 @@ fn masks() -> Masks {
     masks
 }
 
-/// Quotes what is written once more, as JSON does, so many times.
+/// Quotes a text as JSON `times` times.
 fn quoted(written: &str, times: usize) -> String {
     (0..times).fold(written.to_owned(), |text, _| json_escaped(&text))
 }
@@ -42,7 +43,7 @@ fn percent(text: &str, is_upper: bool) -> String {
     written.collect()
 }
 
-/// Every way to write the value that is of one kind throughout.
+/// All forms that escape the value uniformly.
 fn all_forms() -> Vec<String> {
     let units = |is_upper| VALUE.chars().map(|c| unit(c, is_upper)).collect::<String>();
     let slashes = json_escaped(VALUE).replace('/', "\\/");
@@ -68,7 +69,7 @@ fn without_marks(text: &str) -> String {
     text.replace('\\', "")
 }
 
-/// Masks both parts of a line that is cut somewhere within its first `length` bytes.
+/// Masks both parts of a line that is cut within its first `length` bytes.
 fn masked_in_parts(masks: &Masks, line: &str, length: usize) -> String {
     let bytes = line.as_bytes();
     let cut = masks.cut_beside_values(bytes.get(..length).unwrap());
@@ -81,7 +82,7 @@ fn masked_in_parts(masks: &Masks, line: &str, length: usize) -> String {
     format!("{}{}", text(head), text(rest))
 }
 
-/// Looks at every length that a line may have come to when it is cut.
+/// Tests every length at which a line may be cut.
 fn look_everywhere(masks: &Masks, (before, written, behind): (&str, &str, &str)) {
     let line = format!("{before}{written}{behind}");
     let expected = without_marks(&format!("{before}{MASK}{behind}"));
@@ -105,7 +106,7 @@ fn sec_2_a_value_is_not_cut_in_two_whatever_form_it_has() {
     }
 }
 
-/// One character of the value, in one of the ways to write it within JSON.
+/// One character of the value, in a random JSON form.
 fn any_way(c: char) -> impl Strategy<Value = String> {
     (0..4_u8).prop_map(move |way| match way {
         0 => unit(c, true),
@@ -115,12 +116,12 @@ fn any_way(c: char) -> impl Strategy<Value = String> {
     })
 }
 
-/// One character, in one of the ways to write it within a URL.
+/// One character, in a random URL form.
 fn any_percent(c: char) -> impl Strategy<Value = String> {
     (0..3_u8).prop_map(move |way| match way {
         0 => percent(&c.to_string(), true),
         1 => percent(&c.to_string(), false),
-        // What stands for something else there is never written as it is.
+        // Reserved characters are never written verbatim.
         _ if c == '%' || c == '\n' => percent(&c.to_string(), true),
         _ => c.to_string(),
     })

@@ -1,26 +1,27 @@
-//! What JSON and URLs escape, undone, with where each byte stood: so a value is found in a part of a line that is no
-//! JSON any more, whichever of its characters were escaped, and how.
+//! Decodes JSON and URL escapes and records the original position of each byte. This finds values
+//! in fragments of a line that are not valid JSON, whichever characters are escaped.
 
 use std::ops::Range;
 
-/// How many levels of what JSON escapes are undone: a line may quote another, and that a third.
+/// Number of JSON escape levels to decode, because a line can quote another that quotes a third.
 const LEVELS_MAX: usize = 3;
 
-/// How many bytes one byte of a value takes at most where so many levels hide it: `\\\\u0068`, from within.
+/// Maximum number of bytes per byte of a value at this many levels: `\\\\u0068`, counted from
+/// within.
 pub(super) const ESCAPED_BYTES_MAX: usize = 9;
 
-/// Bytes of a character at most.
+/// Maximum number of bytes of a character.
 const UTF8_BYTES_MAX: usize = 4;
 
-/// Bytes with something undone.
+/// Decoded bytes.
 #[derive(Debug)]
 pub(super) struct Undone {
     pub(super) bytes: Vec<u8>,
-    /// Where each of them stood, and behind them the end.
+    /// Original position of each byte, and of the end.
     starts: Vec<usize>,
 }
 
-/// Whether something in these bytes may be escaped.
+/// True if these bytes may contain escapes.
 pub(super) fn may_hide(bytes: &[u8]) -> bool {
     bytes.contains(&b'\\') || has_percent(bytes)
 }
@@ -34,7 +35,7 @@ fn has_percent(bytes: &[u8]) -> bool {
     })
 }
 
-/// These bytes with what hides something undone, in every way that is looked at; not as they are.
+/// All decoded versions of these bytes, without the original.
 pub(super) fn undone(bytes: &[u8]) -> Vec<Undone> {
     let mut all = Vec::new();
     all.extend(Undone::of(bytes, |at| at, percent_in));
@@ -49,8 +50,8 @@ pub(super) fn undone(bytes: &[u8]) -> Vec<Undone> {
     all
 }
 
-/// Where to cut `bytes` at `cut` or before, so that no character of UTF-8 is cut in two, and what escapes the first
-/// byte behind the cut stays with it.
+/// Position at or before `cut` at which `bytes` can be cut without splitting a UTF-8 character or
+/// the escape of the following byte.
 pub(super) fn before_escape(bytes: &[u8], cut: usize) -> usize {
     let is_within = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
     let mut back = (0..UTF8_BYTES_MAX).map(|back| cut.saturating_sub(back));
@@ -62,21 +63,21 @@ pub(super) fn before_escape(bytes: &[u8], cut: usize) -> usize {
         .rev()
         .take_while(|byte| **byte == b'\\')
         .count();
-    // A line of nothing else is cut all the same.
+    // A line of escape characters only is cut anyway.
     if marks < cut { cut - marks } else { cut }
 }
 
-/// Takes what is escaped from the beginning of bytes: what it stands for, and how many bytes it takes.
+/// Decodes an escape at the start of the bytes: returns its length and its value.
 type Undo = fn(&[u8]) -> Option<(usize, Taken)>;
 
-/// One character, or one byte of one.
+/// A character, or one byte of a character.
 enum Taken {
     Character(char),
     Byte(u8),
 }
 
 impl Undone {
-    /// None if nothing is escaped so.
+    /// `None` if the bytes contain no such escape.
     fn of(bytes: &[u8], place_of: impl Fn(usize) -> usize, undo: Undo) -> Option<Self> {
         let mut undone = Self {
             bytes: Vec::with_capacity(bytes.len()),
@@ -103,13 +104,13 @@ impl Undone {
         (undone.bytes.len() < bytes.len()).then_some(undone)
     }
 
-    /// Where the byte of this index stood.
+    /// Original position of the byte at this index.
     fn place_of(&self, index: usize) -> usize {
         let last = self.starts.last();
         self.starts.get(index).or(last).copied().unwrap_or_default()
     }
 
-    /// Where these bytes of it stood.
+    /// Original range of these decoded bytes.
     pub(super) fn places(&self, range: Range<usize>) -> Range<usize> {
         self.place_of(range.start)..self.place_of(range.end)
     }
@@ -132,7 +133,7 @@ fn json_in(bytes: &[u8]) -> Option<(usize, Taken)> {
     Some((2, Taken::Character(c)))
 }
 
-/// `\u` with four digits, or twice that for a character beyond the first plane.
+/// `\u` with four digits, or two of them for a surrogate pair.
 fn unit_in(bytes: &[u8]) -> Option<(usize, Taken)> {
     let unit = |bytes: &[u8]| number_in(bytes.strip_prefix(b"\\u")?.get(..4)?);
     let first = unit(bytes)?;
@@ -149,7 +150,7 @@ fn percent_in(bytes: &[u8]) -> Option<(usize, Taken)> {
     Some((3, Taken::Byte(u8::try_from(byte).ok()?)))
 }
 
-/// Hexadecimal digits alone: no sign, as numbers have it elsewhere.
+/// Hexadecimal digits only, without the sign that other parsers accept.
 fn number_in(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |number: u16, digit| {
         let digit = char::from(*digit).to_digit(16)?;
@@ -183,7 +184,7 @@ mod tests {
     fn sec_2_each_byte_knows_where_it_stood() {
         let text = br#"a\\\"bc"#;
         let all = undone(text);
-        // `a\"bc`, and of that `a"bc`.
+        // `a\"bc`, and its decoding `a"bc`.
         assert_eq!(all[0].places(1..2), 1..3);
         assert_eq!(all[0].places(2..3), 3..5);
         assert_eq!(all[1].places(1..2), 1..5);

@@ -1,8 +1,9 @@
-//! Removing packages that nobody uses (`PKG-1`).
+//! Removes unused packages (`PKG-1`).
 //!
-//! What is used is what any lockfile of a workspace names, and any configuration that runs or could run again without a
-//! person: the digests are looked for in the texts, so that one that is damaged still keeps what it names. A package goes
-//! in two steps: it loses its place, then its files; a crash between them leaves what the next attempt clears away.
+//! A package is in use if a lockfile of a workspace names it, or a configuration that is running or
+//! can be restarted automatically. Digests are searched in the raw text, so a damaged file still
+//! protects the packages it names. A package is first renamed and then deleted; after a crash in
+//! between, the next attempt deletes the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,21 +25,21 @@ use serde_json::Value;
 
 use super::{INCOMING, KeepError, NEW_LINK, PackageKeeper, clear, io_error, removal};
 
-/// How a digest begins, and how many digits follow.
+/// Prefix of a digest, and the number of its digits.
 const DIGEST: (&str, usize) = ("sha256-", 64);
 
-/// Directories below one another that are looked into for lockfiles of a configuration that a conversation made.
+/// Maximum depth of the search for lockfiles of a conversation's own configuration.
 const DEPTH_MAX: usize = 6;
 
-/// In the directory of a workspace: what it is of.
+/// The record in a workspace's directory.
 const WORKSPACE_FILE: &str = "workspace.json";
 
-/// The configuration that ran last there.
+/// The last configuration that ran there.
 const CONFIGURATION: &str = "configuration.json";
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// What of a workspace's record says where its project is.
+/// The part of a workspace's record that contains the project's path.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
@@ -46,7 +47,7 @@ struct Record {
 }
 
 impl PackageKeeper {
-    /// Removes what nobody uses, as the answer of the request. Blocks.
+    /// Removes unused packages and returns the response. Blocks.
     pub(in crate::shell) fn prune(
         &self,
         request: &PrunePackages,
@@ -93,7 +94,7 @@ impl PackageKeeper {
     }
 }
 
-/// Takes a package out of its place, and then away.
+/// Renames a package out of the store and deletes it.
 fn remove(trees: &Path, digest: &TreeDigest, links: &[PathBuf]) -> Result<(), KeepError> {
     for link in links {
         let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
@@ -122,7 +123,7 @@ fn stored(trees: &Path) -> Result<Vec<TreeDigest>, KeepError> {
     Ok(names)
 }
 
-/// The links to packages, by where each leads.
+/// The links to packages, by target.
 fn links(root: &Path) -> Result<BTreeMap<PathBuf, Vec<PathBuf>>, KeepError> {
     let mut links: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -144,7 +145,7 @@ fn links(root: &Path) -> Result<BTreeMap<PathBuf, Vec<PathBuf>>, KeepError> {
     Ok(links)
 }
 
-/// What is used by any workspace.
+/// The packages in use by any workspace.
 fn used(layout: &Layout) -> Result<BTreeSet<TreeDigest>, KeepError> {
     let mut used = BTreeSet::new();
     for workspace in list(&layout.workspaces())? {
@@ -168,7 +169,7 @@ fn gather(file: &Path, used: &mut BTreeSet<TreeDigest>) -> Result<(), KeepError>
     Ok(())
 }
 
-/// What lockfiles below a directory name.
+/// Collects the digests in lockfiles below a directory.
 fn gather_below(
     dir: &Path,
     depth: usize,
@@ -191,7 +192,7 @@ fn digests_in(text: &str) -> impl Iterator<Item = TreeDigest> {
         .filter_map(move |(at, _)| text.get(at..at + prefix.len() + digits)?.parse().ok())
 }
 
-/// A file's text; none if there is no such file.
+/// Reads a file; `None` if it does not exist.
 fn text_of(file: &Path) -> Result<Option<String>, KeepError> {
     match fs::read(file) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -200,7 +201,7 @@ fn text_of(file: &Path) -> Result<Option<String>, KeepError> {
     }
 }
 
-/// What is in a directory; nothing if there is no such directory.
+/// Lists a directory; empty if it does not exist.
 fn list(dir: &Path) -> Result<Vec<PathBuf>, KeepError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -220,11 +221,11 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a package came into the store too lately to go.
+/// True if a package was stored too recently to be removed.
 fn is_young(tree: &Path, min_age_days: u32) -> Result<bool, KeepError> {
     let metadata = fs::symlink_metadata(tree).map_err(io_error("look at", tree))?;
     let stored = metadata.modified().map_err(io_error("look at", tree))?;
-    // A clock that was put back makes nothing older.
+    // If the clock was set back, the age is zero.
     let age = SystemTime::now().duration_since(stored).unwrap_or_default();
     Ok(age < DAY.saturating_mul(min_age_days))
 }

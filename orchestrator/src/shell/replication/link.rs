@@ -1,4 +1,4 @@
-//! The program that speaks to the log's server: its start, the frames to it and from it, its end.
+//! The client process of the replication log's server: start, frames, exit.
 
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
@@ -32,23 +32,23 @@ use crate::limits::{REPLICA_CONFIG_LOOK_MS, REPLICA_RESTART_FIRST_MS, REPLICA_RE
 use crate::shell::launcher::{Launched, Launcher};
 use crate::shell::logs::{Collector, LogHub, Traces, collect};
 
-/// What it takes to start the program again and again.
+/// Everything needed to start the process repeatedly.
 pub(super) struct Link {
     pub(super) launcher: Arc<Launcher>,
     pub(super) program: PathBuf,
     pub(super) welcome: Welcome,
     pub(super) hub: Arc<LogHub>,
-    /// Its process; 0 while there is none.
+    /// Its pid; 0 while it does not run.
     pub(super) pid: Arc<AtomicU32>,
     pub(super) machine: Sender<Message>,
-    /// Where `config.json` is, which names the server.
+    /// Location of `config.json`, which names the server.
     pub(super) layout: Layout,
 }
 
-/// The request in which the server is named again: those of the machine are counted from 1.
+/// Id of the request that changes the server. The ids of the machine start at 1.
 const SERVER_REQUEST: u64 = 0;
 
-/// Why the program is of no use.
+/// Reason that the process cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum LinkFault {
     #[error("it cannot be started")]
@@ -64,7 +64,7 @@ enum LinkFault {
 }
 
 impl Link {
-    /// Keeps the program running until the daemon ends.
+    /// Keeps the process running until the daemon ends.
     pub(super) async fn run(mut self, ending: CancellationToken) {
         let mut pause_ms = REPLICA_RESTART_FIRST_MS;
         loop {
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// One life of the program.
+    /// Runs the process once.
     async fn live(&mut self, has_spoken: &mut bool) -> Result<(), LinkFault> {
         self.reload_server();
         let (launcher, program) = (self.launcher.clone(), self.program.clone());
@@ -136,15 +136,15 @@ impl Link {
             }
         });
         let ended = self.speak(socket, has_spoken).await;
-        // What it said last says why it ended.
+        // Its last output contains the reason for its exit.
         drop(child);
         while reading.join_next().await.is_some() {}
         ended
     }
 
-    /// Reads again which server `config.json` names, and with which password; true if that is another URL than before.
+    /// Reads the server and password from `config.json`; true if the URL has changed.
     fn reload_server(&mut self) -> bool {
-        // While it is written, or without a server in it, what was read before holds.
+        // While the file is being written, or without a server in it, the previous value applies.
         let Ok(named) = root::replication_config(&self.layout) else {
             return false;
         };
@@ -157,8 +157,8 @@ impl Link {
         }
     }
 
-    /// Names the server to the program whenever `config.json` names another one: a password is rotated without a
-    /// restart of the daemon.
+    /// Notifies the process when `config.json` names another server, so that a password can be
+    /// rotated without restarting the daemon.
     async fn watch_config(&mut self, asks: &mpsc::UnboundedSender<Request>) {
         loop {
             tokio::time::sleep(Duration::from_millis(REPLICA_CONFIG_LOOK_MS)).await;
@@ -167,7 +167,7 @@ impl Link {
                     id: SERVER_REQUEST,
                     ask: Ask::Server(self.welcome.server.clone()),
                 };
-                // Without whoever writes it, this life of the program is over.
+                // If the writer is gone, this run of the process is over.
                 asks.send(request).ok();
             }
         }
@@ -214,7 +214,8 @@ async fn next(incoming: &mut FramedRead<OwnedReadHalf, FrameCodec>) -> Result<By
     }
 }
 
-/// Writes requests: those that wait together. Their number is bounded by the machines: each asks one thing at a time.
+/// Writes requests in batches. Their number is bounded, because each machine has at most one
+/// request in flight.
 async fn write(
     mut outgoing: FramedWrite<OwnedWriteHalf, FrameCodec>,
     mut waiting: mpsc::UnboundedReceiver<Request>,
@@ -233,7 +234,7 @@ async fn write(
     Ok(())
 }
 
-/// Ends the process when nobody speaks to it any more, and waits for it.
+/// Kills and reaps the process when dropped.
 struct Ending(Option<Child>, Arc<AtomicU32>);
 
 impl Ending {
@@ -245,7 +246,7 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
-            // It ends by itself when its socket is closed; one that does not would keep its place.
+            // It exits when its socket is closed; otherwise it would keep running.
             child.kill().ok();
             child.wait().ok();
         }

@@ -1,6 +1,7 @@
-//! Snapshots on their way: to where parts of them are kept, and from there to the files of a workspace.
+//! Transfer of snapshots: uploads their parts, and downloads them into the files of a workspace.
 //!
-//! Either takes as long as it takes, so it has a thread of its own; what is asked of the log goes through the machine.
+//! Each transfer can take long and runs in a separate thread. Requests to the log go through the
+//! machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,11 @@ use goondan_store::root::Layout;
 use super::messages::{Asked, Message};
 use crate::limits::{SNAPSHOT_PART_PAUSE_MS, SNAPSHOT_PART_TIMEOUT_MS};
 
-/// The directory in `replication/` with the second names of files that are being copied.
+/// Directory in `replication/` for hard links to files being copied.
 pub(super) const SNAPSHOTS: &str = "snapshots";
 
-/// Where the files of a workspace have second names while they are copied: for each snapshot somewhere else, as the one
-/// before may not be cleared away yet.
+/// Directory for hard links to a workspace's files while they are copied. Each snapshot has its
+/// own, because the previous one may not have been removed yet.
 pub(super) fn captured(
     layout: &Layout,
     workspace: &WorkspaceId,
@@ -34,7 +35,7 @@ pub(super) fn captured(
     dir.join(format!("{workspace}.{}", reference.as_str()))
 }
 
-/// The parts of one snapshot, as the log's server keeps them.
+/// The parts of one snapshot on the log's server.
 pub(super) struct Parts {
     pub(super) machine: Sender<Message>,
     pub(super) workspace: WorkspaceId,
@@ -42,21 +43,21 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Keeps all that was captured, in a thread of its own.
+    /// Uploads the captured files in a separate thread.
     ///
     /// # Errors
     ///
-    /// As the operating system says when there can be none.
+    /// The operating system's error if no thread can be started.
     pub(super) fn keep(self, capture: Capture) -> io::Result<()> {
         let builder = thread::Builder::new().name("snapshot".to_owned());
         builder.spawn(move || self.keep_all(&capture)).map(drop)
     }
 
-    /// Makes the files of a workspace those of the snapshot, in a thread of its own.
+    /// Replaces a workspace's files with those of the snapshot, in a separate thread.
     ///
     /// # Errors
     ///
-    /// As [`keep`](Self::keep).
+    /// See [`keep`](Self::keep).
     pub(super) fn restore(
         self,
         disk: Arc<dyn Disk>,
@@ -122,7 +123,7 @@ impl Parts {
 
     fn done(&self, outcome: Outcome) {
         let done = Message::FilesDone(self.workspace.clone(), outcome);
-        // Without the machine nobody waits any more.
+        // If the machine is gone, the result is not needed.
         self.machine.send(done).ok();
     }
 
@@ -147,7 +148,7 @@ impl Parts {
         })
     }
 
-    /// Asks until it is answered, for a while.
+    /// Retries a request until it is answered, for a limited time.
     fn ask<T>(
         &self,
         ask: impl Fn() -> Ask,

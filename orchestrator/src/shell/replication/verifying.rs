@@ -1,4 +1,4 @@
-//! Whether the files that this node has of a workspace are as they were written.
+//! Verification of this node's copy of a workspace's files.
 
 use goondan_core::finding_told;
 use goondan_durable::Severity;
@@ -10,11 +10,11 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::{WORKSPACE_FILE, list_instances};
 use goondan_store::{StoreError, verify};
 
-/// Whether nothing is damaged, as the files' own checksums tell.
+/// True if no file is damaged, according to the files' checksums.
 pub(super) fn is_whole(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> bool {
     let record = layout.workspace(workspace).join(WORKSPACE_FILE);
     if matches!(disk.stat(&record), Ok(None)) {
-        // An owner ended before it wrote whose they are, and wrote nothing else.
+        // The owner crashed before it wrote the record, so there are no other files.
         return true;
     }
     let found = verify::workspace(disk, layout, workspace);
@@ -44,11 +44,11 @@ pub(super) fn is_whole(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId
     }
 }
 
-/// What is found, for a person.
+/// Returns the findings for display.
 ///
 /// # Errors
 ///
-/// As the disk says.
+/// The disk's error.
 pub(super) fn look(
     disk: &dyn Disk,
     layout: &Layout,

@@ -81,7 +81,7 @@ fn sys_2_a_crash_at_every_call_leaves_the_old_document_or_the_new_one() {
                     is_new || (written.is_err() && found.as_deref() == before),
                     "{found:?}"
                 );
-                // And it can be gone on with.
+                // Later writes succeed.
                 let third = keeper.write_oauth(&place(), &fields("third-token"), at());
                 third.unwrap();
                 assert_eq!(token(&keeper).as_deref(), Some("third-token"));

@@ -31,7 +31,7 @@ fn identity_of(disk: &SimulatedDisk) -> Vec<u8> {
     read.unwrap().unwrap()
 }
 
-/// The places of a grant, of a renewal under way, and of a login.
+/// The paths of a grant, of a renewal in progress, and of a login.
 fn places() -> [Place; 3] {
     let key = GrantKey {
         workspace_id: "w".parse().unwrap(),
@@ -47,7 +47,7 @@ fn places() -> [Place; 3] {
     ]
 }
 
-/// A System Root with one document of each kind, beside what a crash left.
+/// A System Root with one document of each kind, and the leftovers of a crash.
 fn filled() -> SimulatedDisk {
     let disk = disk();
     let keeper = keeper(&disk);
@@ -72,7 +72,7 @@ fn filled() -> SimulatedDisk {
     disk.after_crash(Crash::KeepUnsynced)
 }
 
-/// The documents that are there.
+/// The existing documents.
 fn documents(disk: &SimulatedDisk) -> Vec<PathBuf> {
     let found = keeper(disk).all_documents();
     assert_eq!(found.problems, Vec::<String>::new());
@@ -84,7 +84,7 @@ fn documents(disk: &SimulatedDisk) -> Vec<PathBuf> {
     found.documents
 }
 
-/// Whether each document opens with these identities.
+/// True for each document that can be opened with these identities.
 fn open_with(disk: &SimulatedDisk, identities: &Identities) -> Vec<bool> {
     let opened = documents(disk).into_iter().map(|path| {
         let bytes = DiskFiles(disk.clone()).read(&path, 100_000);
@@ -97,7 +97,7 @@ fn open_with(disk: &SimulatedDisk, identities: &Identities) -> Vec<bool> {
     opened.collect()
 }
 
-/// Everything is readable by whoever has what is on disk.
+/// Checks that every document can be opened with the stored identities.
 fn all_is_readable(disk: &SimulatedDisk, when: &str) {
     let identities = Identities::parse(&identity_of(disk)).unwrap();
     let opened = open_with(disk, &identities);
@@ -121,7 +121,8 @@ fn rotate(disk: &SimulatedDisk) -> Option<SecretsRotated> {
     }
 }
 
-/// A rotation that nothing disturbs does all of it, and the identity of before opens nothing any more.
+/// Checks that an undisturbed rotation completes, and that the old identity opens no document
+/// afterward.
 fn finishes(disk: &SimulatedDisk, before: &[u8]) {
     let done = rotate(disk).unwrap();
     assert_eq!(done.problems, Vec::<String>::new());
@@ -181,7 +182,7 @@ fn sys_3_whatever_call_of_a_rotation_fails_the_old_identity_stays_while_anything
         }
         finishes(&after, &before);
     }
-    // Each directory and each document was once what could not be had.
+    // Each directory and each document was unavailable once.
     assert!(kept > 20, "{kept} of {calls}");
 }
 

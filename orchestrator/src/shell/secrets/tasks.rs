@@ -1,5 +1,5 @@
-//! What people provide for tasks: kept in the task's work area, encrypted for the identity of this System Root
-//! (`PROTO-2`).
+//! Secrets that users provide for tasks: stored in the task's work area, encrypted for the identity
+//! of this System Root (`PROTO-2`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,12 +18,12 @@ use secrecy::ExposeSecret as _;
 
 use super::{KeepError, SecretKeeper};
 
-/// Where a work area has them.
+/// Path of the secrets within a work area.
 pub(in crate::shell) const FILE: &str = ".metadata/secrets.yaml";
 
 impl SecretKeeper {
-    /// Keeps a value for a task, under the id of the dependency it is for. Durable when it returns. What is
-    /// there and cannot be opened here is kept aside.
+    /// Stores a value for a task under the id of its dependency. Durable on return. An existing
+    /// file that cannot be opened here is moved aside.
     pub(in crate::shell) fn keep_for_task(
         &self,
         work_area: &Path,
@@ -85,12 +85,11 @@ impl SecretKeeper {
         Ok(Some(bytes))
     }
 
-    /// Reads values that are kept for a task, by the ids of the dependencies they are for. One that is not
-    /// there is missing from what is returned.
+    /// Reads the values of a task by dependency id. Missing values are omitted from the result.
     ///
     /// # Errors
     ///
-    /// Why none can be read, in words.
+    /// The reason that no value can be read.
     pub(in crate::shell) fn read_for_task(
         &self,
         work_area: &Path,

@@ -1,4 +1,4 @@
-//! Carrying out what the core says is to be done.
+//! Execution of the core's effects.
 
 use bytes::Bytes;
 use goondan_core::{
@@ -24,7 +24,7 @@ use crate::shell::loading::{self, Wanted};
 use crate::shell::{bundles, child, descriptors, proposals, reading};
 
 impl Supervisor {
-    /// Does what is to be done; what came of it at once is the core's next input.
+    /// Executes an effect. Returns an immediate result as the core's next input.
     pub(super) fn carry_out(&mut self, effect: Effect) -> Option<Input> {
         // Long: one arm for each effect.
         match effect {
@@ -202,7 +202,7 @@ impl Supervisor {
         None
     }
 
-    /// Does work on a thread that may wait for a disk, and brings back what came of it.
+    /// Runs work on a thread that may block on a disk, and reports its result as an event.
     pub(super) fn in_background(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
         let events = self.reports.events.clone();
         self.tasks
@@ -263,13 +263,13 @@ impl Supervisor {
         });
     }
 
-    /// Gives a workspace up to another node, once nobody holds any of its files open.
+    /// Hands a workspace over to another node, once all its files are closed.
     fn hand_over(&mut self, workspace_id: WorkspaceId, to: String, token: Option<RequestToken>) {
         self.projects.known.forget(&workspace_id);
         let (disk, dir) = (self.disk.clone(), self.layout.workspace(&workspace_id));
         let replication = self.replication.clone();
         self.in_background(move || {
-            // Without it, the core was not asked to.
+            // The core requests this only with replication.
             let result = replication.map_or(Ok(()), |replication| {
                 replication.hand_over(disk.as_ref(), (&workspace_id, &dir), &to)
             });
@@ -319,7 +319,7 @@ impl Supervisor {
         self.answer(token, &page);
     }
 
-    /// Tells what is counted to whoever asked for it.
+    /// Sends the metrics to their reader.
     fn tell_metrics(&mut self, reader: MetricsReader, samples: Vec<Sample>) -> Option<Input> {
         let snapshot = self.metrics(samples);
         match reader {
@@ -338,7 +338,7 @@ impl Supervisor {
         }
     }
 
-    /// Answers a request with what holds no secret.
+    /// Responds to a request with data that contains no secrets.
     pub(super) fn answer(&mut self, token: RequestToken, answer: &impl Serialize) {
         match serde_json::value::to_raw_value(answer) {
             Ok(answer) => {
@@ -370,7 +370,7 @@ impl Supervisor {
         })
     }
 
-    /// Lists the instances of a workspace as its folders have them, whatever is known of them.
+    /// Lists the instances of a workspace from its directories, ignoring cached data.
     fn list_on_disk(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) {
         let (disk, layout) = (self.disk.clone(), self.layout.clone());
         let known = self.projects.known.clone();
@@ -415,7 +415,7 @@ impl Supervisor {
         });
     }
 
-    /// Tells a client of something while its request is open.
+    /// Sends a notification to a client while its request is open.
     fn notify<T: Serialize>(
         &self,
         token: RequestToken,

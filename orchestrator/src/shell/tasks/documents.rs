@@ -1,12 +1,12 @@
-//! Documents that an agent lists as created: which of them exist (`PROTO-4`).
+//! Checks which documents listed as created by an agent exist (`PROTO-4`).
 
 use std::path::{Component, Path, PathBuf};
 
 use goondan_durable::disk::Folder as _;
 use goondan_trees::RealFolder;
 
-/// Returns the documents that do not exist in the work area. A path that leads out of it names none of its
-/// documents, and one that cannot be looked at cannot be reviewed.
+/// Returns the documents that do not exist in the work area. A path that leads out of the work
+/// area, or that cannot be read, counts as missing.
 pub(super) fn missing(work_area: &Path, documents: Vec<String>) -> Vec<String> {
     let folder = RealFolder::open(work_area);
     let exists = |document: &String| {
@@ -19,7 +19,7 @@ pub(super) fn missing(work_area: &Path, documents: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// Returns the path below the work area: agents name documents relative to it, or absolute.
+/// Returns the path relative to the work area. Agents use relative or absolute paths.
 fn below(work_area: &Path, document: &str) -> Option<PathBuf> {
     let path = Path::new(document);
     let path = path.strip_prefix(work_area).unwrap_or(path);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "files that a test needs")]
+    #[expect(clippy::disallowed_methods, reason = "creates files for a test")]
     fn proto_4_documents_that_do_not_exist_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("task");

@@ -1,4 +1,4 @@
-//! Whether what a HANDOFF of a task's program names is there (`PROP-6`).
+//! Validation of the paths in a HANDOFF of a task's program (`PROP-6`).
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use goondan_durable::disk::{Folder as _, NodeKind};
 use goondan_protocol::handoff::{HANDOFF_MARK, Handoff, HandoffField};
 use goondan_trees::RealFolder;
 
-/// Reports the first path of a HANDOFF that does not exist or lies outside; none if every path exists. A text without
-/// paths is for people and has no problem.
+/// Reports the first path of a HANDOFF that does not exist or is outside; `None` if every path is
+/// valid. A text without paths is for users and always valid.
 pub(super) fn problem_of(text: &str, work_area: &Path, sandboxes: &Path) -> Option<String> {
     let handoff: Handoff = format!("{HANDOFF_MARK}\n{text}").parse().ok()?;
     let named = [
@@ -36,7 +36,7 @@ pub(super) fn problem_of(text: &str, work_area: &Path, sandboxes: &Path) -> Opti
     })
 }
 
-/// What a path names, if it is in the work area or in a sandbox. No link is followed.
+/// The kind of a path, if it is in the work area or in a sandbox. Symbolic links are not followed.
 fn kind_of(path: &Path, work_area: &Path, sandboxes: &Path) -> Option<Option<NodeKind>> {
     let (root, path) = if path.is_relative() {
         (work_area, path)

@@ -1,4 +1,4 @@
-//! The logs of a task: each grows up to a limit, and is read in parts.
+//! The logs of a task. Each has a size limit and is read in parts.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError, json_line}
 
 use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
-/// How long the logs of a work area are, as far as that was looked at.
+/// Sizes of a work area's logs, as far as known.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     agent: Option<u64>,
@@ -31,7 +31,7 @@ impl Sizes {
         };
         known.get_or_insert_with(|| {
             let stat = disk.stat(&area.log_path(log));
-            // One that cannot be looked at is found out by writing it.
+            // If this fails, the write reports the error.
             stat.ok().flatten().map_or(0, |stat| stat.len)
         })
     }
@@ -44,7 +44,7 @@ pub(super) fn of_stream(stream: OutputStream) -> Log {
     }
 }
 
-/// Appends to a log, up to its limit. The log says that it ends there.
+/// Appends to a log up to its limit. The last line reports that the limit was reached.
 pub(super) fn append(
     disk: &dyn Disk,
     area: &WorkArea,
@@ -67,7 +67,8 @@ pub(super) fn append(
     area.log(disk, log, end.as_bytes())
 }
 
-/// Appends a line to `agent.log`, likewise: the line that says that it ends there has the same form.
+/// Appends a line to `agent.log` up to its limit. The last line, in the same form, reports that the
+/// limit was reached.
 pub(super) fn append_line(
     disk: &dyn Disk,
     area: &WorkArea,
@@ -91,7 +92,7 @@ pub(super) fn append_line(
     area.log(disk, Log::Agent, &json_line(&line)?)
 }
 
-/// Appends a protocol block, likewise.
+/// Appends a protocol block up to the limit.
 pub(super) fn append_block(
     disk: &dyn Disk,
     area: &WorkArea,
@@ -104,7 +105,7 @@ pub(super) fn append_block(
         return Ok(());
     }
     area.log_block(disk, block, at)?;
-    // Its length is looked at when the next one comes.
+    // Its size is read again before the next append.
     sizes.protocols = None;
     Ok(())
 }
@@ -149,7 +150,7 @@ fn read_part(disk: &dyn Disk, path: &Path, offset: i64) -> std::io::Result<TaskL
     let mut bytes = vec![0; TASK_LOG_PART_BYTES];
     let read = read_full(file.as_mut(), &mut bytes, start)?;
     bytes.truncate(read);
-    // A character that the end of the part cuts in two is the next one's.
+    // A character split at the end of the part belongs to the next part.
     if read == TASK_LOG_PART_BYTES
         && let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()

@@ -1,4 +1,4 @@
-//! Clients that read the logs of tasks, and wait for more of them: they are answered when there is something.
+//! Clients that read task logs and wait for new lines.
 
 use goondan_core::{AtEnd, RequestToken, TaskRef};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
@@ -12,11 +12,11 @@ pub(super) struct Reader {
     pub(super) token: RequestToken,
     pub(super) at: TaskRef,
     pub(super) log: TaskLog,
-    /// From which byte on; from the end backwards if it is negative.
+    /// Start offset in bytes; relative to the end if negative.
     pub(super) offset: i64,
 }
 
-/// Those that wait.
+/// Waiting clients.
 pub(super) struct Readers {
     ground: Ground,
     waiting: Vec<Reader>,
@@ -30,13 +30,13 @@ impl Readers {
         }
     }
 
-    /// Answers one, unless it waits for more than there is.
+    /// Responds to a client, or makes it wait for new lines.
     pub(super) fn read(&mut self, mut reader: Reader, at_end: AtEnd) {
         let work_area = self.ground.work_area(&reader.at);
         let disk = self.ground.disk.as_ref();
         match logs::read(disk, &work_area, reader.log, reader.offset) {
             Ok(part) if part.text.is_empty() && at_end == AtEnd::Wait => {
-                // What comes next is wanted from its beginning, however much it is.
+                // All new lines are wanted, whatever their number.
                 reader.offset = i64::try_from(part.next).unwrap_or(i64::MAX);
                 self.waiting.push(reader);
             }
@@ -52,21 +52,21 @@ impl Readers {
         }
     }
 
-    /// Something of a task may have been written.
+    /// Handles possible new lines of a task.
     pub(super) fn written(&mut self, at: &TaskRef) {
         for reader in self.take(|reader| reader.at == *at) {
             self.read(reader, AtEnd::Wait);
         }
     }
 
-    /// Nothing more of a task will be written.
+    /// Handles the end of a task's logs.
     pub(super) fn over(&mut self, at: &TaskRef) {
         for reader in self.take(|reader| reader.at == *at) {
             self.read(reader, AtEnd::Over);
         }
     }
 
-    /// A workspace is not known any more.
+    /// Responds to the clients of a closed workspace.
     pub(super) fn close(&mut self, id: &WorkspaceId) {
         for reader in self.take(|reader| reader.at.workspace_id == *id) {
             let error = ControlError::new(
@@ -78,7 +78,7 @@ impl Readers {
         }
     }
 
-    /// These are gone.
+    /// Removes disconnected clients.
     pub(super) fn forget(&mut self, tokens: &[RequestToken]) {
         drop(self.take(|reader| tokens.contains(&reader.token)));
     }
