@@ -1,11 +1,12 @@
-//! What a checkpoint costs, next to `tar czf` of the same files in the same run; see docs/performance.md.
+//! Cost of a checkpoint compared with `tar czf` of the same files in the same run; see
+//! docs/performance.md.
 //!
-//! `GOONDAN_BENCH_DIR` names the directory to work in, and so the file system; `GOONDAN_BENCH_FILES` how many
-//! files the tree has.
+//! `GOONDAN_BENCH_DIR` sets the working directory, and thereby the file system;
+//! `GOONDAN_BENCH_FILES` the number of files in the tree.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a benchmark ends at the first fault, and prints what it measured"
+    reason = "a benchmark panics on any failure and prints its measurements"
 )]
 
 use std::path::Path;
@@ -18,15 +19,15 @@ use goondan_durable::disk::{Folder as _, append_all};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::RealFolder;
 
-/// Bytes of a file on average, as in 500 MB of 30,000 files.
+/// Average file size, as in 500 MB of 30,000 files.
 const FILE_BYTES: usize = 17_000;
-/// Files in a directory.
+/// Files per directory.
 const FILES_EACH: usize = 25;
-/// How often each is measured.
+/// Number of measurements.
 const ROUNDS: usize = 15;
 
 fn main() {
-    // `cargo test` builds and runs this without the word.
+    // `cargo test` runs this binary without the argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -123,7 +124,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, start.elapsed())
 }
 
-/// The same, with the time that it was on a processor: what others do there meanwhile does not count.
+/// Also measures the CPU time, which excludes other processes.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Took) {
     let start = on_processor();
     let (done, elapsed) = timed(work);
@@ -137,20 +138,20 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, Took) {
     )
 }
 
-/// How long something took.
+/// Elapsed and CPU time of an operation.
 #[derive(Clone, Copy)]
 struct Took {
     elapsed: Duration,
     on_processor: Duration,
 }
 
-/// How long this program, which has one thread, was on a processor.
+/// CPU time of this single-threaded program.
 fn on_processor() -> Duration {
     let told = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Keeps the newest two, as a task would keep the newest so many.
+/// Keeps the newest two, like a task's retention.
 fn prune(store: &mut Store) {
     let two = Retention {
         count: 2,
@@ -159,7 +160,7 @@ fn prune(store: &mut Store) {
     store.prune(two).unwrap();
 }
 
-/// Shows the median, the best and the worst of some times, and the median on a processor; returns the
+/// Prints the median, minimum and maximum of some times, and the median CPU time; returns the
 /// medians.
 fn show(what: &str, times: &[Took]) -> (Duration, Duration) {
     let sorted = |of: fn(&Took) -> Duration| {
@@ -186,7 +187,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "it is shown with few digits")]
+#[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
@@ -195,7 +196,7 @@ fn ratio(one: u64, other: u64) -> f64 {
     megabytes(one) / megabytes(other)
 }
 
-/// Writes a tree: mostly text of a small language, some of it with no pattern.
+/// Creates a tree of mostly text from a small vocabulary, and some random data.
 fn fill(root: &Path, files: usize) -> u64 {
     let folder = RealFolder::open(root).unwrap();
     let mut random = Rng::with_seed(16);
@@ -232,7 +233,7 @@ fn content(random: &mut Rng, words: &[String], len: usize) -> Vec<u8> {
     }
     let mut content = Vec::with_capacity(len + 16);
     while content.len() < len {
-        // Few words are used often, as in any text.
+        // Few words are frequent, as in natural text.
         let at = random.usize(..words.len()) * random.usize(..words.len()) / words.len();
         content.extend_from_slice(words.get(at).unwrap().as_bytes());
         content.push(if random.u8(..9) == 0 { b'\n' } else { b' ' });
@@ -240,7 +241,7 @@ fn content(random: &mut Rng, words: &[String], len: usize) -> Vec<u8> {
     content
 }
 
-/// Writes one file anew, somewhere in the middle.
+/// Rewrites one file in the middle of the tree.
 fn edit(root: &Path, round: usize) {
     let folder = RealFolder::open(root).unwrap();
     let path = format!(
@@ -253,7 +254,7 @@ fn edit(root: &Path, round: usize) {
     folder.remove(path).unwrap();
     let mut file = folder.create(path, 0o644).unwrap();
     append_all(file.as_mut(), content.as_bytes()).unwrap();
-    // So that the file is not taken for one that is just being written.
+    // Ensures that the file is not treated as one being written.
     std::thread::sleep(Duration::from_millis(50));
 }
 

@@ -1,4 +1,5 @@
-//! Writing `snapshot.tar.gz`: a tar archive of gzip members, one for each group of entries (`CKPT-3`).
+//! Writes `snapshot.tar.gz`: a tar archive of gzip members, one for each group of entries
+//! (`CKPT-3`).
 
 use std::collections::HashMap;
 use std::io;
@@ -17,28 +18,28 @@ use crate::limits::{ARCHIVE_WRITE_BYTES, FILE_READ_ATTEMPTS, GROUP_BYTES_MAX, tr
 use crate::output::Output;
 use crate::record::Consistency;
 
-/// Two blocks of zeros end an archive.
+/// Two zero blocks end an archive.
 const END: [u8; 1024] = [0; 1024];
 
-/// Bytes of a file that are read at once. A longer one is read in pieces.
+/// Maximum size of a file that is read at once. Larger files are read in pieces.
 const WHOLE_BYTES_MAX: u64 = 2 * GROUP_BYTES_MAX;
 
-/// What the archive is called in errors.
+/// Name of the archive in errors.
 const ARCHIVE: &str = crate::place::SNAPSHOT;
 
-/// How an archive is written.
+/// Parameters of an archive.
 pub(crate) struct Writing<'w> {
     pub(crate) source: &'w dyn Folder,
-    /// What is known of the newest checkpoint, and its archive.
+    /// Index of the newest checkpoint, and its archive.
     pub(crate) base: Option<(&'w Index, Box<dyn DiskFile>)>,
     pub(crate) consistency: Consistency,
-    /// The time of the file system before anything was looked at.
+    /// Time of the file system before the first file was inspected.
     pub(crate) begun: i128,
-    /// Whether goondan itself may be writing a file.
+    /// True if goondan itself may be writing this file.
     pub(crate) may_move: fn(&RelativePath) -> bool,
 }
 
-/// An archive that was written, and not synced.
+/// A written archive that is not synced.
 pub(crate) struct Written {
     pub(crate) manifest: Manifest,
     pub(crate) checksum: Digest,
@@ -48,7 +49,7 @@ pub(crate) struct Written {
     pub(crate) files_read: usize,
 }
 
-/// Writes an archive of entries, which are in the order of their paths.
+/// Writes an archive of entries, which are sorted by path.
 pub(crate) fn write(
     writing: Writing<'_>,
     entries: &[Surveyed],
@@ -94,7 +95,7 @@ struct Work<'w, 'o> {
     files_read: usize,
 }
 
-/// Entries as they are in the archive.
+/// Entries in the order of the archive.
 type Entries<'e> = Vec<(&'e Surveyed, Entry)>;
 
 impl Work<'_, '_> {
@@ -121,7 +122,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// What an entry is, if that is known without reading it.
+    /// The entry, if it is known without reading the file.
     fn known(&self, found: &Surveyed) -> Option<Entry> {
         Some(match found.stat.kind {
             NodeKind::Directory => Entry::Directory {
@@ -142,7 +143,7 @@ impl Work<'_, '_> {
         })
     }
 
-    /// Takes a group from the newest checkpoint; whether it is there, whole.
+    /// Copies a group from the newest checkpoint; false if it is missing or damaged.
     fn take(&mut self, key: &Digest) -> Result<bool, CheckpointError> {
         let Some((index, archive)) = &mut self.writing.base else {
             return Ok(false);
@@ -158,8 +159,8 @@ impl Work<'_, '_> {
         Ok(true)
     }
 
-    /// Notes a file that needs not be read the next time, unless it may be written at this very moment
-    /// without anybody seeing it.
+    /// Records a file that does not have to be read the next time, unless a concurrent write could
+    /// go unnoticed.
     fn remember(&mut self, found: &Surveyed, entry: &Entry) {
         let [.., changed] = found.stat.version;
         if let Entry::File { sha256, .. } = entry
@@ -171,7 +172,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Reads the files of a group and compresses it.
+    /// Reads and compresses a group.
     fn read_group(&mut self, group: &[Surveyed]) -> Result<(), CheckpointError> {
         let mut tar = Vec::new();
         let mut entries: Entries<'_> = Vec::with_capacity(group.len());
@@ -179,7 +180,7 @@ impl Work<'_, '_> {
             let (entry, content) = match found.stat.kind {
                 NodeKind::File => match self.read(found)? {
                     Some(read) => read,
-                    // It went away while somebody was writing.
+                    // The file was removed concurrently.
                     None => continue,
                 },
                 _ => match self.known(found) {
@@ -208,7 +209,7 @@ impl Work<'_, '_> {
         self.writing.consistency == Consistency::Live || (self.writing.may_move)(path)
     }
 
-    /// Reads a file that nobody writes meanwhile, if they let it rest for a moment. None if it is gone.
+    /// Reads a file and retries if it is being written. `None` if the file is gone.
     fn read(&mut self, found: &Surveyed) -> Result<Option<(Entry, Vec<u8>)>, CheckpointError> {
         let at = found.path.as_path();
         let may_be_written = self.may_be_written(&found.path);
@@ -249,7 +250,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// The contents of a file that is not much longer than it was.
+    /// Reads a file that has not grown much.
     fn contents(&self, at: &Path, len: u64) -> io::Result<Vec<u8>> {
         let mut file = self.writing.source.read(at)?;
         let most = usize::try_from(len.saturating_add(WHOLE_BYTES_MAX)).unwrap_or(usize::MAX);
@@ -319,7 +320,7 @@ fn changing(found: &Surveyed) -> CheckpointError {
     .into()
 }
 
-/// The digest of all that the bytes of a group depend on.
+/// The digest of everything that a group's bytes depend on.
 fn key_of(entries: &Entries<'_>) -> Digest {
     let mut hasher = Sha256::new();
     for (found, entry) in entries {

@@ -1,13 +1,13 @@
-//! Goal: whenever the machine or the daemon stops, earlier checkpoints are whole, a checkpoint is there whole
-//! or not at all, and a restore is done or not begun. Method: each thing that is done is stopped at every call
-//! of the disk, then its recovery once more, under every kind of crash.
+//! Goal: if the machine or the daemon stops at any point, earlier checkpoints are intact, a new
+//! checkpoint is complete or absent, and a restore is complete or not begun. Method: every
+//! operation is stopped at every disk call, then its recovery once more, with every kind of crash.
 
 use goondan_durable::disk::Crash;
 
 use crate::world::{Nodes, World, at, request};
 use crate::{CheckpointId, PRE_RESTORE, Retention, Which};
 
-/// Stops the machine in every call of `work`, then once more in the recovery.
+/// Stops the machine at every call of `work`, then once more during recovery.
 fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World, bool) -> bool) {
     let mut outcomes = [0, 0];
     for call in 1.. {
@@ -44,7 +44,8 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World, b
     }
 }
 
-/// Every checkpoint that is there is whole, and `latest.json` names the newest that no restore made.
+/// Checks that every checkpoint is intact and that `latest.json` names the newest one not made by a
+/// restore.
 fn ids(world: &World) -> Vec<String> {
     let store = world.store();
     let findings = store.verify().unwrap();
@@ -72,7 +73,7 @@ fn two() -> World {
     world
 }
 
-/// What a checkpoint brings back.
+/// The files after restoring a checkpoint.
 fn restored(world: &World, id: &str) -> Nodes {
     let world = world.copy();
     world.restore(id).unwrap();
@@ -122,7 +123,7 @@ fn ckpt_4_a_restore_that_is_stopped_at_any_call_is_all_old_or_all_new() {
         let ids = ids(world);
         let found = world.restorable();
         if found == new {
-            // What was taken away can be had back.
+            // The replaced files can be restored.
             assert_eq!(ids.len(), 2);
             assert_eq!(restored(world, "checkpoint_002"), old);
             return true;
@@ -167,7 +168,7 @@ fn ckpt_1_after_a_crash_nothing_is_believed_that_was_noted_before_it() {
     for seed in 0..200 {
         let base = two();
         base.make("periodic").unwrap();
-        // Written and not synced: a crash may take it back and leave the times.
+        // Written without a sync: a crash may revert the content but keep the times.
         let folder = base.folder();
         let path = std::path::Path::new("src/main.rs");
         goondan_trees::remove_all(folder.as_ref(), path).unwrap();

@@ -1,4 +1,4 @@
-//! Restore drills: whether the newest checkpoint could be restored, tried.
+//! Restore drills: test restores of the newest checkpoint.
 
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
@@ -10,27 +10,27 @@ use crate::id::CheckpointId;
 use crate::place::{DRILL, SNAPSHOT, Stream, below, folder_of};
 use crate::store::{Store, Whole};
 
-/// What came of a drill.
+/// Result of a drill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drill {
-    /// The checkpoint that was tried.
+    /// The tested checkpoint.
     pub checkpoint_id: CheckpointId,
-    /// When.
+    /// Time of the drill.
     pub at: Timestamp,
-    /// Entries that were compared.
+    /// Number of compared entries.
     pub entries: usize,
-    /// Why it could not be restored; none if it could.
+    /// The reason that it cannot be restored, if so.
     pub problem: Option<String>,
 }
 
 impl Store {
-    /// Restores the newest checkpoint that no restore made into a temporary directory, compares all of it
-    /// with its manifest, and removes it again.
+    /// Restores the newest checkpoint not made by a restore into a temporary directory, compares it
+    /// with its manifest, and removes the directory.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::None`], [`CheckpointError::NoRoom`], or what the file system said. A checkpoint that
-    /// is damaged is no error, but what a drill is for: [`Drill::problem`].
+    /// [`CheckpointError::None`], [`CheckpointError::NoRoom`], or the file system's error. A
+    /// damaged checkpoint is not an error but reported as [`Drill::problem`].
     pub fn drill(&mut self, now: Timestamp) -> Result<Drill, CheckpointError> {
         let candidates = self.candidates()?;
         let id = *candidates.first().ok_or(CheckpointError::None)?;
@@ -59,7 +59,7 @@ impl Store {
         Ok(drill)
     }
 
-    /// Unpacks a checkpoint and compares; returns what is wrong.
+    /// Unpacks and compares a checkpoint; returns the problem, if any.
     fn try_out(&self, id: CheckpointId, whole: &Whole) -> Result<Option<String>, CheckpointError> {
         let path = below(DRILL);
         let into = self.root.below(&path).during("open", &path)?;

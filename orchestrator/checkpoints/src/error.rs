@@ -1,4 +1,4 @@
-//! Why something about checkpoints is not done.
+//! Errors of checkpoint operations.
 
 use std::io;
 use std::path::Path;
@@ -8,97 +8,97 @@ use goondan_trees::swap::SwapError;
 
 use crate::id::{CheckpointId, IdError};
 
-/// Why something was not done. The files of the work area are as they were then, but for
-/// [`CheckpointError::Unfinished`]; checkpoints that were there before are whole.
+/// Error of a checkpoint operation. The files of the work area are unchanged, except with
+/// [`CheckpointError::Unfinished`]; existing checkpoints are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// There is none yet.
+    /// No checkpoint exists.
     #[error("there is no checkpoint; make one first")]
     None,
-    /// There is none with this id.
+    /// The id is unknown.
     #[error("there is no checkpoint `{id}`")]
     Unknown {
-        /// Which.
+        /// The id.
         id: CheckpointId,
     },
-    /// None has this name, which is no id either.
+    /// The text is neither an id nor a name of a checkpoint.
     #[error("there is no checkpoint `{name}`: no id and no name of one")]
     UnknownName {
         /// The name.
         name: String,
     },
-    /// It is not as it was made.
+    /// The checkpoint is damaged.
     #[error("`{id}` is damaged: {problem}; take an earlier one")]
     Damaged {
-        /// Which.
+        /// The checkpoint.
         id: CheckpointId,
-        /// In which way.
+        /// The damage.
         problem: String,
     },
-    /// None of them can be used.
+    /// Every checkpoint is damaged.
     #[error("none of the {count} checkpoints can be restored; the newest, `{id}`: {problem}")]
     AllDamaged {
-        /// How many were tried.
+        /// Number of checkpoints.
         count: usize,
-        /// The newest.
+        /// The newest checkpoint.
         id: CheckpointId,
-        /// What is wrong with it.
+        /// Its damage.
         problem: String,
     },
-    /// A text is no id.
+    /// The text is not a valid id.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// What was asked for cannot be done so.
+    /// The request is invalid.
     #[error("{problem}")]
     Invalid {
-        /// What is wrong, and what to do.
+        /// The problem and its fix.
         problem: String,
     },
-    /// There are too many. Remove some.
+    /// The limit of checkpoints is reached.
     #[error("there are {limit} checkpoints already; remove some, or keep fewer")]
     TooMany {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The file system has too little room (`TASK-9`). Nothing was written.
+    /// The file system has too little free space (`TASK-9`). Nothing was written.
     #[error(
         "a checkpoint may take {needed_bytes} bytes, of which {free_bytes} are free, and {kept_bytes} are to stay free; make room, or remove checkpoints"
     )]
     NoRoom {
-        /// What it may take at most.
+        /// Maximum size of the checkpoint.
         needed_bytes: u64,
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
-        /// What must stay free.
+        /// Bytes that must stay free.
         kept_bytes: u64,
     },
     /// The tree cannot be read, or the archive cannot be unpacked.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The file system refused.
+    /// The file system failed.
     #[error("cannot {operation} `{path}` of the work area")]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// On what.
+        /// The path.
         path: String,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: io::Error,
     },
-    /// A record cannot be written as JSON: a fault of goondan.
+    /// A record cannot be serialized, which is a bug in goondan.
     #[error("a record of a checkpoint could not be made: {problem}")]
     Unwritable {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// Somebody wrote while the files were put in place; all of it was taken back.
+    /// Files were written concurrently during the restore, which was rolled back.
     #[error("nothing was restored, since somebody writes in the work area; stop it first")]
     Busy(#[source] Box<SwapError>),
-    /// Something that no checkpoint holds is where a file is to be put. Nothing was changed.
+    /// A file that is in no checkpoint blocks a path. Nothing was changed.
     #[error("nothing was restored")]
     Blocked(#[source] Box<SwapError>),
-    /// The disk failed in the middle, and again while taking it back.
+    /// The disk failed during the restore and again during the rollback.
     #[error("the work area is between old and new; opening its checkpoints again finishes it")]
     Unfinished(#[source] Box<SwapError>),
 }
@@ -124,7 +124,7 @@ impl From<SwapError> for CheckpointError {
     }
 }
 
-/// Names the path and the operation in an I/O error.
+/// Adds the path and the operation to an I/O error.
 pub(crate) trait IoContext<T> {
     fn during(self, operation: &'static str, path: &Path) -> Result<T, CheckpointError>;
 }

@@ -1,7 +1,7 @@
-//! Which entries of a tree are compressed together.
+//! Groups of entries that are compressed together.
 //!
-//! Where a group ends depends on the paths of its entries and hardly on anything else, so that a file that
-//! is new, gone or changed leaves the other groups as they are.
+//! The end of a group depends almost only on the paths of its entries, so adding, removing or
+//! changing a file leaves most groups unchanged.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::limits::{GROUP_BYTES_MAX, GROUP_BYTES_MIN, GROUP_BYTES_MORE};
 
-/// Bytes of a block of an archive.
+/// Block size of a tar archive.
 const BLOCK_BYTES: u64 = 512;
 
-/// What an entry takes in an archive, roughly. Lengths count by their magnitude, so that a file that grows a
-/// little ends no group.
+/// Approximate size of an entry in an archive. Lengths are rounded to a power of two, so that a
+/// slightly larger file does not end a group.
 fn weight(entry: &Surveyed) -> u64 {
     let len = if entry.stat.kind == NodeKind::File {
         entry.stat.len.next_power_of_two()
@@ -25,21 +25,21 @@ fn weight(entry: &Surveyed) -> u64 {
     BLOCK_BYTES + len
 }
 
-/// A number that a path always has.
+/// A pseudo-random number derived from the path.
 fn number_of(entry: &Surveyed) -> u64 {
     let digest = Sha256::digest(entry.path.as_bytes());
     let bytes = digest.first_chunk().copied().unwrap_or_default();
     u64::from_le_bytes(bytes)
 }
 
-/// The groups of entries that are sorted by path.
+/// Splits entries, sorted by path, into groups.
 pub(crate) fn groups(entries: &[Surveyed]) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let (mut start, mut bytes) = (0, 0_u64);
     for (at, entry) in entries.iter().enumerate() {
         let weight = weight(entry);
         if entry.stat.len > GROUP_BYTES_MAX && start < at {
-            // A long file is a group of its own.
+            // A large file is a separate group.
             groups.push(start..at);
             (start, bytes) = (at, 0);
         }

@@ -1,5 +1,6 @@
-//! Goal: whatever somebody put into `.checkpoints` is restored as it was made or not at all, and nothing leaves
-//! the work area. Method: archives and records of every kind of hostility, under digests that fit them.
+//! Goal: malicious content in `.checkpoints` is restored exactly or rejected, and nothing is
+//! written outside the work area. Method: malicious archives and records of every kind, with
+//! matching digests.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -54,7 +55,7 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
 const METADATA: &str = ".checkpoints/checkpoint_001/metadata.json";
 const SNAPSHOT: &str = ".checkpoints/checkpoint_001/snapshot.tar.gz";
 
-/// A work area with one file, and a checkpoint of it.
+/// A work area with one file and a checkpoint.
 pub(crate) fn world() -> World {
     let world = World::empty();
     world.write("f", "text\n");
@@ -63,7 +64,7 @@ pub(crate) fn world() -> World {
     world
 }
 
-/// Puts an archive in the place of the checkpoint's, and makes its digest fit.
+/// Replaces the checkpoint's archive and updates its digest.
 pub(crate) fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_json::Value)) {
     world.write(SNAPSHOT, archive);
     let text = world.read(METADATA).unwrap();
@@ -76,7 +77,8 @@ pub(crate) fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_
     world.write(METADATA, serde_json::to_vec(&metadata).unwrap());
 }
 
-/// Nothing changes but for what a restore may leave in `.checkpoints`, and a drill tells it.
+/// Checks that a restore fails and changes nothing outside `.checkpoints`, and that a drill reports
+/// it.
 pub(crate) fn is_refused(world: &World, what: &str) {
     let before = world.nodes();
     for which in [Which::Latest, Which::Id("checkpoint_001".parse().unwrap())] {
@@ -281,7 +283,7 @@ fn ckpt_4_hostile_manifests_change_nothing() {
     is_refused(&world, "half a record");
 }
 
-/// What no snapshot holds is not restored, even if a manifest and an archive agree that it is there.
+/// Paths excluded from snapshots are not restored, even if a manifest and an archive contain them.
 #[test]
 fn ckpt_3_what_no_snapshot_holds_is_never_written_by_a_restore() {
     for name in [".logs", ".env", ".metadata", ".cache"] {

@@ -5,19 +5,19 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What the ids of checkpoints begin with.
+/// Prefix of checkpoint ids.
 const PREFIX: &str = "checkpoint_";
-/// Digits that a number has at least.
+/// Minimum number of digits.
 const DIGITS: usize = 3;
-/// Digits that a number has at most.
+/// Maximum number of digits.
 const DIGITS_MAX: usize = 9;
 
-/// A text is no id of a checkpoint.
+/// The text is not a valid checkpoint id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no id of a checkpoint; they are `checkpoint_001` and so on")]
 pub struct IdError(String);
 
-/// The id of a checkpoint, and the name of its folder: `checkpoint_001` and so on (`CKPT-1`).
+/// The id of a checkpoint, and the name of its directory: `checkpoint_001` and so on (`CKPT-1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CheckpointId(u32);
 
@@ -49,7 +49,7 @@ impl FromStr for CheckpointId {
             .and_then(|digits| digits.parse().ok())
             .filter(|number| *number > 0)
             .map(Self);
-        // One checkpoint has one name.
+        // Each checkpoint has exactly one valid id.
         id.filter(|id| id.to_string() == text)
             .ok_or_else(|| IdError(text.to_owned()))
     }

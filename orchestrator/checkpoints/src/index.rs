@@ -1,11 +1,11 @@
-//! What is known of the files of the newest checkpoint, so that what did not change is neither read nor
-//! compressed again (`CKPT-5`).
+//! Index of the newest checkpoint's files, so that unchanged files are neither read nor compressed
+//! again (`CKPT-5`).
 //!
-//! An index is a convenience and never believed about what a checkpoint holds: a compressed group is taken
-//! from the newest archive only if its bytes have the checksum they had. A file is taken for unchanged if all
-//! that the file system tells of it is the same, and it was last changed before the index was begun: git's
-//! rule for what is racily clean. An index of another start of the machine is not used, since a crash can take
-//! contents back and leave times.
+//! An index is only a cache and is not trusted: a compressed group is copied from the newest
+//! archive only if its checksum matches. A file counts as unchanged if all its metadata is the same
+//! and its last change is older than the start of the index, like git's rule for racily clean
+//! files. An index from before a reboot is not used, because a crash can revert contents and keep
+//! times.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::record::json;
 pub(crate) struct Member {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// Tells damage, and no more: what is restored is checked against digests.
+    /// Detects damage only. Restored data is checked against digests.
     pub(crate) crc32: u32,
 }
 
@@ -37,24 +37,24 @@ pub(crate) struct Known {
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
     pub(crate) base: CheckpointId,
-    /// Bytes of its archive.
+    /// Size of its archive.
     pub(crate) archive_bytes: u64,
-    /// The manifest of the checkpoint, without what is goondan's own.
+    /// Digest of the checkpoint's manifest without goondan's own files.
     pub(crate) content: Digest,
     pub(crate) files: HashMap<RelativePath, Known>,
-    /// The groups, by the digest of what they hold.
+    /// The groups, by the digest of their content.
     pub(crate) members: HashMap<Digest, Member>,
 }
 
 impl Index {
-    /// The digest of a file that has not changed.
+    /// The digest of an unchanged file.
     pub(crate) fn digest_of(&self, path: &RelativePath, stat: &NodeStat) -> Option<Digest> {
         let known = self.files.get(path)?;
         (known.stat == *stat).then_some(known.sha256)
     }
 }
 
-/// An index as it lies on disk.
+/// Serialized form of an index.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Stored {
@@ -66,11 +66,11 @@ struct Stored {
     members: Vec<(Digest, u64, u64, u32)>,
 }
 
-/// A path, its version, length, mode and digest.
+/// Path, version, length, mode and digest.
 #[derive(Serialize, Deserialize)]
 struct StoredFile(String, [i128; 4], u64, u32, Digest);
 
-/// Writes an index behind its digest.
+/// Serializes an index with its digest.
 pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointError> {
     let file = |(path, known): (&RelativePath, &Known)| {
         let stat = known.stat;
@@ -97,7 +97,7 @@ pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointErro
     Ok(whole)
 }
 
-/// Reads an index; none if it is not whole, or of another start of the machine.
+/// Parses an index; `None` if it is damaged or from before a reboot.
 pub(crate) fn read(whole: &[u8], boot: &str) -> Option<Index> {
     let at = whole.iter().position(|byte| *byte == b'\n')?;
     let (digest, text) = whole.split_at_checked(at)?;

@@ -1,11 +1,8 @@
-//! Goal: whatever an agent makes of a path, a restore brings back what was there, or says what is in the way and changes
-//! nothing; and it never waits. Method: every kind of file in the place of a file, a directory and a link, and these in
-//! its place, on real files.
+//! Goal: whatever an agent does to a path, a restore recovers the old state, or reports the
+//! obstacle and changes nothing, and never blocks. Method: every file type replaces a file, a
+//! directory and a link, and vice versa, on real files.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "creates files for tests")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +20,7 @@ use goondan_trees::{RealFolder, TreeError, remove_all};
 use crate::world::{at, request};
 use crate::{CheckpointError, Store, Which};
 
-/// Every pair takes seconds together; a restore that waits for the other end of a pipe waits for ever.
+/// All pairs together take seconds; a restore that waits for the other end of a pipe never ends.
 const ALL_PAIRS: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +62,7 @@ const KINDS: [Kind; 16] = [
     Kind::Socket,
 ];
 
-/// Directories one below the other.
+/// Depth of nested directories.
 const DEPTH: usize = 20;
 
 fn pipe(path: &Path) {
@@ -127,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// True if a checkpoint holds it as a file or link.
+    /// True if a checkpoint stores it as a file or link.
     fn is_leaf(self) -> bool {
         matches!(
             self,
@@ -141,7 +138,7 @@ impl Kind {
     }
 }
 
-/// Mode and content of every path but those of checkpoints; pipes, sockets and secrets only if they are wanted.
+/// Mode and content of every path except checkpoints; pipes, sockets and secrets only if requested.
 fn tree(root: &Path, with_unheld: bool) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -189,10 +186,10 @@ fn change(root: &Path, to: Kind) {
     to.make(&root.join("it"));
 }
 
-/// Takes a checkpoint of one kind, makes another one of it, and takes that back, and back again.
+/// Makes a checkpoint of one kind, replaces it with another, restores it, and undoes the restore.
 fn there_and_back(old: Kind, new: Kind) {
     let case = format!("{old:?}, then {new:?}");
-    // In memory: what is durable is not the question here, and there are many.
+    // In memory for speed, because durability is not tested here.
     let temp = tempfile::tempdir_in("/dev/shm").unwrap();
     let root = temp.path();
     fs::create_dir(root.join("beside")).unwrap();
@@ -220,7 +217,7 @@ fn there_and_back(old: Kind, new: Kind) {
     let restored = restored.unwrap_or_else(|error| panic!("{case}: {error}"));
     assert_eq!(restored.used, made.checkpoint_id, "{case}");
     assert!(restored.kept.is_empty(), "{case}: {restored:?}");
-    // A directory stays for what no checkpoint holds.
+    // A directory stays if it contains files that are in no checkpoint.
     let stays = matches!(new, Kind::DirectoryWithPipe | Kind::DirectoryWithSecret);
     if !stays {
         assert_eq!(tree(root, false), before, "{case}");
@@ -239,7 +236,7 @@ fn there_and_back(old: Kind, new: Kind) {
 fn ckpt_4_every_kind_of_file_is_taken_back_whatever_came() {
     let (done, waiting) = channel();
     std::thread::spawn(move || {
-        // What a tree can hold as a file, as a directory and as a link, each before and after everything else.
+        // A file, a directory and a link, each before and after every other kind.
         for one in [Kind::File, Kind::Directory, Kind::LinkToDirectory] {
             for other in KINDS {
                 there_and_back(one, other);

@@ -1,5 +1,6 @@
-//! Goal: a checkpoint that is made while somebody writes is whole all the same, and one that should not be
-//! written to is refused. Method: a folder in which a file changes whenever it is read, and another goes away.
+//! Goal: a checkpoint made during concurrent writes is intact, and with [`Consistency::Stopped`] a
+//! concurrent write is rejected. Method: a folder in which one file changes on every read and
+//! another disappears.
 
 use std::ffi::OsString;
 use std::io;
@@ -40,7 +41,7 @@ impl Folder for Busy {
     fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let mut names = self.inner.names(path)?;
         if path == Path::new(OWN) {
-            // The daemon puts a file in place of another, and is done when it is looked for.
+            // The daemon's temporary file is listed, but already renamed when it is opened.
             names.push("task.json.tmp".into());
         }
         Ok(names)
@@ -84,7 +85,7 @@ impl Folder for Busy {
     }
 }
 
-/// The checkpoints of a work area in which the daemon goes on writing.
+/// The checkpoints of a work area to which the daemon is writing.
 fn busy(world: &World) -> Store {
     let busy = Box::new(Busy {
         inner: world.folder(),
@@ -111,7 +112,7 @@ fn made(files: &[&str], consistency: Consistency) -> (World, Result<usize, Check
 fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
     let files = ["src/growing", "src/gone"];
     let (world, count) = made(&files, Consistency::Live);
-    // Thirteen of them rest, and the one that grows is as it was at some moment.
+    // Thirteen files are unchanged, and the growing one has the content of some moment.
     assert_eq!(count.unwrap(), 14);
     assert_eq!(world.store().drill(at(1)).unwrap().problem, None);
     for file in files {
@@ -125,7 +126,7 @@ fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
         matches!(&error, CheckpointError::Tree(TreeError::Changing { .. })),
         "{error}"
     );
-    // The history is written by the daemon at any time.
+    // The daemon may write the history at any time.
     let (world, count) = made(&[], Consistency::Stopped);
     assert_eq!(count.unwrap(), 13);
     assert_eq!(world.store().drill(at(1)).unwrap().problem, None);

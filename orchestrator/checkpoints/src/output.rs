@@ -1,4 +1,4 @@
-//! A file that is written as gzip members, with its digest and theirs.
+//! A file written as gzip members, with its digest and theirs.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::index::Member;
 use crate::limits::ARCHIVE_WRITE_BYTES;
 
-/// How hard it is compressed: as `tar czf` does.
+/// Compression level of `tar czf`.
 const LEVEL: Compression = Compression::new(6);
 
 pub(crate) struct Output<'o> {
@@ -47,7 +47,7 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// Compresses some bytes as a member.
+    /// Compresses bytes as a member.
     pub(crate) fn member(&mut self, content: &[u8]) -> io::Result<Member> {
         let room = content.len() / 3 + 64;
         let mut encoder = GzEncoder::new(Vec::with_capacity(room), LEVEL);
@@ -65,7 +65,7 @@ impl<'o> Output<'o> {
         Ok(member)
     }
 
-    /// Takes a member of another archive as it is; none if it is not what it was.
+    /// Copies a member of another archive; `None` if it is damaged.
     pub(crate) fn copied(
         &mut self,
         from: &mut dyn DiskFile,
@@ -84,7 +84,7 @@ impl<'o> Output<'o> {
         Ok(Some(Member { offset, ..*member }))
     }
 
-    /// Begins a member that is too long to be held in memory.
+    /// Starts a member that is too large for memory.
     pub(crate) fn begin<'s>(&'s mut self) -> Streamed<'s, 'o> {
         let offset = self.bytes;
         Streamed {
@@ -99,14 +99,14 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Writes the rest; returns the digest and the length of the whole.
+    /// Writes the rest; returns the digest and the length of the file.
     pub(crate) fn finish(self) -> io::Result<(Digest, u64)> {
         append_all(self.file, &self.waiting)?;
         Ok((Digest::finish(self.whole), self.bytes))
     }
 }
 
-/// A member that is being written.
+/// A member being written.
 pub(crate) struct Streamed<'s, 'o> {
     encoder: GzEncoder<Piece<'s, 'o>>,
     offset: u64,

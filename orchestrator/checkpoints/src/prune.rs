@@ -1,4 +1,4 @@
-//! Which checkpoints are kept (`CKPT-5`).
+//! Retention of checkpoints (`CKPT-5`).
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::place::{CHECKPOINTS, REMOVING, below, folder_of};
 use crate::record::Listed;
 use crate::store::Store;
 
-/// How many checkpoints are kept.
+/// Retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Checkpoints at most.
+    /// Maximum number of checkpoints.
     pub count: usize,
-    /// Bytes of all checkpoints at most; none for no limit.
+    /// Maximum size of all checkpoints in bytes; `None` for no limit.
     pub bytes: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Default for Retention {
 }
 
 impl Store {
-    /// The checkpoints that [`Self::prune`] removes now.
+    /// The checkpoints that [`Self::prune`] would remove now.
     ///
     /// # Errors
     ///
@@ -39,12 +39,13 @@ impl Store {
         Ok(doomed(&self.list()?, retention))
     }
 
-    /// Removes the oldest checkpoints that are beyond a retention; returns which. Never the newest, never the
-    /// newest that is whole or that a restore would take, and never one with a name.
+    /// Removes the oldest checkpoints beyond the retention limits and returns their ids. Always
+    /// keeps the newest, the newest intact one, the one that a restore would use, and all named
+    /// ones.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Io`]; some may be removed then.
+    /// [`CheckpointError::Io`]; some checkpoints may have been removed.
     pub fn prune(&mut self, retention: Retention) -> Result<Vec<CheckpointId>, CheckpointError> {
         let doomed = self.prunable(retention)?;
         for id in &doomed {
@@ -59,14 +60,14 @@ impl Store {
         remove_all(root, &aside)?;
         root.rename_new(&path, &aside).during("rename", &path)?;
         let at = Path::new(CHECKPOINTS);
-        // First it is none any more, then its files go.
+        // Renames the directory first, so the checkpoint is never partly deleted.
         root.sync_dir(at).during("sync", at)?;
         remove_all(root, &aside)?;
         root.sync_dir(at).during("sync", at)
     }
 }
 
-/// Which of these checkpoints, the oldest first, a retention does not keep.
+/// The checkpoints to remove, given all of them from oldest to newest.
 fn doomed(listed: &[Listed], retention: Retention) -> Vec<CheckpointId> {
     let is_whole = |listed: &&Listed| listed.damaged.is_none();
     let is_told = |listed: &&Listed| {

@@ -1,5 +1,5 @@
-//! Goal: `snapshot.tar.gz` is an archive like any other (`CKPT-3`). Method: programs that everybody has unpack
-//! one with everything that is hard about names, lengths, modes and links, and what comes out is compared.
+//! Goal: `snapshot.tar.gz` is a standard archive (`CKPT-3`). Method: common programs unpack an
+//! archive with difficult names, lengths, modes and links, and the result is compared.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ fn write(root: &RealFolder, path: &[u8], mode: u32, content: &[u8]) {
     append_all(file.as_mut(), content).unwrap();
 }
 
-/// A work area with everything that is hard.
+/// A work area with all difficult cases.
 fn hard(root: &Path) {
     let folder = RealFolder::open(root).unwrap();
     let mut random = Rng::with_seed(3);
@@ -57,7 +57,7 @@ fn hard(root: &Path) {
             .collect();
         write(&folder, &path, mode, &content);
     }
-    // More than a few groups.
+    // Enough for several groups.
     for number in 0..300 {
         let len = random.usize(..9000);
         let content: Vec<u8> = std::iter::repeat_with(|| random.u8(b'a'..b'f'))
@@ -78,7 +78,7 @@ fn hard(root: &Path) {
     folder.create_dir(Path::new("empty"), 0o750).unwrap();
 }
 
-/// All that is in a directory but for `.checkpoints`: mode, time (of files) and content.
+/// All entries of a directory except `.checkpoints`: mode, time (of files) and content.
 fn nodes(root: &Path) -> Nodes {
     let mut nodes = Nodes::new();
     let mut rest = vec![root.to_owned()];
@@ -136,7 +136,7 @@ fn ckpt_3_any_tar_opens_a_snapshot() {
     let folder = Box::new(RealFolder::open(&root).unwrap());
     let (mut store, _) = Store::open(folder, "task", "boot").unwrap();
     store.make(&request("periodic"), at(0)).unwrap();
-    // One that is put together of the groups of the one before.
+    // An archive assembled from the groups of the previous one.
     let folder = RealFolder::open(&root).unwrap();
     folder.remove(Path::new("many/3/3.txt")).unwrap();
     write(&folder, b"many/3/3.txt", 0o644, b"changed");
@@ -218,7 +218,7 @@ func main() {
 }
 "#;
 
-/// The same on a real file system, whose files have times and modes that count.
+/// The same on a real file system with real times and modes.
 #[test]
 fn ckpt_4_ckpt_5_on_a_real_file_system_what_is_unchanged_is_not_read_and_all_comes_back() {
     let temporary = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ fn ckpt_4_ckpt_5_on_a_real_file_system_what_is_unchanged_is_not_read_and_all_com
     };
     let before = nodes(&root);
     let first = open().make(&request("periodic"), at(0)).unwrap();
-    // Files of the moment in which it was made are read once more.
+    // Files changed at the time of the checkpoint are read once more.
     wait_for_the_clock(&root);
     let second = open().make(&request("periodic"), at(1)).unwrap();
     let third = open().make(&request("periodic"), at(2)).unwrap();
@@ -269,7 +269,7 @@ fn ckpt_4_ckpt_5_on_a_real_file_system_what_is_unchanged_is_not_read_and_all_com
     assert_eq!(store.list().unwrap().len(), 1);
 }
 
-/// Waits until a file that is made has a later time than any that is there.
+/// Waits until new files get a later time than all existing ones.
 fn wait_for_the_clock(root: &Path) {
     let folder = RealFolder::open(root).unwrap();
     let path = Path::new(".checkpoints/clock");

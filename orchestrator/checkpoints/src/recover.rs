@@ -1,4 +1,4 @@
-//! Finishing what a crash interrupted.
+//! Recovery of operations interrupted by a crash.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::place::{CHECKPOINTS, DRILL, LATEST, PARTIAL, REMOVING, RESTORING, TEM
 use crate::store::Store;
 
 impl Store {
-    /// Makes the folder of checkpoints, and brings it into order.
+    /// Creates and recovers the directory of checkpoints.
     pub(crate) fn recover(&mut self) -> Result<Vec<Finding>, CheckpointError> {
         let at = Path::new(CHECKPOINTS);
         let root = self.root.as_ref();
@@ -24,7 +24,7 @@ impl Store {
                 )));
             }
         }
-        // What a process that ended has done to names may not be durable yet.
+        // Renames of an exited process may not be durable yet.
         root.sync_dir(Path::new("")).during("sync", at)?;
         root.sync_dir(at).during("sync", at)?;
         let mut findings = self.recover_restore()?;
@@ -49,7 +49,7 @@ impl Store {
         Ok(findings)
     }
 
-    /// Lets `latest.json` name the newest.
+    /// Makes `latest.json` name the newest checkpoint.
     fn recover_latest(&self) -> Result<Option<Finding>, CheckpointError> {
         let (told, expected) = (self.latest()?, self.newest_told()?);
         if told.map(|told| told.checkpoint_id) == expected {
@@ -72,7 +72,7 @@ impl Store {
         )))
     }
 
-    /// Finishes a restore, or takes it back.
+    /// Completes or rolls back a restore.
     fn recover_restore(&mut self) -> Result<Vec<Finding>, CheckpointError> {
         let path = below(RESTORING);
         if self.root.look(&path).during("look at", &path)?.is_none() {

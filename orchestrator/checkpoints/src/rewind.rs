@@ -1,8 +1,8 @@
-//! Going back to a joint checkpoint of a conversation (`CKPT-6`).
+//! Rewinds to a joint checkpoint of a conversation (`CKPT-6`).
 //!
-//! Here are the files: those of the work directory, which are put in place whole or not at all, and those of
-//! the conversation, which are only unpacked. Whoever owns the conversation puts them in place, and sees to it
-//! that both happen or neither: every step here can be done again.
+//! This module handles the files: those of the work directory are replaced atomically, and those of
+//! the conversation are only unpacked. The conversation's owner moves them into place and ensures
+//! that both happen or neither; every step here is idempotent.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ use crate::record::{Made, MakeCheckpoint, PRE_RESTORE, Restored, Which};
 use crate::restore::told;
 use crate::store::{Store, Whole};
 
-/// What going back to a checkpoint changes.
+/// The changes of a rewind.
 #[derive(Debug)]
 pub struct Plan {
-    /// What of the work directory.
+    /// Changes to the work directory.
     pub files: Restored,
-    /// What of the conversation: its messages, and the states of its extensions.
+    /// Changes to the conversation: its messages and the states of its extensions.
     pub conversation: Vec<Change>,
-    /// Where the conversation as it was is unpacked, below the conversation's directory.
+    /// Path of the unpacked conversation, below the conversation's directory.
     pub unpacked: PathBuf,
     whole: Whole,
 }
 
 impl Plan {
-    /// Whether anything differs.
+    /// True if anything differs.
     #[must_use]
     pub fn changes_anything(&self) -> bool {
         let files = &self.files;
@@ -39,13 +39,13 @@ impl Plan {
         !self.conversation.is_empty() || lists.iter().any(|paths| !paths.is_empty())
     }
 
-    /// What the checkpoint pins.
+    /// The state pinned by the checkpoint.
     #[must_use]
     pub fn pinned(&self) -> Option<&goondan_protocol::control::PinnedConversation> {
         self.whole.summary.pinned.as_ref()
     }
 
-    /// The extensions' files whose states change.
+    /// State files of extensions that change.
     pub fn extensions(&self) -> impl Iterator<Item = &RelativePath> {
         let is_state = |change: &&Change| change.path.as_bytes().starts_with(b"extensions/");
         self.conversation
@@ -56,11 +56,11 @@ impl Plan {
 }
 
 impl Store {
-    /// Verifies a checkpoint, tells what going back to it changes, and unpacks the conversation that it holds.
+    /// Verifies a checkpoint, computes the changes of a rewind, and unpacks its conversation.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`]; no file of the work directory or of the conversation was changed.
+    /// [`CheckpointError`]; the files of the work directory and of the conversation are unchanged.
     pub fn plan_rewind(&mut self, which: Which) -> Result<Plan, CheckpointError> {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         if self.scope != Scope::Conversation || whole.summary.pinned.is_none() {
@@ -70,7 +70,7 @@ impl Store {
         let current = self.current()?;
         let files = self.differences(&current, &whole.manifest);
         self.check_place(&files)?;
-        // A directory of goondan's own is always there; that its time changed says nothing.
+        // goondan's own directories always exist, and changes of their times are irrelevant.
         let is_content = |change: &Change| {
             let is_directory =
                 |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
@@ -90,11 +90,11 @@ impl Store {
         })
     }
 
-    /// Makes the checkpoint of what a rewind takes away. Durable when it returns.
+    /// Makes a checkpoint of the state before a rewind. Durable on return.
     ///
     /// # Errors
     ///
-    /// As [`Store::make`].
+    /// See [`Store::make`].
     pub fn make_before_rewind(
         &mut self,
         request: &MakeCheckpoint<'_>,
@@ -107,12 +107,12 @@ impl Store {
         self.make_any(&request, now).map(|held| held.made)
     }
 
-    /// Takes the files of the work directory back, all of them or none. `held_in` holds what is there, whole.
-    /// Done before, it changes nothing.
+    /// Restores the files of the work directory atomically. `held_in` is the checkpoint of the
+    /// current state. Idempotent.
     ///
     /// # Errors
     ///
-    /// As [`Store::restore`].
+    /// See [`Store::restore`].
     pub fn rewind_files(
         &mut self,
         plan: &Plan,
@@ -130,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the files of the work directory surely are those that a checkpoint holds.
+    /// True if the files of the work directory are certainly those of a checkpoint.
     #[must_use]
     pub fn is_as_held(&mut self, id: CheckpointId) -> bool {
         let held = self.described(id).ok().and_then(Result::ok);
@@ -139,7 +139,7 @@ impl Store {
         both.is_some_and(|(current, held)| self.differences(&current, &held.manifest).is_empty())
     }
 
-    /// Removes the conversation that was unpacked, once it is in place.
+    /// Removes the unpacked conversation, after it was moved into place.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Store {
         Ok(remove_all(self.root.as_ref(), &below(REWINDING))?)
     }
 
-    /// Hands out the lines of the messages as they are, or as they are unpacked, one after the other.
+    /// Iterates over the lines of the current or the unpacked messages.
     ///
     /// # Errors
     ///

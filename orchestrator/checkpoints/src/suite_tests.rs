@@ -1,6 +1,7 @@
-//! Goal: what the test suites of GNU tar and libarchive hold against a reader is refused, too. Method: their cases made
-//! anew, each in the place of a checkpoint's archive: absurd and negative sizes, extended headers that lie, long names
-//! without end, sparse files, entries of other systems, streams that are cut, nested or swollen.
+//! Goal: the malformed archives in the test suites of GNU tar and libarchive are rejected, too.
+//! Method: recreates their cases as a checkpoint's archive: absurd and negative sizes, false
+//! extended headers, unterminated long names, sparse files, entries of other systems, truncated,
+//! nested and inflated streams.
 
 use tar::EntryType;
 
@@ -8,7 +9,7 @@ use crate::hostile_tests::{FILE, Item, archive, blocks, gzip, is_refused, plant,
 
 const F: Item<'_> = Item(FILE, "f", "", 0o644, b"text\n");
 
-/// An entry whose header is made otherwise before its checksum is.
+/// An entry whose header is changed before its checksum is computed.
 fn edited(item: &Item<'_>, edit: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut made = blocks(std::slice::from_ref(item));
     edit(&mut made[..512]);
@@ -19,18 +20,18 @@ fn edited(item: &Item<'_>, edit: impl FnOnce(&mut [u8])) -> Vec<u8> {
     made
 }
 
-/// The same with another text in the field of its size.
+/// An entry with this size field.
 fn sized(size: &[u8; 12]) -> Vec<u8> {
     edited(&F, |header| header[124..136].copy_from_slice(size))
 }
 
-/// An extended header of POSIX with these bytes, then entries.
+/// A POSIX extended header with these bytes, then entries.
 fn extended(records: &[u8], then: &[Item<'_>]) -> Vec<u8> {
     let header = Item(EntryType::XHeader, "PaxHeaders/f", "", 0o644, records);
     [blocks(&[header]), blocks(then)].concat()
 }
 
-/// A record of an extended header, its length in front.
+/// A record of an extended header, with its length prefix.
 fn record(text: &str) -> Vec<u8> {
     let mut len = text.len() + 3;
     while format!("{len} {text}\n").len() != len {
@@ -39,7 +40,7 @@ fn record(text: &str) -> Vec<u8> {
     format!("{len} {text}\n").into_bytes()
 }
 
-/// An archive that ends as it should.
+/// Terminates an archive properly.
 fn ended(mut blocks: Vec<u8>) -> Vec<u8> {
     blocks.resize(blocks.len() + 1024, 0);
     gzip(&blocks)
@@ -80,7 +81,8 @@ fn ckpt_4_sizes_that_lie_change_nothing() {
     all_are_refused(cases);
 }
 
-/// A size that is no number says nothing, so that the one of the entry itself counts: what comes is what was listed.
+/// An invalid size is ignored, so the entry's own size applies and the content matches the
+/// manifest.
 #[test]
 fn ckpt_4_sizes_that_are_none_are_as_if_they_were_not_there() {
     for size in ["-1", "0x5", "99999999999999999999999", "5 5", ""] {
@@ -116,7 +118,7 @@ fn ckpt_4_extended_headers_that_lie_change_nothing() {
         b"path=f\n",
         b"18446744073709551616 path=f\n",
     ] {
-        // A record that cannot be read says nothing; whatever it stood before is not as it was listed.
+        // An unreadable record is ignored, so the entries after it do not match the manifest.
         let g = Item(FILE, "g", "", 0o644, b"text\n");
         let what = String::from_utf8_lossy(records).into_owned();
         cases.push((what, ended(extended(records, &[g]))));
@@ -169,7 +171,7 @@ fn ckpt_4_long_names_sparse_files_and_entries_of_other_systems_change_nothing() 
     ] {
         cases.push((what.to_owned(), gzip(&archive(&items))));
     }
-    // GNU's sparse files, continued files, labels, dumps of directories; Solaris's lists; what nobody knows.
+    // GNU sparse files, continued files, labels, directory dumps; Solaris ACLs; unknown types.
     for kind in [
         b'S', b'M', b'V', b'D', b'N', b'A', b'E', b'I', b'X', b'Z', b'7', 0xff,
     ] {
@@ -209,7 +211,7 @@ fn ckpt_4_an_entry_that_turns_what_is_there_into_something_else_changes_nothing(
         ("file", vec![directory("d/"), inner("d"), inner("d/f")]),
     ] {
         let world = world();
-        // The list agrees with what comes last, as far as it can.
+        // The manifest matches the last entries as far as possible.
         plant(&world, &gzip(&archive(&items)), |metadata| {
             let file = metadata["manifest"]["f"].take();
             metadata["manifest"] = serde_json::json!({

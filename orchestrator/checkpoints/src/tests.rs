@@ -113,18 +113,18 @@ fn ckpt_4_a_restore_brings_back_exactly_what_was_and_keeps_what_came_later() {
         removed,
         ["README.md/x", "made", "made/later", "made/later/file"]
     );
-    // What happened stays; so does what no snapshot holds.
+    // Histories and paths excluded from snapshots are unchanged.
     assert_eq!(
         world.read(".metadata/history.jsonl").unwrap(),
         b"one\ntwo\n"
     );
     assert_eq!(world.read(".env").unwrap(), b"KEY=other\n");
-    // And back again.
+    // Undoes the restore.
     let pre = restored.pre_restore.unwrap();
     assert_eq!(pre.to_string(), "checkpoint_002");
     store.restore(Which::Id(pre), false, at(2)).unwrap();
     assert_eq!(world.restorable(), later);
-    // The newest that is restored unasked is not what a restore took away.
+    // By default, a restore does not use a checkpoint made by a restore.
     assert_eq!(
         store.restore(Which::Latest, false, at(3)).unwrap().used,
         made_id("checkpoint_001")
@@ -191,14 +191,14 @@ fn ckpt_5_the_newest_and_those_with_names_are_never_removed() {
     assert_eq!(prune(&mut store, 4, None), ["1", "3"]);
     let size = store.list().unwrap().last().unwrap().size;
     assert_eq!(prune(&mut store, 10, Some(3 * size + 100)), ["4"]);
-    // A newest one that is damaged does not cost the last that can be restored.
+    // If the newest is damaged, the last intact one is still kept.
     world.damage(".checkpoints/checkpoint_006/snapshot.tar.gz", |content| {
         content.push(0);
     });
     assert_eq!(prune(&mut store, 0, Some(0)).len(), 0);
     let left: Vec<CheckpointId> = store.list().unwrap().iter().map(|one| one.id).collect();
     assert_eq!(ids(&left), ["2", "5", "6"]);
-    // What is removed is not made again under the same name.
+    // Removed ids are not reused.
     let made = store.make(&request("periodic"), at(9)).unwrap();
     assert_eq!(made.checkpoint_id, made_id("checkpoint_007"));
 }
@@ -222,7 +222,7 @@ fn ckpt_5_what_did_not_change_is_neither_read_nor_compressed_again() {
         world.read(".checkpoints/checkpoint_002/snapshot.tar.gz"),
         first
     );
-    // After a new start of the daemon, too; not after one of the machine.
+    // Also after a restart of the daemon, but not after a reboot.
     let third = world.make("periodic").unwrap();
     assert_eq!((third.files_read, third.is_unchanged), (0, true));
     world.write("d1/f1", "changed");
@@ -232,10 +232,10 @@ fn ckpt_5_what_did_not_change_is_neither_read_nor_compressed_again() {
     let restarted = world.after(Crash::KeepUnsynced);
     let fifth = restarted.make("periodic").unwrap();
     assert_eq!((fifth.files_read, fifth.is_unchanged), (40, true));
-    // The history of the task goes on; that is no change of its files.
+    // A longer task history is not a change of the task's files.
     restarted.write(".metadata/history.jsonl", "more\n");
     assert!(restarted.make("periodic").unwrap().is_unchanged);
-    // A damaged archive is not copied from.
+    // Nothing is copied from a damaged archive.
     restarted.damage(".checkpoints/checkpoint_006/snapshot.tar.gz", |content| {
         flip(content);
     });
@@ -243,7 +243,8 @@ fn ckpt_5_what_did_not_change_is_neither_read_nor_compressed_again() {
     assert_eq!(restarted.store().drill(at(5)).unwrap().problem, None);
 }
 
-/// A file that is changed at the moment in which it is noted looks unchanged ever after: git's racily clean.
+/// A file changed at the moment it is recorded would look unchanged from then on, like git's racily
+/// clean files.
 #[test]
 fn ckpt_5_a_file_of_the_moment_of_a_checkpoint_is_read_again() {
     let world = World::empty();
@@ -319,7 +320,7 @@ fn ckpt_1_too_little_room_is_refused_before_anything_is_written() {
     world.make("periodic").unwrap();
 }
 
-/// Whatever call fails once, what is there stays and the next attempt succeeds.
+/// If any single call fails, existing checkpoints are kept and the next attempt succeeds.
 #[test]
 fn ckpt_1_a_disk_that_fails_once_at_any_call_costs_no_checkpoint() {
     const ENOSPC: i32 = 28;

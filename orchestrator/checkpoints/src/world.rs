@@ -21,7 +21,7 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_unix_millis(1_707_991_200_000 + seconds * 1000)
 }
 
-/// What a path is: kind, mode and content or target.
+/// Kind, mode, and content or target of each path.
 pub(crate) type Nodes = BTreeMap<String, (char, u32, Vec<u8>)>;
 
 pub(crate) fn request(kind: &str) -> MakeCheckpoint<'_> {
@@ -40,7 +40,7 @@ pub(crate) fn request(kind: &str) -> MakeCheckpoint<'_> {
     }
 }
 
-/// A machine with a work area, and how many times it was started.
+/// A machine with a work area, and the number of its boots.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) disk: SimulatedDisk,
@@ -55,7 +55,7 @@ impl World {
         Self { disk, boot: 1 }
     }
 
-    /// A work area with everything that is special.
+    /// A work area with all special cases.
     pub(crate) fn new() -> Self {
         let world = Self::empty();
         for (path, content) in [
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// The machine as it is found after a crash.
+    /// The machine after a crash.
     pub(crate) fn after(&self, crash: Crash) -> Self {
         let is_new_start = crash != Crash::ProcessOnly;
         Self {
@@ -137,7 +137,7 @@ impl World {
         self.open()?.restore(which, false, at(1))
     }
 
-    /// Writes a file, durably.
+    /// Writes a file durably.
     pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let folder = self.folder();
         let path = Path::new(path);
@@ -167,14 +167,14 @@ impl World {
         Some(read_all(file.as_mut(), 1 << 28).unwrap())
     }
 
-    /// Changes bytes of a file in place.
+    /// Changes the bytes of a file in place.
     pub(crate) fn damage(&self, path: &str, damage: impl FnOnce(&mut Vec<u8>)) {
         let mut content = self.read(path).unwrap();
         damage(&mut content);
         self.write(path, content);
     }
 
-    /// All that is in the work area but `.checkpoints`.
+    /// All entries of the work area except `.checkpoints`.
     pub(crate) fn nodes(&self) -> Nodes {
         let folder = self.folder();
         let mut nodes = Nodes::new();
@@ -207,7 +207,7 @@ impl World {
         nodes
     }
 
-    /// The same, without what no restore touches.
+    /// All entries that a restore can change.
     pub(crate) fn restorable(&self) -> Nodes {
         let mut nodes = self.nodes();
         let is_other = |path: &str| {
