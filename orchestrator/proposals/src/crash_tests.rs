@@ -1,6 +1,6 @@
-//! Goal: whenever the machine or the daemon stops, what was under way is all there or not at all, what the
-//! run's log says is how the files are, and nothing is lost that a person wrote. Method: each thing that is
-//! done is stopped, and meddled with, at every call of the disk.
+//! Goal: if the machine or the daemon stops at any point, an operation is complete or has no
+//! effect, the run's log matches the files, and no user edit is lost. Method: every operation is
+//! stopped, and disturbed by user edits, at every disk call.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,14 +16,14 @@ use goondan_trees::Manifest;
 use crate::world::{PROJECT, SANDBOXES, Simulated, World, apply, at};
 use crate::{Files, ProposalError, Sandboxes};
 
-/// What is found after a stop, when all was finished.
+/// State after a stop and recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Old,
     New,
 }
 
-/// Stops the machine in every call of `work`, then once more in the recovery.
+/// Stops the machine at every call of `work`, then once more during recovery.
 fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -> Outcome) {
     let mut outcomes = [0, 0];
     for call in 1.. {
@@ -136,7 +136,7 @@ fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none(
     });
 }
 
-/// What the log says is how the files are.
+/// Checks that the log matches the files.
 fn judge(world: &World, old: &Manifest, new: &Manifest, after: ProposalState) -> Outcome {
     let state = world.sandboxes().show(&at()).unwrap().info.state;
     let tree = world.tree(PROJECT);
@@ -188,7 +188,7 @@ fn prop_3_a_taking_back_that_is_stopped_at_any_call_is_all_new_or_all_old() {
 
 const WORDS: &str = "what a person wrote";
 
-/// Files of which a person writes one before the call with this number that is made to the project.
+/// Files of which a user edits one before a given call on the project.
 #[derive(Debug)]
 struct Meddled {
     files: Simulated,
@@ -200,7 +200,7 @@ struct Meddled {
 struct Edit {
     at: u64,
     path: &'static str,
-    /// What was at the path before, once it was made.
+    /// Previous content of the path, after the edit.
     made: Mutex<Option<Option<Vec<u8>>>>,
 }
 
@@ -303,7 +303,7 @@ impl Folder for Watched {
     }
 }
 
-/// Has a person write a file at every instant of `work`; whatever comes of it, their words stay.
+/// Edits a file as a user at every point of `work`, and checks that the edit is kept.
 fn meddle_everywhere(base: &World, path: &'static str, work: &dyn Fn(&mut Sandboxes<'_>) -> bool) {
     let (mut refused, mut done) = (0, 0);
     for call in 1.. {
@@ -327,7 +327,7 @@ fn meddle_everywhere(base: &World, path: &'static str, work: &dyn Fn(&mut Sandbo
             );
             return;
         }
-        // At its path, or aside and told.
+        // The edit is at its path, or moved aside and reported.
         let is_there = world.read(PROJECT, path).as_deref() == Some(WORDS);
         let history = world.sandboxes().show(&at()).unwrap().history;
         let is_told = history.iter().any(|event| {

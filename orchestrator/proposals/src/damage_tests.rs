@@ -1,5 +1,5 @@
-//! Goal: one damaged sandbox or proposal is told as such, hides no other, and every byte that was written and
-//! changed since is found.
+//! Goal: one damaged sandbox or proposal is reported and does not hide others, and every changed
+//! byte is detected.
 
 use goondan_durable::{FindingKind, Severity};
 use goondan_protocol::control::{PrepareSandbox, ProposalState, SandboxRef};
@@ -9,7 +9,7 @@ use crate::{ProposalError, Sandboxes};
 
 const SANDBOX: &str = "/state/sandboxes/r1/coder";
 
-/// One with a proposal, and another worker's sandbox beside it.
+/// One sandbox with a proposal, and another worker's sandbox.
 fn two() -> World {
     let world = World::with_proposal();
     let request = PrepareSandbox {
@@ -32,7 +32,7 @@ fn kept(world: &World) -> String {
     format!("kept/{digest}")
 }
 
-/// Path within the sandbox and kind of what a verification finds.
+/// Path within the sandbox and kind of each finding.
 fn found(sandboxes: &Sandboxes<'_>) -> Vec<(String, FindingKind)> {
     let (count, found) = sandboxes.verify().unwrap();
     assert_eq!(count, 2);
@@ -66,7 +66,7 @@ fn one_damaged_sandbox_is_told_and_hides_no_other() {
             .map(|info| (info.at.clone(), info.problem.is_some()))
             .collect();
         assert_eq!(problems, [(at(), !is_kept), (other(), false)]);
-        // Of the others everything goes on.
+        // The other sandboxes keep working.
         world.sandboxes().show_sandbox(&other()).unwrap();
         assert_eq!(world.sandboxes().recover_all().len(), usize::from(!is_kept));
         assert_eq!(found(&world.sandboxes()).len(), 1);
@@ -124,7 +124,7 @@ fn a_verification_finds_what_is_not_as_it_was_written() {
         let (_, verified) = world.sandboxes().verify().unwrap();
         assert_eq!(verified.worst(), Some(Severity::Error));
     }
-    // What a worker writes is its own.
+    // Changes to the worker's own files are no damage.
     sound.write(SANDBOX, "work/src/a.rs", "another try\n");
     sound.write(SANDBOX, "proposal/summary.md", "another try\n");
     assert_eq!(found(&sound.sandboxes()), []);

@@ -1,4 +1,4 @@
-//! Entries of trees as people and clients are told of them.
+//! Tree entries in the form that users and clients receive.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,12 +11,12 @@ use goondan_trees::{Digest, Entry, Manifest, RelativePath, observe};
 use crate::guards::in_words;
 use crate::limits::LEFT_OUT_MAX;
 
-/// Permission bits as they are written.
+/// Permission bits in octal.
 pub(crate) fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// What a path of a manifest is.
+/// The kind of a manifest's path.
 pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
     match entry {
         None => EntryStanding::Missing,
@@ -31,16 +31,16 @@ pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
     }
 }
 
-/// What a path of the Project Root is at this moment.
+/// Current state of a path in the Project Root.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Found {
-    /// What a tree can hold, or nothing.
+    /// An entry that a tree can contain, or nothing.
     Entry(Option<Entry>),
     /// A device, a socket or a pipe.
     Special,
-    /// Something below a link, which is not followed.
+    /// A path below a symbolic link, which is not followed.
     BehindLink(RelativePath),
-    /// Something below a device, a socket or a pipe.
+    /// A path below a device, a socket or a pipe.
     BehindSpecial(RelativePath),
 }
 
@@ -68,7 +68,7 @@ impl Found {
         }
     }
 
-    /// Why nothing can be put there, if that does not depend on what is to be put there.
+    /// The reason that no file can be placed there, independent of the file.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match self {
             Self::Entry(_) => None,
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-/// The SHA-256 of a file's content, or of where a link points.
+/// SHA-256 of a file's content or a link's target.
 pub(crate) fn sha256(entry: Option<&Entry>) -> Option<String> {
     match entry? {
         Entry::Directory { .. } => None,
@@ -100,7 +100,7 @@ pub(crate) fn sha256(entry: Option<&Entry>) -> Option<String> {
     }
 }
 
-/// How many bytes a file or link has.
+/// Size of a file or link.
 pub(crate) fn bytes(entry: Option<&Entry>) -> Option<u64> {
     match entry? {
         Entry::Directory { .. } => None,
@@ -126,7 +126,7 @@ pub(crate) fn files(manifest: &Manifest) -> Vec<SandboxFile> {
     manifest.entries().filter_map(file).collect()
 }
 
-/// The files, links and directories with nothing in them, of a manifest: what names all of it and no more.
+/// The files, links and empty directories of a manifest, which together identify all its entries.
 pub(crate) fn leaves(manifest: &Manifest) -> Vec<RelativePath> {
     let entries = || manifest.entries().map(|(path, _)| path);
     let parents: BTreeSet<RelativePath> = entries().filter_map(RelativePath::parent).collect();
@@ -134,7 +134,7 @@ pub(crate) fn leaves(manifest: &Manifest) -> Vec<RelativePath> {
     leaves.cloned().collect()
 }
 
-/// What was left out, as far as it is told.
+/// The omitted entries, up to the reporting limit.
 pub(crate) fn not_given(left_out: Vec<LeftOut>) -> Vec<NotGiven> {
     let told = left_out.into_iter().map(|left| NotGiven {
         path: left.path,

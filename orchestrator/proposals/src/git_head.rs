@@ -1,4 +1,4 @@
-//! The commit that git's HEAD names, read without git (`BOX-4`, `PROP-7`).
+//! Reads the commit of git's HEAD without git (`BOX-4`, `PROP-7`).
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -7,20 +7,20 @@ use goondan_durable::disk::{Disk, EntryKind, read_all};
 
 use crate::limits::{GIT_PACKED_REFS_BYTES_MAX, GIT_REF_BYTES_MAX, GIT_SYMBOLIC_REFS_MAX};
 
-/// The commit that HEAD names in the repository a directory is in; none where there is no repository, no
-/// commit yet, or references are kept in a way that only git reads (reftable).
+/// The commit of HEAD in the repository that contains a directory; `None` without a repository or a
+/// commit, or if references are stored in a format that only git reads (reftable).
 ///
-/// Linked worktrees and submodules, whose `.git` is a file, are followed; so are symbolic and packed
+/// Follows linked worktrees and submodules, whose `.git` is a file, and symbolic and packed
 /// references.
 ///
 /// # Errors
 ///
-/// As the file system says, but for what is not there.
+/// The file system's error, except for missing files.
 pub fn git_head(disk: &dyn Disk, directory: &Path) -> io::Result<Option<String>> {
     let Some(git_dir) = git_dir(disk, directory)? else {
         return Ok(None);
     };
-    // What worktrees share is elsewhere.
+    // Worktrees share a common directory.
     let common = match read(disk, &git_dir.join("commondir"), GIT_REF_BYTES_MAX)? {
         Some(text) => git_dir.join(text.trim_end()),
         None => git_dir.clone(),
@@ -47,7 +47,7 @@ pub fn git_head(disk: &dyn Disk, directory: &Path) -> io::Result<Option<String>>
     Ok(None)
 }
 
-/// The directory with HEAD in it, of the repository that a directory is in.
+/// The git directory of the repository that contains a directory.
 fn git_dir(disk: &dyn Disk, directory: &Path) -> io::Result<Option<PathBuf>> {
     for above in directory.ancestors() {
         let path = above.join(".git");
@@ -64,7 +64,7 @@ fn git_dir(disk: &dyn Disk, directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// A reference among the packed ones.
+/// Finds a packed reference.
 fn packed(disk: &dyn Disk, common: &Path, name: &str) -> io::Result<Option<String>> {
     let path = common.join("packed-refs");
     let text = read(disk, &path, GIT_PACKED_REFS_BYTES_MAX)?.unwrap_or_default();
@@ -75,7 +75,7 @@ fn packed(disk: &dyn Disk, common: &Path, name: &str) -> io::Result<Option<Strin
     Ok(found)
 }
 
-/// A file as text; none if it is not there, or no file.
+/// Reads a file as text; `None` if it does not exist or is not a file.
 fn read(disk: &dyn Disk, path: &Path, max: usize) -> io::Result<Option<String>> {
     if disk
         .stat(path)?
@@ -88,13 +88,13 @@ fn read(disk: &dyn Disk, path: &Path, max: usize) -> io::Result<Option<String>> 
     Ok(String::from_utf8(bytes).ok())
 }
 
-/// Whether a name stays in the directory of references.
+/// True if a name stays within the directory of references.
 fn is_reference(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     name.starts_with("refs/") && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// A commit's id: SHA-1 or SHA-256.
+/// Parses a commit id: SHA-1 or SHA-256.
 fn commit(text: &str) -> Option<String> {
     let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| text.to_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! What is refused unless a person allows it (`BOX-2`), and what was asked for, read with suspicion.
+//! Paths that are rejected unless a user allows them (`BOX-2`), and validation of requested paths.
 
 use goondan_protocol::secret_file::holds_secrets;
 use goondan_trees::freeze::{Options, Reason, Unwanted};
@@ -8,10 +8,10 @@ use goondan_trees::{Excludes, RelativePath};
 use crate::error::ProposalError;
 use crate::limits::{SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX};
 
-/// What no sandbox is given and no proposal holds unless it is allowed by name. `.git` is not even then.
+/// Paths omitted from sandboxes and proposals unless allowed by name. `.git` cannot be allowed.
 const GUARDED: [&str; 4] = [".git", "node_modules/", "dist/", ".goondan*"];
 
-/// Reads a path of a request.
+/// Parses a path of a request.
 pub(crate) fn path_of(text: &str) -> Result<RelativePath, ProposalError> {
     let trimmed = text.strip_prefix("./").unwrap_or(text);
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
@@ -23,7 +23,7 @@ pub(crate) fn path_of(text: &str) -> Result<RelativePath, ProposalError> {
     })
 }
 
-/// What is left out besides `patterns`, but for what is allowed.
+/// The excludes: the guarded paths and `patterns`, except allowed paths.
 pub(crate) fn excludes(
     patterns: &[String],
     allow: impl IntoIterator<Item = RelativePath>,
@@ -37,7 +37,7 @@ pub(crate) fn excludes(
     Ok(excludes.except(allow))
 }
 
-/// How trees of sandboxes are copied.
+/// Options for copying a sandbox's tree.
 pub(crate) fn options(excludes: Excludes, special: Unwanted) -> Options {
     Options {
         excludes,
@@ -47,7 +47,7 @@ pub(crate) fn options(excludes: Excludes, special: Unwanted) -> Options {
     }
 }
 
-/// Why something is left out, in words.
+/// The reason that a path is omitted, for display.
 pub(crate) fn in_words(reason: &Reason) -> String {
     match reason {
         Reason::Excluded(pattern) => format!("`{pattern}` leaves it out"),
@@ -58,14 +58,14 @@ pub(crate) fn in_words(reason: &Reason) -> String {
     }
 }
 
-/// Refuses a path that was asked for by name, if it is guarded and not allowed.
+/// Rejects an explicitly requested path that is guarded and not allowed.
 pub(crate) fn refuse_guarded(
     excludes: &Excludes,
     path: &RelativePath,
 ) -> Result<(), ProposalError> {
     let mut above = path.ancestors();
     above.push(path.clone());
-    // The last one may be a directory or a file: patterns for directories fit it as well.
+    // The last component may be a directory or a file, so patterns for directories apply as well.
     for part in &above {
         if let Some(reason) = excludes.reason(part.as_bytes(), true) {
             return Err(ProposalError::invalid(

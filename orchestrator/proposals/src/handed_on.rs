@@ -1,15 +1,16 @@
-//! Proposals for other nodes of a workspace (`REP-1`).
+//! Replication of proposals to other nodes of a workspace (`REP-1`).
 //!
-//! A sandbox is a tree that others write, too, and in no log. So before it is written down that a proposal was made, it
-//! is packed, with what was given for it, and goes to other nodes as goondan's own files do: through the disk.
+//! A sandbox is a tree that other programs write to, and it is not in a log. Therefore, before the
+//! creation of a proposal is recorded, the proposal and its input are packed and replicated like
+//! goondan's own files: through the disk.
 //!
 //! ```text
-//! <sandboxes>/<run>/.handed-on/<agent>.json              which proposal, and the list of what is packed
+//! <sandboxes>/<run>/.handed-on/<agent>.json              the proposal and the list of packed entries
 //!                              <agent>.<digest>.tar.gz   sandbox.json, input/, kept/<digest>/
 //! ```
 //!
-//! A node that takes the workspace over unpacks what it does not have. There a worker's directory holds what it handed
-//! in, and nothing that it did since.
+//! A node that takes over the workspace unpacks missing proposals. On that node, the worker's
+//! directory contains the submitted state without later changes.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,22 +39,22 @@ use crate::place::{
 use crate::record::{RECORD_VERSION, written};
 use crate::sandboxes::{Open, Sandboxes};
 
-/// What is said of a packed proposal.
+/// Record of a packed proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HandedOn {
     version: String,
     #[serde(rename = "sandbox")]
     at: SandboxRef,
-    /// Which proposal.
+    /// Digest of the proposal.
     digest: String,
-    /// Every file, link and directory that is packed.
+    /// All packed files, links and directories.
     packed: Manifest,
 }
 
 const RECORD_SUFFIX: &str = ".json";
 
-/// What is not packed of a proposal: what this node did with it.
+/// Parts of a proposal that are not packed, because they are local to this node.
 const OF_THIS_NODE: [&str; 3] = ["/kept/*/apply/", "/kept/*/revert/", "/kept/*/published"];
 
 fn directory(sandboxes: &Path, run: &RunId) -> PathBuf {
@@ -70,20 +71,20 @@ fn archive_path(sandboxes: &Path, at: &SandboxRef, digest: &str) -> PathBuf {
     directory(sandboxes, &at.run_id).join(name)
 }
 
-/// As much as a sandbox holds twice, and a little more.
+/// Two copies of a sandbox plus a margin.
 fn limits() -> Limits {
     Limits::new(3 * SANDBOX_ENTRIES_MAX, 3 * SANDBOX_BYTES_MAX)
 }
 
 impl Sandboxes<'_> {
-    /// Has proposals be handed on to other nodes that have the workspace.
+    /// Enables replication of proposals to other nodes of the workspace.
     #[must_use]
     pub fn handing_on(mut self) -> Self {
         self.hands_on = true;
         self
     }
 
-    /// Packs a proposal for other nodes, durably, in the place of the one before.
+    /// Packs a proposal for other nodes durably, replacing the previous one.
     pub(crate) fn hand_on(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
         if !self.hands_on {
             return Ok(());
@@ -122,7 +123,7 @@ impl Sandboxes<'_> {
         Ok(())
     }
 
-    /// Packs a proposal that waits and was made when there were no other nodes.
+    /// Packs a pending proposal that was created before replication was enabled.
     pub(crate) fn hand_on_late(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
         let path = archive_path(&self.dir, &open.at, digest);
         if self.hands_on
@@ -138,7 +139,7 @@ impl Sandboxes<'_> {
         Ok(())
     }
 
-    /// Removes what was handed on of a sandbox.
+    /// Removes the packed proposal of a sandbox.
     pub(crate) fn forget_handed_on(&self, at: &SandboxRef) -> Result<(), ProposalError> {
         let (disk, path) = (self.files.disk(), record_path(&self.dir, at));
         let Some(record) = self.handed_on(&path)? else {
@@ -152,7 +153,7 @@ impl Sandboxes<'_> {
         disk.sync_dir(&dir).during("sync", &dir)
     }
 
-    /// What is said at a path; none if nothing is.
+    /// Reads the record at a path, if it exists.
     fn handed_on(&self, path: &Path) -> Result<Option<HandedOn>, ProposalError> {
         let disk = self.files.disk();
         if disk.stat(path).during("look at", path)?.is_none() {
@@ -172,8 +173,8 @@ impl Sandboxes<'_> {
         Ok(Some(record))
     }
 
-    /// Unpacks the proposals that other nodes handed on and that are not here. Returns what could not be unpacked, each
-    /// with why; the next call tries again.
+    /// Unpacks the missing proposals of other nodes. Returns an error for each that failed; the
+    /// next call retries them.
     pub fn take_on(&mut self) -> Vec<ProposalError> {
         let records = match self.records_handed_on() {
             Ok(records) => records,
@@ -206,7 +207,8 @@ impl Sandboxes<'_> {
         };
         let at = &record.at;
         let standing = self.standing(at)?;
-        // What no log knows is of an owner that ended before it was made, or after it was removed.
+        // An archive without a log entry is left by an owner that crashed before recording the
+        // proposal, or after removing it.
         if standing.is_none_or(|standing| standing.digest != record.digest) {
             return Ok(());
         }
@@ -224,7 +226,7 @@ impl Sandboxes<'_> {
         let placed = unpacked.and_then(|()| {
             let (from, to) = (Path::new(&partial), Path::new(&name));
             if folder.look(to).during("look at", to)?.is_some() {
-                // What a worker did here when the workspace was this node's, before it was another's.
+                // The worker's state on this node from before another node owned the workspace.
                 self.forget_kept(at, None)?;
                 let aside = self.free_name(folder.as_ref(), &name)?;
                 folder.rename_new(to, &aside).during("rename", to)?;
@@ -238,7 +240,7 @@ impl Sandboxes<'_> {
         placed
     }
 
-    /// A name for a sandbox that another one takes the place of.
+    /// A free name for a sandbox that is being replaced.
     fn free_name(&self, run: &dyn Folder, name: &str) -> Result<PathBuf, ProposalError> {
         let now = names::encode(&self.now.to_string());
         let mut number = 1_u64;
@@ -287,7 +289,8 @@ fn fault(error: &dyn std::error::Error) -> ProposalError {
     ProposalError::invalid(error.to_string(), "this is a fault in goondan")
 }
 
-/// An archive that is written. It is synced on the way, so that no more of it waits to go to other nodes than fits.
+/// An archive being written. It is synced regularly to bound the amount of data that waits for
+/// replication.
 struct Archive {
     file: Box<dyn DiskFile>,
     unsynced: usize,
@@ -309,7 +312,7 @@ impl Write for Archive {
     }
 }
 
-/// An archive that is read.
+/// An archive being read.
 struct Unpacked {
     file: Box<dyn DiskFile>,
     offset: u64,

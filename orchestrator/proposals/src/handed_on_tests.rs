@@ -1,4 +1,4 @@
-//! Proposals that other nodes get.
+//! Tests of proposals on other nodes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use goondan_durable::disk::{Crash, Disk as _, read_all};
 use crate::NoGit;
 use crate::world::{PROJECT, SANDBOXES, Simulated, WORK, World, apply, at, create};
 
-/// A project with a proposal that was handed on.
+/// A project with a replicated proposal.
 fn handed_on() -> World {
     let world = World::with_work();
     let mut sandboxes = world.sandboxes().handing_on();
@@ -15,7 +15,7 @@ fn handed_on() -> World {
     world
 }
 
-/// The same project on another node, which has of the sandboxes what goes through the disk.
+/// The same project on another node, with the replicated part of the sandboxes.
 fn other_node(world: &World) -> World {
     let other = World::new();
     let run = Path::new(SANDBOXES).join("r1");
@@ -39,7 +39,7 @@ fn other_node(world: &World) -> World {
     other
 }
 
-/// What is in the sandbox, once what is for people to read was put there.
+/// The content of the sandbox, after the readable files were published.
 fn sandbox(world: &World) -> Vec<(String, goondan_trees::Entry)> {
     world.sandboxes().show(&at()).unwrap();
     let tree = world.tree(&format!("{SANDBOXES}/r1/coder"));
@@ -54,7 +54,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
     let world = World::with_work();
     let mut here = world.sandboxes().handing_on();
     here.create(&create(), &NoGit).unwrap();
-    // Handed in once more: the last one counts.
+    // Submitted again: the last one counts.
     world.write(WORK, "src/new.rs", "newer\n");
     let shown = here.create(&create(), &NoGit).unwrap();
     let handed = world
@@ -68,7 +68,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
     assert_eq!(there.show(&at()).unwrap().info, shown.info);
     assert_eq!(sandbox(&other), sandbox(&world));
     assert!(there.verify().unwrap().1.findings.is_empty());
-    // It is here now, and stays as it is.
+    // It was unpacked and is not overwritten.
     other.write(WORK, "src/later.rs", "later\n");
     assert!(there.take_on().is_empty());
     assert!(other.read(WORK, "src/later.rs").is_some());
@@ -76,7 +76,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
     assert_eq!(applied.files.len(), 3);
     assert_eq!(other.read(PROJECT, "src/new.rs").unwrap(), "newer\n");
 
-    // Only where it was applied is known what was there before.
+    // Only the node that applied it has the previous state.
     let third = other_node(&other);
     let mut elsewhere = third.sandboxes().handing_on();
     assert!(elsewhere.take_on().is_empty());
@@ -94,7 +94,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
 fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
     let world = handed_on();
     let other = other_node(&world);
-    // It had the workspace before, and a sandbox of the same name.
+    // The node owned the workspace earlier and has a sandbox with the same name.
     let old = other.disk().folder(Path::new(SANDBOXES));
     old.create_dir(Path::new("r1/coder"), 0o700).unwrap();
     other.write(SANDBOXES, "r1/coder/work/old.txt", "old\n");
@@ -160,7 +160,7 @@ fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
 #[test]
 fn rep_1_a_proposal_that_was_made_before_there_were_other_nodes_is_handed_on_later() {
     let world = World::with_proposal();
-    // A try that was refused has left its journal.
+    // A rejected attempt has left its journal.
     world.write(PROJECT, "src/a.rs", "a person's\n");
     world.applied().unwrap_err();
     let digest = world.sandboxes().show(&at()).unwrap().info.digest;

@@ -1,4 +1,4 @@
-//! Whatever somebody makes of `proposal/`, or of what is kept, the Project Root stays as it is.
+//! Malicious changes to `proposal/` or to the stored copies leave the Project Root unchanged.
 
 use goondan_protocol::control::RefusalKind;
 
@@ -63,13 +63,13 @@ fn prop_4_a_proposal_that_is_not_as_it_was_handed_in_changes_nothing() {
         let expected = (Some(format!("proposal/{name}")), RefusalKind::Tampered);
         assert_eq!(refused, [expected], "{text}");
         assert_eq!(world.tree(PROJECT), before, "{text}");
-        // The worker hands it in again.
+        // The worker submits it again.
         world.created().unwrap();
         world.applied().unwrap();
     }
 }
 
-/// The same by somebody who reaches what goondan keeps beside it.
+/// Malicious changes to goondan's own copies.
 #[test]
 fn prop_4_what_is_kept_and_does_not_fit_together_changes_nothing() {
     let base = World::with_proposal();

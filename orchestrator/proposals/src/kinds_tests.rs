@@ -1,11 +1,8 @@
-//! Goal: what can be checked can be applied and taken back, and what cannot says why and changes nothing, whatever a
-//! worker or a person made of a path; and nothing ever waits. Method: every kind of change on either side, on real
-//! files.
+//! Goal: a proposal that passes the check can be applied and reverted; otherwise it fails with a
+//! reason and changes nothing, whatever a worker or a user did to a path; and no operation blocks.
+//! Method: every kind of change on either side, on real files.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "creates files for tests")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -25,7 +22,7 @@ use crate::{NoGit, ProposalError, RealFiles, Sandboxes};
 
 const ALL_PAIRS: Duration = Duration::from_mins(10);
 
-/// What somebody makes of a path.
+/// A change of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
     File,
@@ -40,7 +37,7 @@ enum To {
     Nothing,
 }
 
-/// A path, and what somebody makes of it.
+/// A path and its change.
 type Edit = (&'static str, To);
 
 const BY_WORKER: [Edit; 18] = [
@@ -141,7 +138,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// A refusal that gives its reasons; what the file system said is none here.
+/// True for a refusal with reasons. A file system error does not count.
 fn is_reasoned(error: &ProposalError) -> bool {
     match error {
         ProposalError::Refused { refusals, .. } => {
@@ -157,7 +154,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        // In memory: what is durable is not the question here, and there are many.
+        // In memory for speed, because durability is not tested here.
         let temp = tempfile::tempdir_in("/dev/shm").unwrap();
         let project = temp.path().join("project");
         fs::create_dir_all(project.join("src/inner")).unwrap();

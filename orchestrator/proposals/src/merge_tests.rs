@@ -1,5 +1,5 @@
-//! Goal: what a proposal and the project's people made of the same files becomes one new proposal, or is told
-//! file by file; nothing else changes by it.
+//! Goal: changes of a proposal and of users to the same files are merged into one new proposal, or
+//! reported as conflicts per file; nothing else changes.
 
 use goondan_protocol::control::ControlError;
 use goondan_protocol::control::{
@@ -141,7 +141,7 @@ fn prop_4_a_merge_that_is_not_needed_or_cannot_help_is_refused() {
         refused.to_string().contains("nothing to merge"),
         "{refused}"
     );
-    // A person did all of it.
+    // A user made all the same changes.
     world.write(PROJECT, "src/a.rs", "fn a() { 1 }\n");
     world.write(PROJECT, "src/new.rs", "new\n");
     world.remove(PROJECT, "src/deep/c.rs");
@@ -169,7 +169,7 @@ fn prop_4_merged_proposals_have_names_of_their_own() {
     let world = World::with_stale_proposal();
     let first = made(&world);
     assert_eq!(made(&world).info.at, named("coder-merged-2"));
-    // One that is stale again can be merged again.
+    // A merged proposal that became stale can be merged again.
     world.write(PROJECT, "src/long.txt", "1\n2\n3\nfour\nfive\n");
     let mut request = MergeProposal {
         workspace_id: workspace(),

@@ -1,5 +1,5 @@
-//! Finishing what a crash interrupted: a proposal that is not in `proposal/` yet, a swap between old and new,
-//! a line that the run's log lacks, a merge (`PROP-3`).
+//! Recovery of operations interrupted by a crash: publishing a proposal in `proposal/`, applying
+//! files, appending to the run's log, merging (`PROP-3`).
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ use crate::record::{read_file, write_file};
 use crate::sandboxes::{Open, Sandboxes};
 
 impl Sandboxes<'_> {
-    /// Finishes what was interrupted, in every sandbox. Returns what could not be finished, each with why;
-    /// the next request about it tries again.
+    /// Completes interrupted operations in every sandbox. Returns an error for each that failed;
+    /// the next request for it retries.
     pub fn recover_all(&mut self) -> Vec<ProposalError> {
         let all = match self.all(None) {
             Ok(all) => all,
@@ -31,7 +31,7 @@ impl Sandboxes<'_> {
         problems
     }
 
-    /// Finishes what was interrupted in one sandbox.
+    /// Completes interrupted operations in one sandbox.
     pub(crate) fn recover(&mut self, open: &Open) -> Result<(), ProposalError> {
         if self.standing(&open.at)?.is_none() {
             self.finish_merge(open)?;
@@ -100,7 +100,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// Puts a proposal where people and workers read it, once.
+    /// Publishes a proposal for users and workers, once.
     pub(crate) fn publish(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
         let name = Path::new(KEPT).join(digest);
         let kept = open.folder.below(&name).during("open", &name)?;
@@ -127,7 +127,7 @@ impl Sandboxes<'_> {
     }
 }
 
-/// Puts one file in the place of whatever has its name; takes that away if there is none.
+/// Replaces a file or directory with a stored file, or removes it if no such file is stored.
 fn put(kept: &dyn Folder, folder: &dyn Folder, name: &str) -> Result<(), ProposalError> {
     let path = Path::new(name);
     let Some(content) = read_file(kept, name, PATCH_BYTES_MAX)? else {

@@ -1,4 +1,4 @@
-//! The log of a run, `events.jsonl` (`PROP-5`), and what it says of how a proposal stands.
+//! The log of a run, `events.jsonl` (`PROP-5`), and the state of proposals derived from it.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use goondan_protocol::ids::WorkerId;
 
 use crate::place::EVENTS;
 
-/// Reads all that happened in a run, the oldest first. What cannot be read is passed over; it is kept beside
-/// the log when the next line is written.
+/// Reads all events of a run, oldest first. Unreadable lines are skipped; the next append preserves
+/// them beside the log.
 pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileError> {
     if disk.stat(path).during("look at", path)?.is_none() {
         return Ok(Vec::new());
@@ -26,7 +26,7 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileEr
     Ok(events)
 }
 
-/// Writes what happened. Durable when it returns.
+/// Appends an event. Durable on return.
 pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(), FileError> {
     let is_new = disk.stat(path).during("look at", path)?.is_none();
     let register = path.parent().map(|run| Register::of(disk, run));
@@ -48,18 +48,18 @@ pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(
     Ok(())
 }
 
-/// How the newest proposal of a sandbox stands.
+/// State of a sandbox's newest proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) state: ProposalState,
-    /// Which proposal it is.
+    /// Digest of the proposal.
     pub(crate) digest: String,
-    /// What happened to it.
+    /// Its events.
     pub(crate) history: Vec<RunEvent>,
 }
 
-/// How the newest proposal of a sandbox stands, by the run's log; none if there is none since the sandbox was
-/// prepared.
+/// The state of a sandbox's newest proposal, from the run's log; `None` if none was created since
+/// the sandbox was prepared.
 pub(crate) fn standing(events: &[RunEvent], agent: &WorkerId) -> Option<Standing> {
     let mut standing = None::<Standing>;
     for event in events.iter().filter(|event| event.agent_id == *agent) {

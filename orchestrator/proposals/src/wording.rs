@@ -1,11 +1,11 @@
-//! What is written for people beside a proposal.
+//! Texts about proposals for users.
 
 use std::ops::Range;
 
 use goondan_protocol::control::{ProposedChange, Refusal};
 use goondan_trees::merge::ConflictReason;
 
-/// A summary for a proposal whose worker wrote none.
+/// Summary of a proposal without one from its worker.
 pub(crate) fn made_summary(changed: &[ProposedChange]) -> String {
     let mut text = "# What changed\n\n".to_owned();
     for change in changed {
@@ -15,7 +15,7 @@ pub(crate) fn made_summary(changed: &[ProposedChange]) -> String {
     text
 }
 
-/// Why a path cannot be merged: ours is the project, theirs the proposal.
+/// The reason that a path cannot be merged: "ours" is the project, "theirs" the proposal.
 pub(crate) fn contradiction(reason: &ConflictReason) -> String {
     let text = match reason {
         ConflictReason::Lines { ours } => {
@@ -58,7 +58,7 @@ fn lines_in_words(lines: &Range<usize>) -> String {
     }
 }
 
-/// What a review found, in a line.
+/// Result of a review in one line.
 pub(crate) fn verdict(refusals: &[Refusal]) -> String {
     match refusals {
         [] => "it can be applied".to_owned(),

@@ -1,4 +1,4 @@
-//! A project, a worker and a person on a simulated disk.
+//! A project, a worker and a user on a simulated disk.
 
 use std::io;
 use std::path::Path;
@@ -102,7 +102,7 @@ impl World {
         world
     }
 
-    /// The same, with a proposal that edits, adds and deletes.
+    /// A project with a worker's sandbox that edits, adds and deletes files.
     pub(crate) fn with_work() -> Self {
         let world = Self::new();
         world.sandboxes().prepare(&prepare(&["src"])).unwrap();
@@ -110,21 +110,21 @@ impl World {
         world
     }
 
-    /// The worker works.
+    /// Makes the worker's changes.
     pub(crate) fn work(&self) {
         self.write(WORK, "src/a.rs", "fn a() { 1 }\n");
         self.write(WORK, "src/new.rs", "new\n");
         self.remove(WORK, "src/deep/c.rs");
     }
 
-    /// The same, handed in.
+    /// A project with a submitted proposal.
     pub(crate) fn with_proposal() -> Self {
         let world = Self::with_work();
         world.sandboxes().create(&create(), &NoGit).unwrap();
         world
     }
 
-    /// The disk as a copy of its own.
+    /// A separate copy of the disk.
     pub(crate) fn copy(&self) -> Self {
         Self(Simulated(self.disk().after_crash(Crash::ProcessOnly)))
     }
@@ -138,7 +138,7 @@ impl World {
         Sandboxes::new(&self.0, SANDBOXES, PROJECT, now)
     }
 
-    /// Every sandbox, read in pages of one.
+    /// All sandboxes, read in pages of one.
     pub(crate) fn listed(&self) -> Vec<SandboxInfo> {
         let mut list = ListSandboxes {
             workspace_id: workspace(),
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Every proposal, read in pages of two.
+    /// All proposals, read in pages of two.
     pub(crate) fn handed_in(&self) -> Vec<ProposalInfo> {
         let mut list = ListProposals {
             workspace_id: workspace(),
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Writes a whole file as a person does, durably.
+    /// Writes a whole file durably, as a user.
     pub(crate) fn write(&self, root: &str, path: &str, content: &str) {
         let folder = self.disk().folder(Path::new(root));
         let path = Path::new(path);
@@ -208,7 +208,7 @@ impl World {
         Some(String::from_utf8(bytes).unwrap())
     }
 
-    /// All that is in a directory.
+    /// All entries of a directory.
     pub(crate) fn tree(&self, root: &str) -> Manifest {
         let folder = self.disk().folder(Path::new(root));
         let options = Options {
@@ -237,7 +237,7 @@ impl World {
         self.sandboxes().merge(&request, &NoGit)
     }
 
-    /// A proposal that a person's edits made stale, and that can be merged with them.
+    /// A proposal that became stale by a user's edits and can be merged with them.
     pub(crate) fn with_stale_proposal() -> Self {
         let world = Self::new();
         world.write(PROJECT, "src/long.txt", "1\n2\n3\n4\n5\n");
@@ -255,7 +255,7 @@ impl World {
     }
 }
 
-/// What was refused, and why: path and kind.
+/// Path and kind of each refusal.
 pub(crate) fn refusals<T: std::fmt::Debug>(
     result: Result<T, ProposalError>,
 ) -> Vec<(Option<String>, goondan_protocol::control::RefusalKind)> {
