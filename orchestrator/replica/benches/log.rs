@@ -1,13 +1,13 @@
-//! What a record costs through the program, next to a plain insert loop on the same server in the same run; see
-//! docs/performance.md.
+//! Cost of a record through the program, compared with a plain insert loop on the same server in
+//! the same run; see docs/performance.md.
 //!
-//! `GOONDAN_BENCH_DIR` names the directory of the server's files, and so the file system.
+//! `GOONDAN_BENCH_DIR` sets the directory of the server's files, and thereby the file system.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a benchmark ends at the first fault, and prints what it measured"
+    reason = "a benchmark panics on any failure and prints its measurements"
 )]
 
 use std::thread;
@@ -21,21 +21,21 @@ use tokio_postgres::NoTls;
 #[path = "../tests/server/records.rs"]
 mod records;
 #[path = "../tests/server/replica.rs"]
-#[expect(dead_code, reason = "tests ask more of the program")]
+#[expect(dead_code, reason = "shared with tests, which use more of it")]
 mod replica;
 
 use records::{behind, bytes, chain, seal, workspace};
 use replica::Replica;
 
-/// Bytes of a record.
+/// Size of a record in bytes.
 const BYTES: usize = 1_024;
-/// How long each is measured in each round.
+/// Duration of each measurement.
 const LONG: Duration = Duration::from_secs(2);
-/// How often; the two take turns, and the median of the ratios counts.
+/// Number of rounds. The two variants alternate, and the median of the ratios counts.
 const ROUNDS: usize = 7;
 
 fn main() {
-    // `cargo test` builds and runs this without the word.
+    // `cargo test` runs this binary without the argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -71,7 +71,7 @@ fn main() {
     }
 }
 
-/// How many a second all of them do together.
+/// Total operations per second of all threads.
 fn rate(each: usize, work: impl Fn(usize, Instant) -> u64 + Sync) -> f64 {
     let began = Instant::now();
     let until = began + LONG;
@@ -84,7 +84,7 @@ fn rate(each: usize, work: impl Fn(usize, Instant) -> u64 + Sync) -> f64 {
     per_second(done, began.elapsed())
 }
 
-/// A client of its own that inserts and waits.
+/// Inserts records with a separate client, one at a time.
 fn inserts(url: &str, name: &str, until: Instant) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -109,7 +109,7 @@ fn inserts(url: &str, name: &str, until: Instant) -> u64 {
     })
 }
 
-/// An owner that appends a record after the other.
+/// Appends records as an owner, one after the other.
 fn puts(replica: &Replica, name: &str, until: Instant) -> u64 {
     let first = seal(&chain(name), 1);
     let mut seen = chain(name);
@@ -122,7 +122,7 @@ fn puts(replica: &Replica, name: &str, until: Instant) -> u64 {
     seen.position().0
 }
 
-/// How many records a second a standby reads, one page after the other.
+/// Records per second that a standby reads, page by page.
 fn reads(replica: &Replica, name: &str) -> f64 {
     let began = Instant::now();
     let mut read = 0;

@@ -1,10 +1,10 @@
-//! Whether the server is set as its records need it, for `gdn doctor`.
+//! Checks the server's settings for `gdn doctor`.
 
 use goondan_replication::wire::{Finding, Verdict};
 use tokio_postgres::{Error, Row};
 
-/// What a setting is, by its name. `role` is none of the server's settings. What a server sets for commits is what
-/// sessions begin with; those that offer records raise it.
+/// Reads the settings by name. `role` is not a server setting. `reset_val` is the initial value of
+/// sessions; connections that put records raise it.
 pub(crate) const LOOK: &str = "
 SELECT name, reset_val FROM pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'server_version')
@@ -12,10 +12,10 @@ UNION ALL SELECT 'role', CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'prim
 UNION ALL SELECT 'version_number', current_setting('server_version_num')
 ORDER BY 1";
 
-/// The oldest version that this was tried with.
+/// The oldest tested version.
 const OLDEST_VERSION: u32 = 15;
 
-/// What is told of a server that does not answer, for this reason.
+/// Finding for a server that does not respond.
 pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
     Finding {
         what: "connection".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
     }
 }
 
-/// What is told of a server that is read and confirms nothing, for this reason.
+/// Finding for a server that responds to reads and confirms no commits.
 pub(crate) fn unconfirmed(trouble: String) -> Finding {
     Finding {
         what: "commits".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn unconfirmed(trouble: String) -> Finding {
     }
 }
 
-/// What was found on a host.
+/// Findings for a host.
 pub(crate) fn findings(host: &str, rows: &[Row]) -> Vec<Finding> {
     let mut findings = vec![finding("connection", host, Verdict::Good, "")];
     let settings = rows.iter().filter_map(|row| setting(row).ok());
@@ -85,7 +85,7 @@ fn judged(name: &str, value: &str) -> Option<Finding> {
         ),
         ("synchronous_standby_names", _) => (Good, ""),
         ("synchronous_commit", "remote_apply" | "on") => (Good, ""),
-        // Those who offer records set it to `on` for themselves.
+        // Connections that put records set it to `on` themselves.
         ("synchronous_commit", _) => (
             Good,
             "records are committed with `on` all the same; a pooler between that hands sessions on would undo it",

@@ -1,4 +1,4 @@
-//! What the process was started for: by the daemon, or by a curious person.
+//! Parses the command line: started by the daemon or by a user.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,28 +8,28 @@ use goondan_protocol::version::GOONDAN_VERSION;
 /// The name of this binary.
 pub(crate) const BINARY_NAME: &str = "goondan-replica";
 
-/// The one descriptor the socket to the daemon may be: stdin.
+/// The only allowed descriptor of the daemon's socket: stdin.
 const IPC_FD: &str = "0";
 
-/// What to do.
+/// Action to take.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Hold the connection.
+    /// Serve the daemon.
     Serve,
-    /// Print this and exit well.
+    /// Print this text and exit successfully.
     Tell(String),
-    /// Print this to stderr and exit as used wrongly.
+    /// Print this text to stderr and exit with a usage error.
     Misused(String),
 }
 
-/// Reads the arguments behind the program's name, and the value of [`IPC_FD_VAR`].
+/// Parses the arguments after the program's name, and the value of [`IPC_FD_VAR`].
 pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
     match arguments.first() {
         Some(argument) if argument == "--version" || argument == "-V" => {
             Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }
         Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
-        // What it is may be a URL with a password, so it is not repeated.
+        // Not repeated, because it may be a URL with a password.
         Some(_) => Start::Misused(format!(
             "{BINARY_NAME}: it takes no such argument\n\
              hint: where the server is comes over the socket, never on a command line; see `{BINARY_NAME} --help`\n"

@@ -1,4 +1,4 @@
-//! One connection to one server, and how its session is set.
+//! A connection to one server, and its session settings.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,18 +20,18 @@ use crate::limits::CONNECT_DEADLINE_MS;
 use crate::schema;
 use crate::settings::{HostSettings, Settings};
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Offering records: each commit waits for the disk and for synchronous standbys.
+    /// Puts records: each commit waits for the disk and for synchronous standbys.
     Puts,
-    /// Everything else. What it writes is worth no wait: a heartbeat, a trim that is lost with a crash, parts of
-    /// snapshots that the record behind them makes durable.
+    /// Everything else. Its writes do not need to wait: heartbeats, trims that may be lost in a
+    /// crash, and parts of snapshots, which a later record makes durable.
     Reads,
 }
 
 impl Purpose {
-    /// For the log.
+    /// Name for the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Puts => "puts",
@@ -40,10 +40,10 @@ impl Purpose {
     }
 }
 
-/// Nothing of the server's ends a statement: a deadline of the server's would not free a commit whose standby is gone.
-/// A role may have been told not to hear warnings, and it is a warning that says that a commit was not confirmed.
-/// Whatever the planner believes of tables that it has not looked at yet, each row is found by its key; and it thinks of
-/// that once: planning a put takes longer than the put.
+/// Server timeouts are disabled, because they would not free a commit whose standby is gone.
+/// Warnings are enabled even if the role suppresses them, because a warning reports an unconfirmed
+/// commit. Every row is found by its key, independent of statistics, and plans are cached, because
+/// planning a put takes longer than the put.
 const SESSION: &str = "
 SET client_min_messages = warning;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
@@ -57,7 +57,8 @@ SET jit = off;
 SET plan_cache_mode = force_generic_plan;
 ";
 
-/// On the disk of the server, and of its synchronous standbys if it has any; what asks for more stays.
+/// Commits wait for the disk of the server and its synchronous standbys; a stricter setting is
+/// kept.
 const COMMITS_WAIT: &str = "
 SELECT set_config('synchronous_commit',
     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
@@ -67,28 +68,29 @@ const COMMITS_DO_NOT_WAIT: &str = "SET synchronous_commit = off";
 /// A connection that is ready for use.
 pub(crate) struct Connection {
     client: Client,
-    /// Prepared, by their texts.
+    /// Prepared statements, by text.
     statements: HashMap<&'static str, Statement>,
     warnings: Arc<AtomicU64>,
     ended: CancellationToken,
     host: String,
-    /// Moves bytes between the client and its socket, and ends with it.
+    /// Moves bytes between the client and its socket, and ends with the connection.
     _driver: JoinSet<()>,
 }
 
 impl Connection {
-    /// The first host of the settings that takes a connection and writes.
+    /// Connects to the first host of the settings that accepts connections and writes.
     ///
     /// # Errors
     ///
-    /// [`ConnectFault`] of the first host that refuses who asks, or else of the last host.
+    /// [`ConnectFault`] of the first host that rejects the credentials, or of the last host.
     pub(crate) async fn make(
         settings: &Settings,
         purpose: Purpose,
         statements: &[&'static str],
     ) -> Result<Self, ConnectFault> {
         let mut fault = ConnectFault::Lost;
-        // A standby refuses everybody, which says nothing of the password that another host refuses.
+        // A standby rejects every client, so its error is less relevant than a rejected password of
+        // another host.
         let says_less = |fault: &ConnectFault| !fault.is_of_credentials();
         for host in settings.hosts() {
             let deadline = Duration::from_millis(CONNECT_DEADLINE_MS);
@@ -154,11 +156,11 @@ impl Connection {
         })
     }
 
-    /// Asks a statement and waits for its end, the commit included.
+    /// Executes a statement and waits for its end, including the commit.
     ///
     /// # Errors
     ///
-    /// Whatever the server or the connection says.
+    /// The error of the server or the connection.
     pub(crate) async fn query(
         &self,
         text: &'static str,
@@ -170,12 +172,12 @@ impl Connection {
         }
     }
 
-    /// To which host.
+    /// The host.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// How many warnings the server has sent. One that belongs to a statement comes before its end.
+    /// Number of warnings from the server. A statement's warning arrives before its end.
     pub(crate) fn warnings(&self) -> u64 {
         self.warnings.load(Ordering::Relaxed)
     }
@@ -185,12 +187,12 @@ impl Connection {
         self.ended.cancelled().await;
     }
 
-    /// Is not to be used any more: whoever waits for an answer on it gets none.
+    /// Marks the connection as unusable. Pending queries get no answer.
     pub(crate) fn condemn(&self) {
         self.ended.cancel();
     }
 
-    /// Whether it can be used still.
+    /// True if the connection is usable.
     pub(crate) fn is_good(&self) -> bool {
         !self.ended.is_cancelled() && !self.client.is_closed()
     }
@@ -206,8 +208,8 @@ async fn drive<S, T>(
 {
     let condemned = ended.clone();
     let work = async {
-        // The messages of a connection come in its order, so what is counted here is counted before the statement
-        // that it belongs to is known to have ended.
+        // Messages arrive in order, so a warning is counted before the end of its statement is
+        // reported.
         while let Some(Ok(message)) = poll_fn(|context| driven.poll_message(context)).await {
             if let AsyncMessage::Notice(notice) = message
                 && is_warning(&notice)
@@ -224,7 +226,7 @@ async fn drive<S, T>(
     ended.cancel();
 }
 
-/// By class 01 of SQLSTATE: the severity is a word in the server's language.
+/// Checks for SQLSTATE class 01, because the severity is a localized word.
 fn is_warning(notice: &DbError) -> bool {
     notice.code().code().starts_with("01")
 }

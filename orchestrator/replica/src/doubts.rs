@@ -1,11 +1,12 @@
-//! The records of which nobody knows whether they stand.
+//! Records in doubt: records whose durability is unknown.
 //!
-//! A commit that waits for a synchronous standby can be cut short: by a person, or by a server that is stopped. Then
-//! the record stands on one disk, everybody can read it, and the standby does not have it. Whoever offered it looks
-//! for it, would find it, and acknowledge it. So what was offered and not answered is noted here, and is not told of
-//! before a commit behind it was confirmed ([`crate::puts::Puts::confirmed`]).
+//! A commit that waits for a synchronous standby can be interrupted, by an operator or by a server
+//! shutdown. The record is then on one disk and visible, but not on the standby. Its owner would
+//! look it up, find it, and acknowledge it. Therefore records without an answer are tracked here
+//! and not reported until a later commit is confirmed ([`crate::puts::Puts::confirmed`]).
 //!
-//! The notes are in memory: a node that starts again takes over by a seal, and that is a commit behind everything.
+//! This state is in memory: a restarted node takes over with a seal, which is a commit after all
+//! earlier records.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,13 @@ use goondan_replication::names::Position;
 
 use crate::limits::DOUBTS_MAX;
 
-/// The last position in doubt of each workspace that has one; shared by those who ask one server.
+/// The last position in doubt of each affected workspace; shared by the users of one server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Doubts(Arc<Mutex<HashMap<WorkspaceId, Position>>>);
 
 impl Doubts {
-    /// Something is offered, and no answer has come. Returns whether it was in doubt before; none if there are too many
-    /// doubts for another one.
+    /// Marks a position as in doubt when it is put without an answer. Returns true if the workspace
+    /// was in doubt before; `None` if the limit of doubts is reached.
     pub(crate) fn raise(&self, workspace: &WorkspaceId, position: Position) -> Option<bool> {
         let mut doubts = self.lock();
         let known = doubts.get(workspace).copied();
@@ -33,12 +34,12 @@ impl Doubts {
         Some(known.is_some())
     }
 
-    /// What stands is known to be durable.
+    /// Clears a workspace's doubt after a confirmed commit.
     pub(crate) fn settle(&self, workspace: &WorkspaceId) {
         self.lock().remove(workspace);
     }
 
-    /// Whether what stands up to a position may be less durable than it should be.
+    /// True if a record up to `head` is in doubt.
     pub(crate) fn reach(&self, workspace: &WorkspaceId, head: Position) -> bool {
         self.lock()
             .get(workspace)

@@ -1,55 +1,55 @@
-//! Why there is no connection.
+//! Reasons for a missing connection.
 
 use goondan_replication::limits::ANSWER_DEADLINE_MS;
 
 use crate::limits::CONNECT_DEADLINE_MS;
 
-/// Why there is no connection. No text of it holds a password.
+/// Reason for a missing connection. The texts contain no password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectFault {
-    /// The host does not take it, or is a standby.
+    /// The host rejects the connection or is a standby.
     #[error("{host} does not take the connection")]
     Refused {
-        /// Which.
+        /// The host.
         host: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The host did not answer in time.
+    /// The host did not respond in time.
     #[error("{host} did not make a connection ready within {CONNECT_DEADLINE_MS} ms")]
     Late {
-        /// Which.
+        /// The host.
         host: String,
     },
-    /// The session cannot be set as it has to be.
+    /// The session cannot be configured as required.
     #[error("the server does not let its session be set as records need it")]
     Session {
-        /// Why.
+        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The tables cannot be made or read.
+    /// The tables cannot be created or read.
     #[error("the tables of the log cannot be made or read in this database")]
     Schema {
-        /// Why.
+        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The tables are of another version.
+    /// The tables have another version.
     #[error(
         "the tables have the version {found}, and this program knows {ours}: use goondan of one version on all nodes"
     )]
     Format {
-        /// Theirs.
+        /// Version of the tables.
         found: i32,
-        /// Ours.
+        /// Version of this program.
         ours: i32,
     },
-    /// It was made, and is gone.
+    /// The connection was lost.
     #[error("the connection was lost")]
     Lost,
-    /// A statement is not finished.
+    /// A statement timed out.
     #[error(
         "a commit was not confirmed within {ANSWER_DEADLINE_MS} ms: the server does not answer, or waits for a \
          synchronous standby that does not"
@@ -57,11 +57,11 @@ pub(crate) enum ConnectFault {
     LateAnswer,
 }
 
-/// The class of SQLSTATE that says that whoever asks may not come in.
+/// SQLSTATE class of rejected credentials.
 const INVALID_AUTHORIZATION: &str = "28";
 
 impl ConnectFault {
-    /// True if the server does not take the user or the password.
+    /// True if the server rejects the user or the password.
     pub(crate) fn is_of_credentials(&self) -> bool {
         let Self::Refused { source, .. } = self else {
             return false;

@@ -1,70 +1,73 @@
-//! Every limit of the program, with its name and its one home.
+//! All limits of the program.
 //!
-//! What it has in common with the daemon is [`goondan_replication::limits`], above all how long an answer is waited
-//! for.
+//! Limits shared with the daemon, such as the deadline for answers, are in
+//! [`goondan_replication::limits`].
 
 use goondan_replication::limits::{PART_BYTES_MAX, READ_BYTES_MAX, RECORD_BYTES_MAX};
 
-/// Questions that are worked on at once; while there are as many, no further one is read from the socket. Each is
-/// answered by its deadline.
+/// Maximum number of requests in progress; while it is reached, none are read from the socket. Each
+/// request is answered by its deadline.
 pub const QUESTIONS_MAX: usize = 1_024;
 
-/// Bytes of records and parts of snapshots that wait to be written. One more is not tried.
+/// Maximum size of records and snapshot parts waiting to be written, in bytes. More are rejected.
 pub const WRITE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Pages and parts that are read at once; further ones wait. Each is held as it came and as a frame.
+/// Maximum number of concurrent reads of pages and parts; more wait. Each is in memory twice, as
+/// received and as a frame.
 pub const READS_AT_ONCE_MAX: usize = 4;
 
-/// Answers that wait to be written to the socket.
+/// Maximum number of answers waiting to be written to the socket.
 pub const ANSWERS_WAITING_MAX: usize = 16;
 
-/// Most records of one statement. Each may be answered with a record that stands in its place.
+/// Maximum number of records in one statement. Each may be answered with the existing record at its
+/// position.
 pub const BATCH_RECORDS_MAX: usize = 32;
 
-/// Bytes of records from which on a statement takes no further one.
+/// Size of records at which a statement is full, in bytes.
 pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long a statement waits for as many records as the last one had, in milliseconds: a record that comes a moment
-/// too late waits for a whole commit.
+/// Maximum time a statement waits for as many records as the last one had, in milliseconds, because
+/// a record that just misses a statement waits for a whole commit.
 pub const GATHER_MS: u64 = 1;
 
-/// How often a statement is asked again because another writer was quicker by a moment. Each time the log has grown,
-/// and this writer's position with it is taken.
+/// Maximum number of retries of a statement that lost a race against another writer. Each time the
+/// log has grown, so this writer's position is taken.
 pub const RACES_MAX: usize = 8;
 
-/// Connections on which records are put. Each workspace has its records go over one of them.
+/// Number of connections for puts. Each workspace uses one of them.
 pub const PUT_LANES: u64 = 4;
 
-/// Statements of one such connection whose answers are late and that the server has not finished yet; the next one
-/// gets a connection of its own. With as many, nothing is put there until one of them ends: a server that finishes
-/// none is not to run out of connections.
+/// Maximum number of unfinished, late statements of one put connection; the next statement gets a
+/// new connection. At the limit, puts wait until one ends, so that an unresponsive server does not
+/// run out of connections.
 pub const LATE_STATEMENTS_MAX: usize = 2;
 
-/// Workspaces of whose last record nobody knows whether it stands. For one more, nothing is put.
+/// Maximum number of workspaces whose last record is in doubt. Beyond it, puts of other workspaces
+/// are rejected.
 pub const DOUBTS_MAX: usize = 4_096;
 
-/// Records that one statement removes of those that a log has forgotten: whoever reads waits for it.
+/// Maximum number of trimmed records that one statement deletes, because reads wait for it.
 pub const SWEEP_RECORDS_MAX: u64 = 1_000;
 
-/// How long one host of the URL has for a connection that is ready for use, in milliseconds.
+/// Time limit for connecting to one host of the URL, in milliseconds.
 pub const CONNECT_DEADLINE_MS: u64 = 5_000;
 
-/// Silence of a server after which the kernel asks whether it is still there, in milliseconds.
+/// Idle time after which the kernel sends keepalive probes, in milliseconds.
 pub const KEEPALIVE_IDLE_MS: u64 = 4_000;
 
-/// How long that is waited for each time, in milliseconds.
+/// Interval between keepalive probes, in milliseconds.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 2_000;
 
-/// How often it is asked before the connection counts as lost.
+/// Number of unanswered probes after which the connection is lost.
 pub const KEEPALIVE_RETRIES: u32 = 3;
 
-/// How long what was sent may stay without a word of the server's machine before the connection counts as lost, in
-/// milliseconds. While something is on its way the kernel asks nothing, and would try for a quarter of an hour: so long
-/// a statement would count as late of which a machine that is gone will never tell. A server that is slow has confirmed
-/// what was sent.
+/// Time without a TCP acknowledgment after which the connection is lost, in milliseconds. With
+/// unacknowledged data the kernel sends no keepalive probes and would retry for 15 minutes;
+/// meanwhile a statement would count as late although the machine is gone. A slow server still
+/// acknowledges data.
 pub const UNACKNOWLEDGED_MS: u64 = 10_000;
 
-/// Days after which a node that was not heard is not told of any more.
+/// Number of days after which a silent node is no longer reported.
 pub const HEARD_DAYS: i32 = 1;
 
 const _: () = assert!(RECORD_BYTES_MAX <= BATCH_BYTES_MAX);

@@ -1,7 +1,7 @@
-//! The socket to the daemon, and the greeting over it.
+//! The socket to the daemon, and its handshake.
 //!
-//! The socket is one end of a socket pair, inherited as stdin. What comes in is trusted no further than any peer:
-//! frames are bounded, and what is no message ends the process.
+//! The socket is one end of a socket pair, inherited as stdin. Its input is not trusted: frames are
+//! bounded, and an invalid message ends the process.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -22,30 +22,30 @@ pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
 /// Frames to the daemon.
 pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
-/// Why this process cannot go on with its daemon. None of these can be mended from here.
+/// Fatal error of the connection to the daemon.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// What was inherited is no socket.
+    /// Stdin is not a socket.
     #[error("stdin is not one end of the orchestrator's socket pair")]
     NotASocket(#[source] std::io::Error),
-    /// Bytes came that are no frame, or the socket failed.
+    /// Invalid frame, or a socket error.
     #[error("cannot read the next frame from the orchestrator")]
     Read(#[source] FrameError),
-    /// The socket does not take what is written.
+    /// The socket cannot be written.
     #[error("cannot write a frame to the orchestrator")]
     Write(#[source] FrameError),
-    /// A frame came that is no message.
+    /// The frame is not a valid message.
     #[error("a frame from the orchestrator is not a message this process knows")]
     NotAMessage(#[source] WireFault),
-    /// A message of ours cannot be put into a frame.
+    /// A message cannot be serialized.
     #[error("a message to the orchestrator cannot be written")]
     CannotEncode(#[source] WireFault),
-    /// The daemon does not say where the server is.
+    /// The daemon did not send the server's URL.
     #[error("the orchestrator did not answer the greeting within {HANDSHAKE_TIMEOUT_MS} ms")]
     NoWelcome,
 }
 
-/// The socket, before the greeting.
+/// The socket, before the handshake.
 #[derive(Debug)]
 pub(crate) struct Link {
     incoming: Incoming,
@@ -53,7 +53,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Takes stdin as the socket. Needs a tokio runtime.
+    /// Uses stdin as the socket. Needs a tokio runtime.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Link {
         let open = || {
             let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
             let socket = std::os::unix::net::UnixStream::from(fd);
-            // Asking for the peer fails for anything that is not a connected socket.
+            // Fails for anything that is not a connected socket.
             socket.peer_addr()?;
             socket.set_nonblocking(true)?;
             UnixStream::from_std(socket)
@@ -75,11 +75,12 @@ impl Link {
         })
     }
 
-    /// Says which version this is and waits for the welcome; none if the daemon closed the socket instead.
+    /// Sends this program's version and waits for the welcome; `None` if the daemon closed the
+    /// socket.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] if no such welcome comes, or it comes from another version.
+    /// [`LinkError`] if no valid welcome arrives, or it has another version.
     pub(crate) async fn greet(
         mut self,
     ) -> Result<Option<(Welcome, Incoming, Outgoing)>, LinkError> {

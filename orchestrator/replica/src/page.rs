@@ -1,4 +1,4 @@
-//! Reads a page of a log, on whichever connection.
+//! Reads a page of a log on any connection.
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::{READ_BYTES_MAX, READ_RECORDS_MAX};
@@ -9,8 +9,8 @@ use tokio_postgres::types::ToSql;
 
 use crate::connection::Connection;
 
-/// Records from a position on: as many as fit, or one. What is said of the log stands in each row, and in one without
-/// a record if there is none to read.
+/// Reads the records from a position on: as many as fit, at least one. Each row contains the log's
+/// state; without records there is one row with the state alone.
 pub(crate) const PAGE: &str = "
 SELECT h.seq, h.oldest, b.hash, p.record
 FROM (SELECT 1) AS one
@@ -29,7 +29,7 @@ ORDER BY p.seq";
 ///
 /// # Errors
 ///
-/// Whatever the server or the connection says.
+/// The error of the server or the connection.
 pub(crate) async fn page(
     connection: &Connection,
     workspace: &WorkspaceId,
@@ -54,12 +54,12 @@ fn hash(bytes: &[u8]) -> Option<Hash> {
     bytes.try_into().ok().map(Hash)
 }
 
-/// A position as the server has it. One beyond its numbers is beyond all that will ever be written.
+/// Converts a position for the server. A position beyond its integer range is beyond every record.
 pub(crate) fn seq(position: Position) -> i64 {
     i64::try_from(position.0).unwrap_or(i64::MAX)
 }
 
-/// A position of the server's; 0 if there is none.
+/// Converts a position from the server; 0 if there is none.
 pub(crate) fn position(seq: Option<i64>) -> Position {
     Position(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0))
 }

@@ -1,7 +1,7 @@
-//! The life of this process is bound to that of whoever started it.
+//! Binds the life of this process to its parent.
 
-/// The end of the socket says that the orchestrator is gone; this says so even to a process that is
-/// too busy to look (`SUP-7`). A parent that died before this call is noticed by the socket alone.
+/// Kills this process when its parent dies, even if it is too busy to notice the closed socket
+/// (`SUP-7`). If the parent died before this call, only the socket reports it.
 #[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent() -> std::io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(Into::into)

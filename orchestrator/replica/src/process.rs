@@ -1,4 +1,4 @@
-//! The life of the process: start, log, greeting, session, exit code.
+//! The life of the process: start, log, handshake, session, exit code.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -20,16 +20,16 @@ use crate::parent::die_with_parent;
 use crate::session;
 use crate::settings::{Settings, SettingsFault};
 
-/// Exit code: it cannot work with the daemon, or with what that says.
+/// Exit code: cannot work with the daemon or its settings.
 const EXIT_CANNOT_WORK: u8 = 1;
 
 /// Exit code: not started by the daemon.
 const EXIT_MISUSED: u8 = 2;
 
-/// Is the program, from its command line to its exit code.
+/// Runs the program and returns its exit code.
 ///
-/// Exit codes: 0 when the daemon closed the socket, 1 when it is of another version, cannot be understood, or names no
-/// server, 2 when the process was not started by a daemon.
+/// Exit codes: 0 if the daemon closed the socket; 1 if its version differs, its messages are
+/// invalid, or it names no server; 2 if the process was not started by a daemon.
 #[must_use]
 pub fn run() -> ExitCode {
     let ipc_fd = std::env::var_os(IPC_FD_VAR);
@@ -58,7 +58,7 @@ fn serve() -> ExitCode {
     };
     let stdout = HeldStdout::of_this_thread();
     stdout.flush_at_panic();
-    // Until the welcome no line can say for which node the process works.
+    // Before the welcome, log lines cannot contain the node's name.
     let mut before_welcome = Some(tracing::subscriber::set_default(log(
         &identity,
         stdout.clone(),
@@ -75,7 +75,7 @@ fn serve() -> ExitCode {
                 fields: vec![("node", json!(welcome.node.as_str()))],
                 ..identity
             };
-            // It fails only if a subscriber is set already, and this is the only place that sets one.
+            // Fails only if a subscriber was set already, and no other code sets one.
             drop(tracing::subscriber::set_global_default(log(
                 &identity,
                 stdout.clone(),
@@ -85,7 +85,7 @@ fn serve() -> ExitCode {
             let served = session::run(settings, welcome.node.clone(), incoming, outgoing).await;
             served.map_err(ProcessError::Link)
         });
-        // A host name that is still being looked up must not hold the exit up.
+        // A pending host name lookup must not delay the exit.
         runtime.shutdown_background();
         result
     });
@@ -103,25 +103,25 @@ fn serve() -> ExitCode {
     code
 }
 
-/// Why the process ends without having been asked to.
+/// Error that ends the process.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
-    /// The system refused something that every process may do.
+    /// A system call that should always succeed failed.
     #[error("cannot set the process up")]
     Setup(#[source] std::io::Error),
-    /// The daemon cannot be understood.
+    /// The connection to the daemon failed.
     #[error("cannot work with the orchestrator")]
     Link(#[source] LinkError),
-    /// The URL is none.
+    /// The URL is invalid.
     #[error("cannot tell from its URL where the log's server is")]
     Settings(#[source] SettingsFault),
 }
 
-/// Keeps the password it is about to get from others of the same user: no debugger, no `/proc/PID/mem`, and no core
-/// when it crashes (`SEC-6`).
+/// Protects the password from other processes of the same user: no debugger, no `/proc/PID/mem`,
+/// and no core dump (`SEC-6`).
 fn hide_memory() {
     use nix::sys::resource::{Resource, setrlimit};
-    // What cannot be had on this system is done without: there is nothing to be done about it.
+    // Unsupported protections are skipped, because there is no alternative.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     #[cfg(target_os = "linux")]
     if std::env::var_os(goondan_protocol::secret::ALLOW_DEBUGGER_VAR).is_none() {
@@ -129,7 +129,8 @@ fn hide_memory() {
     }
 }
 
-/// Ties the process's life to its daemon and makes the runtime: one thread, as it waits for most of the time.
+/// Binds the process to its daemon and creates the runtime, with a single thread because it mostly
+/// waits.
 fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_daemon().map_err(ProcessError::Setup)?;
@@ -144,8 +145,8 @@ fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> 
         .map_err(ProcessError::Setup)
 }
 
-/// A terminal's Ctrl-C reaches the whole process group, and the daemon has batches to append until it is through. It
-/// ends its children by closing their sockets.
+/// Ctrl-C in a terminal reaches the whole process group, but the daemon still has to append
+/// batches. It ends its children by closing their sockets.
 fn leave_signals_to_the_daemon() -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM] {
@@ -156,7 +157,7 @@ fn leave_signals_to_the_daemon() -> std::io::Result<()> {
 
 fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
-    // Libraries may quote what is said to a server. What is worth telling of it is told by errors.
+    // Libraries may log data sent to a server. Relevant problems are reported as errors.
     let is_own = filter_fn(|metadata| metadata.target().starts_with("goondan"));
     tracing_subscriber::registry()
         .with(level_filter(level.as_deref()))

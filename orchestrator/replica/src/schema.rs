@@ -1,31 +1,31 @@
-//! The tables, and which version of them there is.
+//! The tables and their version.
 //!
 //! | table | holds |
 //! | --- | --- |
-//! | `format` | the version of all this |
-//! | `heads` | of each workspace: the last position with its hash, and the oldest that is still there |
+//! | `format` | the version of the tables |
+//! | `heads` | for each workspace: the last position with its hash, and the oldest position that still exists |
 //! | `records` | the records |
-//! | `beats` | what nodes last said; gone when the server crashes, and nothing is lost by that |
+//! | `beats` | the latest heartbeats of nodes; lost when the server crashes, which is harmless |
 //! | `parts` | snapshots, in parts |
 //!
-//! `heads` is what makes a put one comparison: the row of a workspace moves from the position before, with the hash
-//! before, or it does not. Whoever asks which position a log has reached reads one row.
+//! `heads` makes a put a single compare-and-swap: a workspace's row advances only if its position
+//! and hash match the record's predecessor. The current position of a log is one row.
 
 use tokio_postgres::Client;
 
 use crate::fault::ConnectFault;
 
-/// Version of the tables. Raised with each change of them.
+/// Version of the tables. Increased with every change to them.
 const FORMAT: i32 = 1;
 
-/// Only one program makes the tables at a time: "gdnr", as a number.
+/// Lock that serializes the creation of the tables: "gdnr" as a number.
 const LOCK: i64 = 0x6764_6e72;
 
-/// What was called `goondan` before and is not ours is left alone: making the first table fails.
+/// An unrelated existing schema `goondan` is not modified: creating the first table fails.
 ///
-/// Text is compared by bytes, so that no upgrade of the system's collations can damage an index. Records are stored
-/// as they are: packing them would cost more time than it saves. Rows of `heads` change with each record, and have
-/// room for that on their page.
+/// Text is compared by bytes, so an upgrade of the system's collations cannot corrupt an index.
+/// Records are not compressed, because that would take longer than it saves. Rows of `heads` change
+/// with each record, so their pages have free space for updates.
 const MAKE: &str = r#"
 CREATE SCHEMA IF NOT EXISTS goondan;
 CREATE TABLE goondan.format (version integer NOT NULL);
@@ -65,18 +65,19 @@ CREATE TABLE goondan.parts (
 ALTER TABLE goondan.parts ALTER COLUMN bytes SET STORAGE EXTERNAL;
 "#;
 
-/// Makes the tables if they are not there.
+/// Creates the tables if they do not exist.
 ///
 /// # Errors
 ///
-/// [`ConnectFault`] if the server refuses it, or a newer goondan made them.
+/// [`ConnectFault`] if the server rejects it, or a newer goondan created them.
 pub(crate) async fn ensure(client: &Client) -> Result<(), ConnectFault> {
     if let Some(found) = version(client).await? {
         return check(found);
     }
     let refused = |source| ConnectFault::Schema { source };
-    // Of the connection, not of a transaction: one that began before another program made the tables would not see them.
-    // What fails ends the connection, and with it the lock.
+    // A session lock, not a transaction lock, because a transaction that began before another
+    // program created the tables would not see them. A failure ends the connection and thereby
+    // releases the lock.
     let lock = format!("SELECT pg_advisory_lock({LOCK})");
     client.batch_execute(&lock).await.map_err(refused)?;
     let found = version(client).await?;

@@ -1,7 +1,8 @@
-//! What the server's URL says, and what it may not.
+//! Parses and validates the server's URL.
 //!
-//! The URL is that of every client of PostgreSQL: `postgres://user:password@host:port,host:port/database?option=value`.
-//! No error repeats any part of it but the name of an option: whatever cannot be read may be the password.
+//! The URL has the standard form of PostgreSQL:
+//! `postgres://user:password@host:port,host:port/database?option=value`. Errors repeat nothing of
+//! it except option names, because an unreadable part may be the password.
 
 use std::fmt;
 use std::path::Path;
@@ -18,45 +19,45 @@ use crate::limits::{
 };
 use crate::tls::Tls;
 
-/// Why a URL cannot be used.
+/// Reason that a URL is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsFault {
-    /// It is no URL of a PostgreSQL server.
+    /// Not a URL of a PostgreSQL server.
     #[error(
         "it is none of the form `postgres://user:password@host:port/database`; in a user, password or path, write \
          characters such as `@`, `/` and `?` as `%40`, `%2F` and `%3F`"
     )]
     NotAUrl,
-    /// An option is not supported.
+    /// An unsupported option.
     #[error("this program does not take the option `{0}`")]
     Option(&'static str),
-    /// It names no host.
+    /// No host.
     #[error("it names no host; for a socket in a directory, write `?host=/run/postgresql`")]
     NoHost,
-    /// It asks for TLS that does not say whom it trusts.
+    /// A TLS mode without certificate verification.
     #[error(
         "`sslmode` can be `verify-full` or `disable`: whatever stands between them would speak with anybody who \
          answers in the server's place"
     )]
     SslMode,
-    /// The certificates to trust cannot be had.
+    /// The trusted certificates cannot be read.
     #[error(
         "the certificates to trust cannot be had: `sslrootcert` names a file of them in PEM, and without it those of \
          the system are taken"
     )]
     Certificates,
-    /// It does not say whether a connection over the network is to be encrypted.
+    /// `sslmode` is missing for a connection over the network.
     #[error(
         "a server on another machine needs `sslmode` in its URL: `verify-full`, or `disable` if nobody else can listen \
          on the way to it"
     )]
     NoSslMode,
-    /// It asks for a server that does not write.
+    /// A read-only server is requested.
     #[error("`target_session_attrs` can be `read-write` only: a log is written")]
     ReadOnly,
 }
 
-/// Options that other clients know and that would be passed over here.
+/// Options of other clients that would be silently ignored here.
 const NOT_SUPPORTED: [&str; 26] = [
     "application_name",
     "channel_binding",
@@ -86,52 +87,53 @@ const NOT_SUPPORTED: [&str; 26] = [
     "replication",
 ];
 
-/// Where the server is, and how to connect to it.
+/// Address of the server and connection settings.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// One for each host, in the order of the URL.
     hosts: Vec<HostSettings>,
 }
 
-/// The settings that hold for the next connection: a password may be rotated while the program runs.
+/// The settings for the next connection. They can change at runtime, because a password can be
+/// rotated.
 #[derive(Clone)]
 pub(crate) struct CurrentSettings(Arc<Mutex<Arc<Settings>>>);
 
 impl CurrentSettings {
-    /// With these to begin with.
+    /// Initial settings.
     pub(crate) fn new(settings: Settings) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(settings))))
     }
 
-    /// Those for a connection that is made now.
+    /// The current settings.
     pub(crate) fn get(&self) -> Arc<Settings> {
         let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&current)
     }
 
-    /// Has connections that are made later use others.
+    /// Replaces the settings for later connections.
     pub(crate) fn replace(&self, settings: Settings) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 }
 
-/// How to connect to one host.
+/// Settings for one host.
 #[derive(Clone)]
 pub(crate) struct HostSettings {
-    /// The host and its port, for people.
+    /// The host and its port, for display.
     pub(crate) name: String,
-    /// With the password.
+    /// Includes the password.
     pub(crate) config: Config,
-    /// How what is said is encrypted; none on a socket of this machine, and where the URL says so.
+    /// TLS settings; `None` for a local socket or if the URL disables TLS.
     pub(crate) tls: Option<Tls>,
 }
 
 impl Settings {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
-    /// [`SettingsFault`] if it cannot be used.
+    /// [`SettingsFault`] if it is rejected.
     pub(crate) fn read(url: &str, node: &NodeId) -> Result<Self, SettingsFault> {
         let is_one = ["postgres://", "postgresql://"]
             .iter()
@@ -142,7 +144,7 @@ impl Settings {
         let (place, options) = url.split_once('?').unwrap_or((url, ""));
         let asked = Asked::of(options)?;
         let read = format!("{place}?{}", understood(options)).parse::<Config>();
-        // The error of the library may quote what it could not read.
+        // The library's error may quote the unreadable part.
         let config = read.map_err(|_quotes_it| SettingsFault::NotAUrl)?;
         let is_near = |host: &Host| match host {
             Host::Unix(_) => true,
@@ -178,7 +180,7 @@ impl Settings {
         })
     }
 
-    /// Each host, in the order in which they are tried.
+    /// The hosts, in connection order.
     pub(crate) fn hosts(&self) -> &[HostSettings] {
         &self.hosts
     }
@@ -186,7 +188,7 @@ impl Settings {
 
 impl HostSettings {
     fn of(from: &Config, host: &Host, port: u16, node: &NodeId, tls: Option<&Tls>) -> Self {
-        // A socket of this machine has no name that a certificate could be for.
+        // A local socket has no name for a certificate.
         let tls = tls.filter(|_| matches!(host, Host::Tcp(_))).cloned();
         let ssl_mode = match tls {
             Some(_) => SslMode::Require,
@@ -240,7 +242,7 @@ fn is_loopback(address: std::net::IpAddr) -> bool {
     address.is_loopback()
 }
 
-/// The options as the library understands them: it takes a list of hosts for the name of one.
+/// Converts the options for the library, which treats a list of hosts as one name.
 fn understood(options: &str) -> String {
     let mut kept = Vec::new();
     for option in options.split('&') {
@@ -253,7 +255,7 @@ fn understood(options: &str) -> String {
     kept.join("&")
 }
 
-/// The options that matter here.
+/// The relevant options.
 #[derive(Default)]
 struct Asked<'u> {
     ssl_mode: Option<&'u str>,

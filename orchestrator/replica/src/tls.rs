@@ -1,8 +1,8 @@
-//! TLS to the server: `rustls`, as the client of PostgreSQL drives it.
+//! TLS to the server: `rustls` for the PostgreSQL client.
 //!
-//! There is one way: the certificate has to be for the host that the URL names, and signed by whom the URL or the
-//! system trusts. Passwords are not bound to the channel; whoever could answer in the server's place needs a
-//! certificate of the server's name.
+//! Verification is mandatory: the certificate must match the host in the URL and be signed by a CA
+//! that the URL or the system trusts. Passwords are not bound to the channel, so an attacker who
+//! impersonates the server needs a certificate with its name.
 
 use std::io;
 use std::pin::Pin;
@@ -19,12 +19,12 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// Whom to trust.
+/// Trusted certificates.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Trusts the certificates of a file, or those of the system; none if they cannot be had.
+    /// Trusts the certificates in a file, or those of the system; `None` if they cannot be read.
     pub(crate) fn trusting(file: Option<&str>) -> Option<Self> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -59,7 +59,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A handshake that is to be made.
+/// A handshake to perform.
 pub(crate) struct Handshake {
     config: Arc<ClientConfig>,
     host: ServerName<'static>,

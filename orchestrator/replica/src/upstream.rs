@@ -1,4 +1,4 @@
-//! Keeps one connection: makes it, makes it anew when it is lost, ever more rarely, and says once what has changed.
+//! Maintains one connection: connects, reconnects with growing delays, and logs each change once.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -14,7 +14,8 @@ use crate::connection::{Connection, Purpose};
 use crate::fault::ConnectFault;
 use crate::settings::CurrentSettings;
 
-/// What was said last of a server, and how many connections to it are good; shared by those that are for the same.
+/// Last logged state of a server and number of its usable connections; shared by connections to the
+/// same server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
     last: Arc<AtomicU8>,
@@ -30,7 +31,7 @@ impl Said {
         self.last.swap(what, Ordering::Relaxed) != what
     }
 
-    /// Why the server does not answer; none while it does.
+    /// The reason that the server does not respond; `None` while it does.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         trouble.unwrap_or_else(PoisonError::into_inner).clone()
@@ -41,20 +42,21 @@ impl Said {
     }
 }
 
-/// A connection that is kept.
+/// A maintained connection.
 pub(crate) struct Upstream {
     settings: CurrentSettings,
     purpose: Purpose,
     statements: &'static [&'static str],
     state: State,
-    /// Tries in a row that came to nothing.
+    /// Consecutive failures.
     failures: u32,
     said: Said,
-    /// Whether this one is counted among those that are good.
+    /// True if this connection is counted as usable.
     is_good: bool,
-    /// Whether it takes connections and does not finish statements: a connection proves nothing then.
+    /// True if the server accepts connections but does not finish statements, so connecting proves
+    /// nothing.
     is_late: bool,
-    /// To which host the last connection was.
+    /// Host of the last connection.
     host: Option<String>,
 }
 
@@ -62,12 +64,12 @@ enum State {
     Pausing(goondan_clock::Instant),
     Connecting(JoinSet<Result<Connection, ConnectFault>>),
     Up(Arc<Connection>),
-    /// No connection is wanted until one is given back.
+    /// No connection is made until one is given or released.
     Held,
 }
 
 impl Upstream {
-    /// One that begins to connect at once.
+    /// Starts connecting immediately.
     pub(crate) fn new(
         settings: CurrentSettings,
         purpose: Purpose,
@@ -87,7 +89,7 @@ impl Upstream {
         }
     }
 
-    /// The connection, if there is one that can be used.
+    /// The connection, if usable.
     pub(crate) fn current(&self) -> Option<Arc<Connection>> {
         match &self.state {
             State::Up(connection) if connection.is_good() => Some(Arc::clone(connection)),
@@ -95,7 +97,7 @@ impl Upstream {
         }
     }
 
-    /// Works on having one, until something has changed. Cancel-safe.
+    /// Works toward a connection until something changes. Cancel-safe.
     pub(crate) async fn progress(&mut self) {
         match &mut self.state {
             State::Pausing(until) => {
@@ -123,12 +125,13 @@ impl Upstream {
         }
     }
 
-    /// The connection is not used any more: another one is made.
+    /// Abandons the connection and makes another one.
     pub(crate) fn leave(&mut self, fault: &ConnectFault) {
         self.failed(fault);
     }
 
-    /// The connection is not used any more, and no other one is made until [`Self::give`] or [`Self::release`].
+    /// Abandons the connection without making another one until [`Self::give`] or
+    /// [`Self::release`].
     pub(crate) fn hold(&mut self, fault: &ConnectFault) {
         self.failed(fault);
         tracing::warn!(
@@ -137,14 +140,14 @@ impl Upstream {
         self.state = State::Held;
     }
 
-    /// If it was held: another one is made.
+    /// Makes another connection after [`Self::hold`].
     pub(crate) fn release(&mut self) {
         if matches!(self.state, State::Held) {
             self.connect();
         }
     }
 
-    /// Uses a connection, if there is no other one yet.
+    /// Uses a connection, unless another one exists.
     pub(crate) fn give(&mut self, connection: Arc<Connection>) {
         if self.current().is_none() {
             tracing::debug!(link = self.purpose.name(), "a connection is ready");
@@ -153,7 +156,7 @@ impl Upstream {
         }
     }
 
-    /// A statement was answered on it.
+    /// Records that a statement was answered.
     pub(crate) fn proved(&mut self) {
         self.failures = 0;
         self.is_late = false;
@@ -181,11 +184,12 @@ impl Upstream {
         if std::mem::take(&mut self.is_good) {
             self.said.good.fetch_sub(1, Ordering::Relaxed);
         }
-        // While another connection is good, the server is there; it may not finish statements all the same.
+        // If another connection is usable, the server is up, but it may still not finish
+        // statements.
         let is_alone = self.said.good.load(Ordering::Relaxed) == 0;
         let counts = is_alone || self.is_late;
         let reason = error_chain(fault);
-        // A connection that was lost says less than why there is no other one.
+        // A lost connection says less than the reason that no other can be made.
         let says_more = !matches!(fault, ConnectFault::Lost) || self.said.trouble().is_none();
         if counts && says_more {
             self.said.set_trouble(Some(reason.clone()));

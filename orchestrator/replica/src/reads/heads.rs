@@ -1,4 +1,4 @@
-//! How far logs are written, and what nodes say.
+//! Positions of logs and heartbeats of nodes.
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::names::{Epoch, Life, NodeId};
@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::page::{position, seq};
 
-/// Each workspace that was written or heard of, with what nodes said of it lately.
+/// Each requested workspace with a log or heartbeats, and its recent heartbeats.
 pub(super) const HEADS: &str = r#"
 SELECT w.workspace, h.seq, h.oldest, b.node, b.life, b.epoch, b.position, b.owns, b.count
 FROM (SELECT DISTINCT workspace COLLATE "C" AS workspace FROM unnest($1::text[]) AS w (workspace)) AS w
@@ -17,7 +17,7 @@ LEFT JOIN goondan.beats AS b ON b.workspace = w.workspace AND b.heard > now() - 
 WHERE h.workspace IS NOT NULL OR b.workspace IS NOT NULL
 ORDER BY w.workspace, b.node"#;
 
-/// The workspaces that have a log, behind one.
+/// The workspaces with a log, after a given one.
 pub(super) const LIST: &str =
     "SELECT workspace FROM goondan.heads WHERE workspace > $1 ORDER BY workspace LIMIT $2";
 
@@ -28,7 +28,7 @@ ON CONFLICT (workspace, node) DO UPDATE SET
     life = excluded.life, epoch = excluded.epoch, position = excluded.position, owns = excluded.owns,
     count = beats.count + 1, heard = excluded.heard"#;
 
-/// Beats, one array for each column of theirs.
+/// Heartbeats as one array per column.
 #[derive(Default)]
 pub(super) struct Columns<'b> {
     workspaces: Vec<&'b str>,
@@ -45,7 +45,7 @@ impl<'b> Columns<'b> {
         for beat in beats {
             columns.workspaces.push(beat.workspace.as_str());
             columns.nodes.push(beat.node.as_str());
-            // A life is any 64 bits, and the server has signed numbers only.
+            // A life is any 64-bit number, but the server only has signed ones.
             columns.lives.push(beat.life.0.cast_signed());
             columns.epochs.push(beat.epoch.0.cast_signed());
             columns.positions.push(seq(beat.position));
@@ -54,7 +54,7 @@ impl<'b> Columns<'b> {
         columns
     }
 
-    /// As [`BEAT`] asks for them.
+    /// Parameters of [`BEAT`].
     pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 6] {
         [
             &self.workspaces,
@@ -67,7 +67,7 @@ impl<'b> Columns<'b> {
     }
 }
 
-/// What [`HEADS`] gave; none if a row is not what this program writes.
+/// Parses the rows of [`HEADS`]; `None` if a row is invalid.
 pub(super) fn read(rows: &[Row]) -> Option<Vec<LogHead>> {
     let mut heads: Vec<LogHead> = Vec::new();
     for row in rows {
@@ -87,16 +87,16 @@ pub(super) fn read(rows: &[Row]) -> Option<Vec<LogHead>> {
     Some(heads)
 }
 
-/// What [`LIST`] gave; none if a row is not what this program writes.
+/// Parses the rows of [`LIST`]; `None` if a row is invalid.
 pub(super) fn listed(rows: &[Row]) -> Option<Vec<WorkspaceId>> {
     let names = rows.iter().map(|row| row.try_get::<_, String>(0).ok());
     names.map(|name| WorkspaceId::new(name?).ok()).collect()
 }
 
-/// What a node said, if one did; none if it cannot be read.
+/// Parses a row's heartbeat, if it has one; `None` if it is invalid.
 #[expect(
     clippy::option_option,
-    reason = "a row without a node is not one that cannot be read"
+    reason = "distinguishes a row without a node from an invalid one"
 )]
 fn heard(row: &Row, workspace: WorkspaceId) -> Option<Option<Heard>> {
     let Some(node) = row.try_get::<_, Option<&str>>(3).ok()? else {

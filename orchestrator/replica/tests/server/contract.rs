@@ -1,4 +1,4 @@
-//! The log on a server does what [`goondan_replication::log`] promises.
+//! The log on a server fulfills the guarantees of [`goondan_replication::log`].
 
 use std::sync::Mutex;
 use std::thread;
@@ -14,10 +14,10 @@ use crate::records::{behind, bytes, chain, seal, workspace};
 use crate::replica::Replica;
 use goondan_tests::postgres::Server;
 
-/// The seed of the random operations; another one with this variable.
+/// Environment variable for the seed of random operations.
 const SEED_VAR: &str = "GOONDAN_TEST_SEED";
 
-/// Random records, offered by writers that have seen different things, against the log in memory.
+/// Compares random records from writers with different states against the log in memory.
 #[test]
 fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     let Some(server) = Server::running(&[]) else {
@@ -29,7 +29,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     println!("{SEED_VAR}={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kinds = [0; 5];
-    // So many that no kind of answer is missing, whatever the seed.
+    // Enough for every kind of answer to occur, whatever the seed.
     for life in 0..20 {
         let name = format!("w{life}");
         let mut memory = MemoryLog::default();
@@ -48,7 +48,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
                         PutAnswer::Behind { .. } => kinds[2] += 1,
                         _ => kinds[3] += 1,
                     }
-                    // One that believes what is not so, now and then.
+                    // Sometimes a writer with a wrong state.
                     if answer == PutAnswer::Done || random.u32(0..6) == 0 {
                         writers[which] = behind(&writers[which], &put);
                     }
@@ -59,7 +59,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
                     assert_eq!(replica.read(&workspace(&name), position), page);
                 }
                 _ if random.u32(0..5) < 3 => {
-                    // Of the record that stands there, or of another one.
+                    // The hash of the record at this position, or of another one.
                     let first = memory.read(position).records.into_iter().next();
                     let hash = first.filter(|_| random.u32(0..4) > 0);
                     let hash = hash.map_or(Hash([7; 32]), |bytes| Hash::of(&bytes));
@@ -79,7 +79,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
 }
 
-/// A snapshot of nothing.
+/// A snapshot without parts.
 fn without_parts(at: Position, hash: Hash) -> KeptSnapshot {
     KeptSnapshot {
         reference: SnapshotReference::new("none").unwrap(),
@@ -95,7 +95,7 @@ fn rep_1_of_eight_writers_one_gets_each_position() {
     let Some(server) = Server::running(&[]) else {
         return;
     };
-    // Of the two programs, each has one statement under way: they meet in the server.
+    // Each of the two programs has one statement in flight, so they race in the server.
     let replicas = [Replica::ready(&server.url()), Replica::ready(&server.url())];
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -163,7 +163,7 @@ fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
     };
     let replica = Replica::ready(&server.url());
     replica.put(&seal(&chain("w"), 1));
-    // More than one statement removes. What stands there is of no matter to that.
+    // Removal takes more than one statement. The content of the records is irrelevant.
     let hash = Hash([7; 32]);
     let seven = "decode(repeat('07', 32), 'hex')";
     drop(server.sql(&format!(
@@ -202,7 +202,7 @@ fn what_is_forgotten_and_not_removed_yet_is_not_told() {
         assert_eq!(replica.put(&put), PutAnswer::Done);
         seen = behind(&seen, &put);
     }
-    // As a crash between the two statements leaves it.
+    // The state after a crash between the two statements.
     drop(server.sql("UPDATE goondan.heads SET oldest = 3"));
     let third = memory.read(Position(3)).records.swap_remove(0);
     memory.trim(Position(3), Hash::of(&third));
@@ -322,15 +322,16 @@ fn snapshots_are_kept_in_parts_and_forgotten() {
         };
         found.is_some()
     };
-    // A log begins with no snapshot of which parts are missing, as they were perhaps kept on another server.
+    // A log cannot begin with a snapshot whose parts are missing, because they may be stored on
+    // another server.
     let oldest = Answer::Trimmed(Position(1));
     assert_eq!(trim(snapshot("s", 3, second)), oldest);
-    // Nor is anything forgotten for a snapshot that it does not begin with.
+    // Nothing is removed for a snapshot that the log does not begin with.
     assert!(is_there_after(snapshot("s-later", 0, second)));
     let oldest = Answer::Trimmed(Position(2));
     assert_eq!(trim(snapshot("s", 2, second)), oldest);
     assert!(is_there_after(snapshot("s-later", 0, third)));
-    // Those stay that sort behind the one that is named, and so does that one.
+    // Snapshots that sort after the named one are kept, and so is the named one.
     for (before, is_there) in [("s", true), ("S-later", true), ("s-later", false)] {
         assert_eq!(
             is_there_after(snapshot(before, 0, second)),

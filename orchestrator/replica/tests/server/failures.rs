@@ -1,4 +1,4 @@
-//! Servers that crash, and servers that come late.
+//! Crashing and slow servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -12,13 +12,13 @@ use crate::records::{behind, chain, seal, workspace};
 use crate::replica::Replica;
 use goondan_tests::postgres::Server;
 
-/// Appends to a workspace's log until it is told to stop. Returns what stands there by its own account.
+/// Appends to a workspace's log until stopped. Returns the expected log.
 fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) -> Chain {
     let mut seen = chain(name);
     while !stop.load(Ordering::Relaxed) {
         let put = seal(&seen, 1);
         let mut answer = PutAnswer::Unknown;
-        // Whatever nobody knows is offered again, as it was.
+        // A record with an unknown outcome is put again unchanged.
         while answer == PutAnswer::Unknown {
             answer = replica.put_when_there(&put);
         }

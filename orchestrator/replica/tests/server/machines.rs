@@ -1,4 +1,4 @@
-//! Owner and standby over the real program and a real server.
+//! Owner and standby with the real program and a real server.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::records::workspace;
 use crate::replica::Replica;
 use goondan_tests::postgres::Server;
 
-/// A node with its files, and a clock that goes as far as it is to wait.
+/// A node with its files, and a clock that advances to the end of each wait.
 struct Node {
     name: NodeId,
     replica: Replica,
@@ -36,7 +36,7 @@ impl Node {
         Standby::new(self.name.clone(), Life(life), chain, files, self.now_ms)
     }
 
-    /// Follows the log until `is_enough`, or until the workspace is this node's.
+    /// Follows the log until `is_enough`, or until this node owns the workspace.
     fn follow(
         &mut self,
         standby: &mut Standby,
@@ -59,7 +59,7 @@ impl Node {
         None
     }
 
-    /// Does what a standby wants done.
+    /// Executes an effect of the standby.
     fn done(&mut self, effect: standby::Effect) -> standby::Input {
         use standby::{Effect, Input};
         match effect {
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// Has the owner write batches until all are acknowledged, or it is deposed.
+    /// Makes the owner write batches until all are acknowledged, or it is deposed.
     fn write(&mut self, owner: &mut Owner, ids: std::ops::Range<u64>) -> Result<(), Deposed> {
         let mut waiting: BTreeSet<_> = ids.clone().map(BatchId).collect();
         let mut inputs = VecDeque::new();
@@ -126,7 +126,7 @@ impl Node {
     }
 }
 
-/// One batch: a file of its own.
+/// A batch with a separate file.
 fn append(id: u64) -> FileOperation {
     FileOperation::Append {
         path: RelativePath::new(&format!("f{id}")).unwrap(),
@@ -147,7 +147,7 @@ fn rep_1_a_second_node_takes_over_and_the_first_is_fenced() {
     let mut first = a.standby(1, nothing_read.clone(), Files::AsNoted);
     let (chain, seal) = a.follow(&mut first, take_over(), |_| false).unwrap();
     let mut owner = Owner::new(chain, seal, a.now_ms);
-    // The files of a node are those that its records make: a file is created by its first append.
+    // The files of a node are created by its records: the first append creates a file.
     a.write(&mut owner, 0..20).unwrap();
 
     let mut second = b.standby(2, nothing_read.clone(), Files::AsNoted);
@@ -169,7 +169,7 @@ fn rep_1_a_second_node_takes_over_and_the_first_is_fenced() {
     assert_eq!(b.digest(), acknowledged, "nothing more was acknowledged");
 
     b.write(&mut successor, 30..40).unwrap();
-    // What the first one wrote last stands on its disk alone: its files are made anew.
+    // The last write of the first owner is only on its disk, so its files are rebuilt.
     assert_ne!(a.digest(), b.digest());
     let mut third = a.standby(3, owner.chain().clone(), Files::PerhapsAhead);
     let until = successor.position();

@@ -1,9 +1,9 @@
-//! The real binary before real PostgreSQL servers, which the tests start for themselves.
+//! Tests of the real binary with real PostgreSQL servers, which the tests start.
 //!
-//! Nothing here waits for time to pass: every wait is for an answer, a log line or a state of the server. Without
-//! PostgreSQL these tests are left out, and say so.
+//! No test sleeps: every wait is for an answer, a log line or a state of the server. Without
+//! PostgreSQL these tests are skipped and report it.
 
-// `cfg(test)` is always set here; saying it gives every item of the modules the lints of test code.
+// `cfg(test)` is always set here; the attribute enables the lint settings for test code.
 #[cfg(test)]
 mod contract;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The life of the program: how it begins, what it does not take, and when it ends.
+//! The life of the program: start, rejected input, exit.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -17,10 +17,10 @@ use nix::unistd::Pid;
 use crate::records::{chain, seal, workspace};
 use crate::replica::{BINARY, Replica, frame, say, spawn, welcome};
 
-/// Nobody listens there.
+/// An address without a server.
 const NOBODY: &str = "postgres://u:hidden@127.0.0.1:1/d";
 
-/// How the program ends that hears this instead of a question, and what it has logged.
+/// Exit code and log of a program that receives this instead of a request.
 fn ends_by(said: impl FnOnce(&mut UnixStream)) -> (Option<i32>, String) {
     let (mut child, mut socket) = spawn();
     frame(&mut socket, &mut BytesMut::new()).unwrap();
@@ -111,7 +111,7 @@ fn it_ends_with_its_parent_though_the_socket_is_open() {
     drop(ours);
 }
 
-/// Whether a process is there and no mere entry that nobody has looked at.
+/// True if a process is running and not a zombie.
 fn is_running(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim().starts_with('Z'))

@@ -1,4 +1,4 @@
-//! Records to offer.
+//! Records for puts.
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::chain::Chain;
@@ -7,24 +7,24 @@ use goondan_replication::names::{Life, NodeId};
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::record::Body;
 
-/// A workspace of this name.
+/// A workspace with this name.
 pub(crate) fn workspace(name: &str) -> WorkspaceId {
     WorkspaceId::new(name).unwrap()
 }
 
-/// Before the first record of a workspace.
+/// The chain before a workspace's first record.
 pub(crate) fn chain(name: &str) -> Chain {
     Chain::new(workspace(name))
 }
 
-/// A record behind those of a chain: a seal, which is always allowed.
+/// The next record of a chain: a seal, which is always allowed.
 pub(crate) fn seal(chain: &Chain, life: u64) -> Put {
     let node = NodeId::new("a").unwrap();
     let life = Life(life);
     offered(chain, Body::Seal { node, life })
 }
 
-/// A record of some bytes behind those of a chain.
+/// The next record of a chain, with this number of bytes.
 pub(crate) fn bytes(chain: &Chain, count: usize) -> Put {
     let path = RelativePath::new("f").unwrap();
     let piece = 1024 * 1024;
@@ -36,7 +36,7 @@ pub(crate) fn bytes(chain: &Chain, count: usize) -> Put {
     offered(chain, Body::Operations(appends.collect()))
 }
 
-/// The chain behind a record.
+/// The chain after a record.
 pub(crate) fn behind(chain: &Chain, put: &Put) -> Chain {
     let mut chain = chain.clone();
     chain.follow_bytes(put.record.bytes().to_vec()).unwrap();

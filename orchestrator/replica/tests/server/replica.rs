@@ -1,4 +1,4 @@
-//! The program, and a daemon of the test's own at the other end of its socket.
+//! The program, and a test daemon at the other end of its socket.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -23,12 +23,13 @@ use goondan_tests::wait::{PATIENCE, wait_for, wait_until};
 /// The binary.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-replica");
 
-/// Connections of the program to a server that finishes all statements: four that put, and one that reads.
+/// Connections of the program to a server that finishes all statements: four for puts and one for
+/// reads.
 pub(crate) const CONNECTIONS: usize = 5;
 
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
 
-/// The program, greeted.
+/// The program, after the handshake.
 pub(crate) struct Replica {
     child: Mutex<Child>,
     socket: Mutex<UnixStream>,
@@ -37,7 +38,7 @@ pub(crate) struct Replica {
     log: Arc<Mutex<String>>,
 }
 
-/// The program and the other end of its socket, with nothing said.
+/// The program and the other end of its socket, before the handshake.
 pub(crate) fn spawn() -> (Child, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let child = Command::new(BINARY)
@@ -51,7 +52,7 @@ pub(crate) fn spawn() -> (Child, UnixStream) {
     (child, ours)
 }
 
-/// Reads a frame; none at the end of the stream.
+/// Reads a frame; `None` at the end of the stream.
 pub(crate) fn frame(socket: &mut UnixStream, read: &mut BytesMut) -> Option<Vec<u8>> {
     loop {
         if let Some(frame) = FrameCodec::new().decode(read).unwrap() {
@@ -69,11 +70,11 @@ pub(crate) fn frame(socket: &mut UnixStream, read: &mut BytesMut) -> Option<Vec<
 pub(crate) fn say(socket: &mut UnixStream, body: &[u8]) {
     let mut frame = BytesMut::new();
     FrameCodec::new().encode(body, &mut frame).unwrap();
-    // A program that has ended is noticed by what it does not answer.
+    // The missing answers reveal a program that has exited.
     socket.write_all(&frame).ok();
 }
 
-/// What tells the program where its server is.
+/// The welcome with the server's URL.
 pub(crate) fn welcome(url: &str) -> Welcome {
     Welcome {
         version: Version::current(),
@@ -83,7 +84,7 @@ pub(crate) fn welcome(url: &str) -> Welcome {
 }
 
 impl Replica {
-    /// Starts the program and tells it where its server is.
+    /// Starts the program and sends it the server's URL.
     pub(crate) fn start(url: &str) -> Self {
         let (mut child, mut socket) = spawn();
         let mut read = BytesMut::new();
@@ -103,7 +104,7 @@ impl Replica {
             while let Some(body) = frame(&mut answers, &mut read) {
                 let Response { id, answer } = Response::from_frame(&body).unwrap();
                 let asked = those.lock().unwrap().remove(&id).unwrap();
-                // Whoever asked may be gone.
+                // The requester may be gone.
                 asked.send(answer).ok();
             }
             those.lock().unwrap().clear();
@@ -117,7 +118,7 @@ impl Replica {
         }
     }
 
-    /// As [`Self::start`], and waits until the server answers.
+    /// Starts the program and waits until the server responds.
     pub(crate) fn ready(url: &str) -> Self {
         let replica = Self::start(url);
         replica.wait_for_server();
@@ -135,7 +136,7 @@ impl Replica {
         });
     }
 
-    /// Asks; the answer comes through the channel.
+    /// Sends a request; the answer arrives on the channel.
     pub(crate) fn begin(&self, ask: Ask) -> mpsc::Receiver<Answer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = mpsc::channel();
@@ -145,12 +146,12 @@ impl Replica {
         answer
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) fn ask(&self, ask: Ask) -> Answer {
         self.begin(ask).recv_timeout(PATIENCE).unwrap()
     }
 
-    /// Offers a record.
+    /// Puts a record.
     pub(crate) fn put(&self, put: &Put) -> PutAnswer {
         match self.ask(Ask::Put(put.clone())) {
             Answer::Put(answer) => answer,
@@ -158,7 +159,7 @@ impl Replica {
         }
     }
 
-    /// Offers a record until the server was asked.
+    /// Puts a record, retrying until the server is available.
     pub(crate) fn put_when_there(&self, put: &Put) -> PutAnswer {
         wait_for("the record is offered", || {
             Some(self.put(put)).filter(|answer| *answer != PutAnswer::Unavailable)
@@ -174,7 +175,7 @@ impl Replica {
         }
     }
 
-    /// Reads until there is an answer.
+    /// Reads, retrying until there is an answer.
     pub(crate) fn page(&self, workspace: &WorkspaceId, from: Position) -> Page {
         wait_for("the log is read", || match self.read(workspace, from) {
             ReadAnswer::Page(page) => Some(page),
@@ -182,7 +183,7 @@ impl Replica {
         })
     }
 
-    /// All records of a log that begins with its first.
+    /// All records of a log that begins with its first record.
     pub(crate) fn all(&self, workspace: &WorkspaceId) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         loop {
@@ -195,12 +196,12 @@ impl Replica {
         }
     }
 
-    /// What it has logged.
+    /// The program's log output.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
-    /// Closes the socket and waits for the end.
+    /// Closes the socket and waits for the exit.
     pub(crate) fn close(&self) -> ExitStatus {
         let socket = self.socket.lock().unwrap();
         socket.shutdown(std::net::Shutdown::Both).unwrap();

@@ -1,4 +1,4 @@
-//! Standbys of the server that stop, and ones that take its place.
+//! Standbys of the server that stop and are replaced.
 
 use goondan_replication::log::{PutAnswer, ReadAnswer};
 use goondan_replication::names::Position;
@@ -21,7 +21,7 @@ fn pair() -> Option<(Server, Server)> {
     Some((primary, standby))
 }
 
-/// How many server processes work for the program.
+/// Number of server processes that serve the program.
 fn backends(server: &Server) -> usize {
     let count =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'goondan-replica%'";
@@ -60,7 +60,7 @@ fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
             .all(|it| *it == unknown || *it == unavailable)
     );
     assert_eq!(replica.ask(Ask::Put(second.clone())), unavailable);
-    // Its own one has become two that are late.
+    // One connection became two late ones.
     assert_eq!(backends(&primary), CONNECTIONS + 1);
     drop(paused);
     let answer = wait_for("it goes on by itself", || {
@@ -78,8 +78,8 @@ fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
     assert_eq!(late.count(), 1, "{log}");
 }
 
-/// A wait that is cut short leaves the record on the primary alone. It is neither called done nor found there before
-/// the standby has it.
+/// An interrupted wait leaves the record on the primary only. It is neither reported as done nor
+/// found there before the standby has it.
 #[test]
 fn rep_1_a_wait_that_is_cut_short_is_no_commit() {
     let Some((primary, standby)) = pair() else {
@@ -156,7 +156,7 @@ fn rep_1_a_standby_that_takes_over_without_the_tail_says_so() {
         replica.put_when_there(&ninth),
         PutAnswer::Behind { head: Position(5) }
     );
-    // The owner still has them, and appends them again.
+    // The owner still has them and appends them again.
     for put in puts[5..].iter().chain([&ninth]) {
         assert_eq!(replica.put(put), PutAnswer::Done);
     }
