@@ -1,8 +1,9 @@
-//! What an agent asks of the others (`IPC-2`, `IPC-3`), and what it is told.
+//! Requests that an agent sends to the orchestrator and to other agents (`IPC-2`, `IPC-3`), and
+//! their results.
 //!
-//! A question to another agent is an event like any other. Its id is made of the requester's turn and the
-//! place of the tool call in it, so that asking again after a crash is the same question, and gets the
-//! answer that was stored.
+//! A request to another agent is an ordinary event. Its id is derived from the requester's turn and
+//! the position of the tool call in it. A retry after a crash therefore produces the same id and
+//! gets the stored answer.
 
 use std::path::PathBuf;
 
@@ -20,72 +21,72 @@ use crate::ids::{
 };
 use crate::task::TaskId;
 
-/// The kind of an event that answers a question of its instance.
+/// Kind of an event that carries the answer to a request of its instance.
 pub const REPLY_KIND: &str = "reply";
-/// The kind of an event that asks for an answer.
+/// Kind of an event that requests an answer.
 pub const REQUEST_KIND: &str = "request";
-/// The note of an event that names the event it answers.
+/// Metadata key that holds the id of the event being answered.
 pub const IN_REPLY_TO: &str = "inReplyTo";
 
-/// The note of an event with what its request says beside the input: a [`RequestNote`].
+/// Metadata key that holds the [`RequestNote`] of a request.
 pub const REQUEST_NOTE: &str = "request";
 
-/// `agent.ask`: a tool call asks for something that only the orchestrator can do.
+/// `agent.ask`: a tool call requests something that only the orchestrator can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentAsk {
     /// The running turn.
     pub turn_id: TurnId,
-    /// The step of the call, from 1.
+    /// The step of the call, counted from 1.
     pub step: u32,
-    /// The call's place within the step, from 0.
+    /// The position of the call within the step, counted from 0.
     pub call: u32,
-    /// What is asked.
+    /// The request.
     pub question: Question,
 }
 
 impl AgentAsk {
-    /// The id of the event that the question becomes: `<turnId>.<step>:q<call>`.
+    /// Id of the event that the request becomes: `<turnId>.<step>:q<call>`.
     ///
     /// # Errors
     ///
-    /// [`InvalidId`] if the turn's id leaves no room for it.
+    /// [`InvalidId`] if the resulting id is too long.
     pub fn event_id(&self) -> Result<EventId, InvalidId> {
         let step_id = StepId::of_turn(&self.turn_id, self.step);
         EventId::new(format!("{step_id}:q{}", self.call))
     }
 }
 
-/// The id of the event that brings the answer to a question.
+/// Id of the event that carries the answer to a request.
 ///
 /// # Errors
 ///
-/// [`InvalidId`] if the question's id leaves no room for it.
+/// [`InvalidId`] if the resulting id is too long.
 pub fn reply_id(question: &EventId) -> Result<EventId, InvalidId> {
     EventId::new(format!("{question}:a"))
 }
 
-/// What a request says beside its input, for modules that look at the event.
+/// Metadata of a request besides its input, for modules that inspect the event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestNote {
-    /// What kind of event the requester takes it for.
+    /// Event type that the requester assigns to the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
-    /// Whatever the requester wants to be known.
+    /// Free-form metadata from the requester.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
 }
 
 impl RequestNote {
-    /// Whether nothing is said.
+    /// True if the note holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.event_type.is_none() && self.metadata.is_empty()
     }
 }
 
-/// What is asked.
+/// One kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "op",
@@ -94,54 +95,55 @@ impl RequestNote {
     deny_unknown_fields
 )]
 pub enum Question {
-    /// Give another agent something to do and bring back its answer.
+    /// Send a request to another agent and return its answer.
     Request {
         /// The agent.
         agent: AgentName,
-        /// Its conversation; the one that belongs to the requester's if none is given (`INST-3`).
+        /// Its conversation; defaults to the one that belongs to the requester's conversation
+        /// (`INST-3`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_key: Option<InstanceKey>,
-        /// The text for it.
+        /// The text to send.
         input: String,
-        /// Whether the call waits for the answer. Otherwise it comes as an event.
+        /// True if the call waits for the answer. If false, the answer arrives as an event.
         wait: bool,
-        /// How long it waits, in milliseconds. After that the answer comes as an event.
+        /// Longest wait, in milliseconds. After that the answer arrives as an event.
         timeout_ms: u64,
-        /// What is said beside the input.
+        /// Metadata besides the input.
         #[serde(default, skip_serializing_if = "RequestNote::is_empty")]
         note: RequestNote,
     },
-    /// Give another agent something to do and want no answer.
+    /// Send a request to another agent without expecting an answer.
     Send {
         /// The agent.
         agent: AgentName,
-        /// Its conversation, as above.
+        /// Its conversation; defaults as for [`Question::Request`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_key: Option<InstanceKey>,
-        /// The text for it.
+        /// The text to send.
         input: String,
-        /// What is said beside the input.
+        /// Metadata besides the input.
         #[serde(default, skip_serializing_if = "RequestNote::is_empty")]
         note: RequestNote,
     },
-    /// The same for a new instance of the agent.
+    /// Send a request to a new instance of the agent, without expecting an answer.
     Spawn {
         /// The agent.
         agent: AgentName,
-        /// The key of the new instance; one is made if none is given.
+        /// The key of the new instance; generated if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_key: Option<InstanceKey>,
-        /// The first text for it.
+        /// The first text to send.
         input: String,
     },
-    /// Which instances there are.
+    /// List instances.
     List {
-        /// Of which conversations.
+        /// Conversations to include.
         scope: ListScope,
     },
-    /// Which agents there are.
+    /// List the agents of the project.
     Catalog {},
-    /// Have a person approve a call before it is carried out (`STEER-3`).
+    /// Request a person's approval of a tool call before it is executed (`STEER-3`).
     #[serde(rename = "approval")]
     Approval {
         /// The call.
@@ -150,92 +152,92 @@ pub enum Question {
         tool_name: String,
         /// Its arguments.
         input: Value,
-        /// Whether a process before this one may have begun the call.
+        /// True if a previous process may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
     },
     /// Restart the requester's own process after its running turn.
     Restart {
-        /// Why, for people.
+        /// The reason, shown to people.
         reason: String,
     },
-    /// Copy files of the project for an agent of the swarm, in the requester's conversation (`BOX-1`).
+    /// Copy project files for an agent of the swarm, within the requester's conversation (`BOX-1`).
     #[serde(rename = "sandbox.prepare")]
     PrepareSandbox {
-        /// For whom.
+        /// The agent that gets the sandbox.
         agent: AgentName,
         /// The files and directories, relative to the Project Root.
         files: Vec<String>,
-        /// Directories, besides those in `files`, in which it may make new files.
+        /// Directories, besides those in `files`, in which the agent may create files.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         may_create: Vec<String>,
     },
-    /// Tell of a sandbox of the requester's conversation.
+    /// Describe a sandbox of the requester's conversation.
     #[serde(rename = "sandbox.status")]
     ShowSandbox {
-        /// Whose; the requester's own if none is given.
+        /// The sandbox's agent; defaults to the requester.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentName>,
     },
-    /// Hand in what was changed in the requester's own sandbox (`PROP-1`).
+    /// Submit the changes in the requester's own sandbox (`PROP-1`).
     #[serde(rename = "proposal.submit")]
     SubmitProposal {
-        /// What was done and why, as Markdown.
+        /// Description of the changes and their reasons, as Markdown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
-        /// What the tests said.
+        /// Test output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         test_log: Option<String>,
     },
-    /// Make a task and start it. It belongs to the requester's conversation.
+    /// Create and start a task that belongs to the requester's conversation.
     #[serde(rename = "task.create")]
     CreateTask {
-        /// What people call it.
+        /// Title shown to people.
         title: String,
-        /// What is to be done.
+        /// Description of the work.
         description: String,
-        /// The agent that does it; the only one for tasks if none is given.
+        /// The agent that runs the task; may be absent if the project has only one agent for tasks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentName>,
-        /// Phases that a person reviews one by one; 0 for a task without.
+        /// Number of phases that a person reviews one by one; 0 if the task has none.
         #[serde(default)]
         phases: u32,
-        /// Most tokens it may take, in and out.
+        /// Token limit, input and output combined.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_tokens: Option<u64>,
     },
-    /// Tell how a task of the requester's conversation stands, or which there are.
+    /// Show a task of the requester's conversation, or list all its tasks.
     #[serde(rename = "task.status")]
     ShowTask {
-        /// Which; all of them if none is given.
+        /// The task; lists all tasks if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task_id: Option<TaskId>,
     },
-    /// Wait until a task of the requester's conversation has ended, or needs a person.
+    /// Wait until a task of the requester's conversation ends or needs a person.
     #[serde(rename = "task.wait")]
     AwaitTask {
-        /// Which.
+        /// The task.
         task_id: TaskId,
-        /// How long, in milliseconds. Then it is told how the task stands.
+        /// Longest wait, in milliseconds. After that the current state of the task is returned.
         timeout_ms: u64,
     },
-    /// Ask about the configuration of the requester's own conversation, or change it (`BUNDLE-8`).
+    /// Inspect or change the configuration of the requester's own conversation (`BUNDLE-8`).
     #[serde(rename = "bundle")]
     Bundle {
-        /// What.
+        /// The operation.
         ask: BundleAsk,
     },
-    /// Tell how a proposal of the requester's conversation stands.
+    /// Show a proposal of the requester's conversation.
     #[serde(rename = "proposal.status")]
     ShowProposal {
-        /// Whose; the requester's own if none is given.
+        /// The proposal's agent; defaults to the requester.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentName>,
     },
 }
 
 impl Question {
-    /// The agent whose sandbox a question is about, where it names one.
+    /// The agent whose sandbox the request is about, if it names one.
     #[must_use]
     pub fn sandbox_of(&self) -> Option<&AgentName> {
         match self {
@@ -245,7 +247,7 @@ impl Question {
         }
     }
 
-    /// Whether it is about tasks.
+    /// True if the request is about tasks.
     #[must_use]
     pub fn is_of_tasks(&self) -> bool {
         matches!(
@@ -255,18 +257,18 @@ impl Question {
     }
 }
 
-/// Which instances are listed.
+/// Instances to list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListScope {
-    /// Those of the requester's conversation.
+    /// Instances of the requester's conversation.
     #[default]
     Conversation,
-    /// Those of the whole workspace.
+    /// Instances of the whole workspace.
     Workspace,
 }
 
-/// `agent.answer`.
+/// `agent.answer`: result of an [`AgentAsk`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "status",
@@ -280,12 +282,12 @@ pub enum AgentAnswer {
         agent: AgentName,
         /// Its conversation.
         instance_key: InstanceKey,
-        /// The question.
+        /// The event of the request.
         event_id: EventId,
-        /// How the turn ended.
+        /// Outcome of the turn.
         outcome: TurnOutcome,
     },
-    /// The event is durable. An answer, if one was asked for, comes as an event.
+    /// The event is durable. An answer, if one was requested, arrives as an event.
     Accepted {
         /// The agent.
         agent: AgentName,
@@ -294,75 +296,75 @@ pub enum AgentAnswer {
         /// The event.
         event_id: EventId,
     },
-    /// There is no answer yet, though the call was to wait for it. The question stands, and its answer
-    /// comes as an event.
+    /// The wait ended without an answer. The request remains open and its answer arrives as an
+    /// event.
     Pending {
         /// The agent.
         agent: AgentName,
         /// Its conversation.
         instance_key: InstanceKey,
-        /// The question.
+        /// The event of the request.
         event_id: EventId,
-        /// Why the call waits no longer.
+        /// The reason the wait ended.
         reason: String,
     },
-    /// The instances there are.
+    /// Matching instances.
     Instances {
-        /// They, by key.
+        /// The instances, sorted by key.
         instances: Vec<KnownInstance>,
-        /// How many more there are.
+        /// Number of instances left out.
         more: usize,
     },
-    /// The agents there are.
+    /// The agents of the project.
     Catalog {
-        /// They, by name.
+        /// The agents, sorted by name.
         agents: Vec<KnownAgent>,
     },
-    /// The process ends after the turn, and another one does what comes next.
+    /// The process ends after the turn and a new process handles the next event.
     Restarting {},
-    /// What a person decided about a call.
+    /// A person's decision about a call.
     Approval {
-        /// What was decided.
+        /// The decision.
         decision: ApprovalDecision,
-        /// Why.
+        /// The reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Whether a process before this one was told, and may have begun the call.
+        /// True if a previous process received the decision and may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         has_begun: bool,
     },
     /// A sandbox.
     Sandbox {
-        /// What there is of it.
+        /// State of the sandbox.
         sandbox: Box<AgentSandbox>,
     },
     /// A proposal.
     Proposal {
-        /// What there is of it.
+        /// State of the proposal.
         proposal: Box<AgentProposal>,
     },
     /// A task.
     Task {
-        /// All that is known of it.
+        /// Full state of the task.
         task: Box<TaskDetail>,
     },
     /// The tasks of the requester's conversation.
     Tasks {
-        /// They, those that need a person first.
+        /// The tasks; those that need a person come first.
         tasks: Vec<TaskInfo>,
-        /// How many more there are.
+        /// Number of tasks left out.
         more: usize,
     },
-    /// What came of it for the requester's own configuration.
+    /// Result of a [`Question::Bundle`] request.
     Bundle {
-        /// What there is to tell.
+        /// The result.
         told: Box<BundleTold>,
     },
-    /// It cannot be done.
+    /// The request cannot be carried out.
     Refused {
         /// A stable code, such as `E_CIRCULAR_REQUEST`.
         code: String,
-        /// Why, and what to do instead.
+        /// The reason, and an alternative if there is one.
         message: String,
     },
 }
@@ -377,7 +379,7 @@ pub struct KnownInstance {
     pub agent: AgentName,
     /// `idle`, `processing`, or `self`.
     pub status: String,
-    /// Events that wait in it, the one in its turn included.
+    /// Pending events, including the one of the current turn.
     pub pending_events: usize,
 }
 
@@ -387,12 +389,12 @@ pub struct KnownInstance {
 pub struct KnownAgent {
     /// Its name.
     pub name: AgentName,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The tools it has.
     pub tools: Vec<ResourceName>,
-    /// Whether conversations begin with it.
+    /// True if conversations start with this agent.
     pub is_entry: bool,
 }
 
@@ -402,21 +404,21 @@ pub struct KnownAgent {
 pub struct AgentSandbox {
     /// The run.
     pub run_id: RunId,
-    /// Whose it is.
+    /// The worker that owns the sandbox.
     pub agent: WorkerId,
-    /// The baseline, which nobody changes.
+    /// The baseline, which is never modified.
     pub input_dir: PathBuf,
-    /// Where it works.
+    /// The worker's working directory.
     pub work_dir: PathBuf,
-    /// Where it may leave `summary.md` and `test.log`.
+    /// Directory in which the worker may leave `summary.md` and `test.log`.
     pub proposal_dir: PathBuf,
-    /// Files that it was given, by path; at most [`AGENT_FILES_MAX`].
+    /// Files copied into the sandbox, sorted by path; at most [`AGENT_FILES_MAX`].
     pub files: Vec<String>,
-    /// How many more there are.
+    /// Number of files left out.
     pub more_files: usize,
-    /// Where it may make new files; `.` is the whole Project Root.
+    /// Directories in which the worker may create files; `.` is the whole Project Root.
     pub may_create: Vec<String>,
-    /// How its proposal stands, if it has one.
+    /// State of its proposal, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalState>,
 }
@@ -427,21 +429,21 @@ pub struct AgentSandbox {
 pub struct AgentProposal {
     /// The run.
     pub run_id: RunId,
-    /// Who made it.
+    /// The worker that made the proposal.
     pub agent: WorkerId,
-    /// How it stands.
+    /// State of the proposal.
     pub state: ProposalState,
     /// Its digest.
     pub digest: String,
-    /// The directory that the worker worked in.
+    /// The working directory of the worker.
     pub work_dir: PathBuf,
-    /// The directory of `proposal.json` and what belongs to it.
+    /// The directory of `proposal.json` and its related files.
     pub proposal_dir: PathBuf,
-    /// What it changes, each with what becomes of it; at most [`AGENT_FILES_MAX`].
+    /// Changed files with their status; at most [`AGENT_FILES_MAX`].
     pub changed: Vec<ProposedFile>,
-    /// How many more there are.
+    /// Number of changed files left out.
     pub more_changed: usize,
-    /// What was said when it was last decided about, if anything was.
+    /// Comment of the last decision, if one was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
@@ -452,14 +454,14 @@ pub struct AgentProposal {
 pub struct ProposedFile {
     /// Its path.
     pub path: String,
-    /// What becomes of it.
+    /// The change to the file.
     pub status: FileStatus,
 }
 
-/// Files that an agent is told of at most: more belong into a directory that it reads.
+/// Largest number of files listed in one answer. An agent that needs more reads the directory.
 pub const AGENT_FILES_MAX: usize = 200;
 
-/// `turn.input`: an answer to a question of the agent, for its next step.
+/// `turn.input`: an answer to one of the agent's requests, for its next step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnInput {
@@ -469,7 +471,7 @@ pub struct TurnInput {
     pub event: AgentEvent,
 }
 
-/// Tasks that an agent is told of at once at most.
+/// Largest number of tasks listed in one answer.
 pub const AGENT_TASKS_MAX: usize = 100;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Approvals of tool calls (`STEER-3`): which calls of an agent's tools need a person, and what was decided.
+//! Approvals of tool calls (`STEER-3`): rules that select the calls which need a person, and
+//! decisions about them.
 //!
-//! An agent's process looks its rules up. A call that is to be asked about is told to the orchestrator
-//! (`agent.ask`, [`crate::agents::Question::Approval`]), which keeps it durably until a person decides, and
-//! hands the decision over once.
+//! The agent process evaluates its rules. It reports a call that needs approval to the orchestrator
+//! (`agent.ask`, [`crate::agents::Question::Approval`]), which stores it durably until a person
+//! decides and delivers the decision once.
 //!
-//! Some connections show people what waits, with buttons to decide by. What is shown and what was pressed are told
-//! as the messages at the end of this file.
+//! Some connections show pending approvals with buttons. The messages at the end of this file carry
+//! the displayed calls and the button presses.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,16 @@ use serde_json::Value;
 
 use crate::ids::{AgentName, ApprovalId, InstanceKey};
 
-/// What becomes of a tool call before it is carried out.
+/// Treatment of a tool call before it is executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Approve {
-    /// It is carried out, and nobody is asked.
+    /// The call is executed without asking.
     #[default]
     Always,
-    /// It is not carried out; the model is told so.
+    /// The call is not executed, and the model is informed.
     Never,
-    /// A person is asked.
+    /// A person must approve the call.
     Ask,
 }
 
@@ -31,7 +32,7 @@ impl Approve {
     /// The words of the configuration.
     pub const WORDS: &'static [&'static str] = &["always", "never", "ask"];
 
-    /// The one of this word.
+    /// Looks up a variant by its word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
@@ -43,24 +44,24 @@ impl Approve {
     }
 }
 
-/// What becomes of those calls of a tool that fit. The first rule that fits a call holds; a call that none
-/// fits is asked about. A tool without rules is always approved.
+/// Treatment of the tool calls that match. The first matching rule applies; a call that matches no
+/// rule needs approval. A tool without rules is always approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApproveRule {
-    /// The export that is called; any if none is named.
+    /// The export that is called; matches any export if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Regular expressions that arguments fit from beginning to end, by the names of these. An argument that
-    /// is no text is looked at as JSON; one that is not there fits nothing.
+    /// Regular expressions by argument name. Each must match its whole argument. An argument that
+    /// is not a string is matched as JSON; a missing argument never matches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, String>,
-    /// What becomes of the call.
+    /// Treatment of a matching call.
     pub approve: Approve,
 }
 
 impl ApproveRule {
-    /// A rule that fits every call.
+    /// A rule that matches every call.
     #[must_use]
     pub fn of_all(approve: Approve) -> Self {
         Self {
@@ -70,25 +71,25 @@ impl ApproveRule {
         }
     }
 
-    /// The expression that a whole argument is held against, for a pattern as it is written.
+    /// The expression that matches a whole argument, built from a configured pattern.
     #[must_use]
     pub fn whole(pattern: &str) -> String {
         format!(r"\A(?:{pattern})\z")
     }
 }
 
-/// What a person decided about a tool call.
+/// A person's decision about a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalDecision {
-    /// It is carried out.
+    /// The call is executed.
     Approved,
-    /// It is not; the model is told so.
+    /// The call is not executed, and the model is informed.
     Denied,
 }
 
 impl ApprovalDecision {
-    /// The decision as it is written.
+    /// The serialized form of the decision.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -98,19 +99,20 @@ impl ApprovalDecision {
     }
 }
 
-/// `approvals.follow`: a connection that may ask people wants to show what waits, from now on.
+/// `approvals.follow`: a connection that may ask people subscribes to pending approvals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalsFollow {
-    /// What it shows already, as it remembers: at most [`crate::limits::MAX_APPROVALS_SHOWN`].
+    /// Approvals it already shows, by its own records: at most
+    /// [`crate::limits::MAX_APPROVALS_SHOWN`].
     pub known: Vec<ApprovalId>,
 }
 
-/// `approval.show`: a call that waits, to be shown to people.
+/// `approval.show`: a pending call to show to people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalShow {
-    /// What it is approved by.
+    /// The id to decide it with.
     pub approval_id: ApprovalId,
     /// The conversation whose turn waits.
     pub instance_key: InstanceKey,
@@ -118,38 +120,39 @@ pub struct ApprovalShow {
     pub agent_name: AgentName,
     /// The tool's full name.
     pub tool_name: String,
-    /// The arguments, without secrets. A model wrote them: they are not to be trusted.
+    /// The arguments, without secrets. They are untrusted because a model wrote them.
     pub input: Value,
-    /// Whether a process before this one may have begun the call: its rule was another then.
+    /// True if a previous process, running with different rules, may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
-    /// Whether it may be approved there: not if it is too long to be shown whole. It may be denied in any case.
+    /// True if the call may be approved there; false if it is too long to show in full. It may
+    /// always be denied.
     pub may_approve: bool,
 }
 
-/// `approval.closed`: what was shown waits no more.
+/// `approval.closed`: a displayed approval is no longer pending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalClosed {
-    /// What it was approved by.
+    /// The id it was decided with.
     pub approval_id: ApprovalId,
-    /// What became of it, for people to read.
+    /// The outcome, for people to read.
     pub how: String,
 }
 
-/// `approval.press`: somebody outside pressed a button; `approval.verdict` is the reply.
+/// `approval.press`: a person outside pressed a button; `approval.verdict` is the reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalPress {
-    /// What it is about.
+    /// The approval.
     pub approval_id: ApprovalId,
-    /// What is decided.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// Who pressed it, by the id that the service gives people.
+    /// The person who pressed it, by the service's user id.
     pub user: String,
 }
 
-/// `approval.verdict`: what came of it.
+/// `approval.verdict`: result of a button press.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "state",
@@ -157,24 +160,24 @@ pub struct ApprovalPress {
     rename_all_fields = "camelCase"
 )]
 pub enum ApprovalVerdict {
-    /// It is decided so, durably.
+    /// The decision is durable.
     Decided {
-        /// What.
+        /// The decision.
         decision: ApprovalDecision,
     },
-    /// It was decided before, or is being decided: nothing changed.
+    /// The approval was already decided, or another decision is in progress; nothing changed.
     DecidedBefore {
-        /// What became of it, for people to read.
+        /// The outcome, for people to read.
         how: String,
     },
-    /// It waits no more, or never did: nothing changed.
+    /// The approval is not pending, or never existed; nothing changed.
     Over {},
-    /// Who pressed may not decide this: nothing changed.
+    /// The user is not allowed to decide it; nothing changed.
     NotAllowed {
         /// Why, for people to read.
         message: String,
     },
-    /// Nothing changed; to press again later is of use.
+    /// A temporary failure; nothing changed, and the user may press again later.
     NotNow {
         /// Why, for people to read.
         message: String,

@@ -1,5 +1,5 @@
-//! What the package `@goondan/base` holds: the agent process implements it, configuration is checked
-//! by it.
+//! Content of the package `@goondan/base`, which the agent process implements and configurations
+//! are checked against.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::SERVICES;
 
-/// The package of everything that is built in.
+/// Name of the package of all built-in resources.
 pub const BASE_PACKAGE: &str = "@goondan/base";
 
-/// Which contract of [`BASE_PACKAGE`] an agent is written for: what its tools answer, and what its modules
-/// are given.
+/// Contract of [`BASE_PACKAGE`] that an agent uses. It determines the results of tools and the
+/// arguments of modules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseContract {
-    /// That of this version.
+    /// The contract of this version.
     #[default]
     #[serde(rename = "own")]
     Own,
-    /// That of 0.0.3 (`COMPAT-2`, `COMPAT-3`).
+    /// The contract of 0.0.3 (`COMPAT-2`, `COMPAT-3`).
     #[serde(rename = "0.0.3")]
     V0_0_3,
 }
 
 impl BaseContract {
-    /// Whether it is that of this version.
+    /// True for the contract of this version.
     #[must_use]
     pub fn is_own(&self) -> bool {
         *self == Self::Own
     }
 }
 
-/// The built-in tools that work by no connection, each with its exports in the order models see them.
+/// Built-in tools that use no connection, each with its exports in the order shown to models.
 const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("agents", &["request", "send", "spawn", "list", "catalog"]),
     ("bash", &["exec"]),
@@ -69,8 +69,8 @@ pub const EXTENSIONS: &[&str] = &[
     "tool-search",
 ];
 
-/// The built-in tools by their names, each with its exports in the order models see them. `mcp` has none:
-/// what a server offers is known when it runs.
+/// Built-in tools by name, each with its exports in the order shown to models. `mcp` has no exports
+/// here because its tools are only known at run time.
 #[must_use]
 pub fn tools() -> BTreeMap<&'static str, Vec<&'static str>> {
     let own = OWN_TOOLS
@@ -83,12 +83,12 @@ pub fn tools() -> BTreeMap<&'static str, Vec<&'static str>> {
     own.chain(of_services).collect()
 }
 
-/// The names of the built-in tools, in order.
+/// Names of the built-in tools, sorted.
 pub fn tool_names() -> impl Iterator<Item = &'static str> {
     tools().into_keys()
 }
 
-/// The exports of a built-in tool; none if there is no such tool.
+/// Exports of a built-in tool; empty if the tool does not exist.
 #[must_use]
 pub fn tool_exports(tool: &str) -> Vec<&'static str> {
     tools().remove(tool).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Budgets: bounds on what replies of models may take.
+//! Budgets: limits on the usage of models.
 
 use std::fmt;
 
@@ -7,83 +7,84 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentName, InstanceKey, WorkspaceId};
 use crate::usage::{Charge, MicroUsd};
 
-/// A bound on what replies of models may take.
+/// A limit on the usage of models.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
-    /// Whose replies count together.
+    /// Scope of the budget.
     pub scope: BudgetScope,
-    /// Only this agent, or only its conversations; `None`: each one.
+    /// The agent that the budget applies to, including its conversations; `None` for a separate
+    /// budget per agent or conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
-    /// Within what time.
+    /// Period of the budget.
     pub period: BudgetPeriod,
-    /// Most tokens, in and out.
+    /// Token limit, input and output combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Most money.
+    /// Cost limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
 }
 
-/// Whose replies count together.
+/// Scope in which usage is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BudgetScope {
-    /// All of the workspace.
+    /// The whole workspace.
     Workspace,
-    /// All of an agent, in whichever conversation.
+    /// An agent, across its conversations.
     Agent,
-    /// All of a conversation, and of the agents that work because it asked them.
+    /// A conversation, including the agents that work on its requests.
     Instance,
 }
 
-/// Within what time replies count together.
+/// Period in which usage is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BudgetPeriod {
-    /// From the beginning on.
+    /// Since the beginning.
     Ever,
     /// A day, in UTC.
     Day,
 }
 
-/// How a budget stands.
+/// State of a budget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetState {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Whose replies count together.
+    /// Scope of the budget.
     pub scope: BudgetScope,
-    /// The agent, or the conversation's.
+    /// The agent, or the agent of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<AgentName>,
     /// The conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Within what time.
+    /// Period of the budget.
     pub period: BudgetPeriod,
-    /// The bound.
+    /// The limit.
     pub limit: Amount,
-    /// What was taken of it.
+    /// Usage so far.
     pub spent: Amount,
-    /// What calls that are being made may take of it at most.
+    /// Estimated maximum usage of running calls.
     pub reserved: Amount,
 }
 
-/// So much of what a budget counts.
+/// An amount in the unit that a budget counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Amount {
-    /// Tokens, in and out.
+    /// Tokens, input and output.
     Tokens(u64),
-    /// Money.
+    /// Cost.
     MicroUsd(MicroUsd),
 }
 
 impl Amount {
-    /// So much of a charge as is counted in the same way.
+    /// The part of a charge in the same unit.
     #[must_use]
     pub fn of(self, charge: &Charge) -> Self {
         match self {
@@ -92,7 +93,7 @@ impl Amount {
         }
     }
 
-    /// The bare number: tokens, or millionths of a dollar.
+    /// The plain number: tokens, or millionths of a dollar.
     #[must_use]
     pub fn number(self) -> u64 {
         match self {
@@ -101,7 +102,7 @@ impl Amount {
         }
     }
 
-    /// This share of a limit, in percent, rounded down.
+    /// Percentage of a limit, rounded down.
     #[must_use]
     pub fn percent_of(self, limit: Self) -> u64 {
         let share = u128::from(self.number()) * 100 / u128::from(limit.number().max(1));
@@ -120,7 +121,7 @@ impl fmt::Display for Amount {
 }
 
 impl Budget {
-    /// The bounds it sets, each in what it counts.
+    /// Its limits, one per unit.
     pub fn limits(&self) -> impl Iterator<Item = Amount> {
         let tokens = self.tokens.map(Amount::Tokens);
         tokens

@@ -1,5 +1,5 @@
-//! `SwarmBundle`: what an agent makes of the configuration of its own conversation, as agents, clients and the
-//! files of the store speak of it (`BUNDLE-1`…`BUNDLE-8`).
+//! `SwarmBundle`: an agent's changes to the configuration of its own conversation, in the types
+//! that agents, clients and the store's files share (`BUNDLE-1`…`BUNDLE-8`).
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ChangesetId, RevisionId};
 use crate::time::Timestamp;
 
-/// Records of a log that are told of at once at most.
+/// Largest number of log records returned at once.
 pub const BUNDLE_RECORDS_MAX: usize = 500;
 
-/// Bytes of one file that an agent may write into a changeset.
+/// Largest file that an agent may write into a changeset, in bytes.
 pub const CHANGESET_FILE_BYTES_MAX: usize = 256 * 1024;
 
-/// What an agent asks about its own configuration.
+/// An agent's request about its own configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "do",
@@ -23,48 +23,48 @@ pub const CHANGESET_FILE_BYTES_MAX: usize = 256 * 1024;
     deny_unknown_fields
 )]
 pub enum BundleAsk {
-    /// Begin a changeset.
+    /// Open a changeset.
     Open {
-        /// On top of this revision; the head if none is given.
+        /// The revision to start from; defaults to the head.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         revision: Option<RevisionId>,
     },
-    /// Write a file of a changeset, or remove it.
+    /// Write or remove a file of a changeset.
     Write {
-        /// Which; the one that was opened last if none is given.
+        /// The changeset; defaults to the one opened last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changeset_id: Option<ChangesetId>,
         /// The file, relative to the Project Root.
         path: String,
-        /// Its new text; none to remove it.
+        /// Its new text; absent to remove the file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<String>,
     },
-    /// Tell what a changeset changes.
+    /// Show the changes of a changeset.
     Diff {
-        /// Which, as above.
+        /// The changeset; defaults to the one opened last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changeset_id: Option<ChangesetId>,
     },
-    /// Have a changeset checked and made the head.
+    /// Check a changeset and make it the head.
     Commit {
-        /// Which, as above.
+        /// The changeset; defaults to the one opened last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changeset_id: Option<ChangesetId>,
-        /// What it is for.
+        /// Its purpose.
         message: String,
     },
-    /// Tell how the configuration stands.
+    /// Show the state of the configuration.
     Status {},
-    /// Go back to the last revision that proved itself.
+    /// Revert to the last promoted revision.
     Revert {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl BundleAsk {
-    /// The export of the tool `swarm-bundle` that grants it.
+    /// The export of the tool `swarm-bundle` that grants this request.
     #[must_use]
     pub fn export(&self) -> &'static str {
         match self {
@@ -78,43 +78,43 @@ impl BundleAsk {
     }
 }
 
-/// What an agent is told of it.
+/// Result of a [`BundleAsk`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleTold {
-    /// The changeset that was asked about.
+    /// The changeset of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changeset: Option<ChangesetInfo>,
-    /// Where its working copy is.
+    /// The directory of its working copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<PathBuf>,
     /// The files of the working copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// What it changes.
+    /// Its changes, as a diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// How the configuration stands.
+    /// State of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<BundleStatus>,
 }
 
-/// How a changeset stands.
+/// State of a changeset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangesetState {
-    /// Its agent works on it; it has no effect.
+    /// The agent is working on it; it has no effect yet.
     Open,
-    /// It waits for a person.
+    /// It waits for a person's decision.
     Waiting,
     /// It became the head.
     Committed,
-    /// It was turned down.
+    /// It was rejected.
     Rejected,
 }
 
 impl ChangesetState {
-    /// The word for it.
+    /// The serialized form of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -130,25 +130,25 @@ impl ChangesetState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangesetInfo {
-    /// Its id: that of the tool call that opened it.
+    /// Its id, which is the id of the tool call that opened it.
     pub changeset_id: ChangesetId,
-    /// How it stands.
+    /// Its state.
     pub state: ChangesetState,
-    /// The revision it was made on.
+    /// The revision it is based on.
     pub base: RevisionId,
-    /// The revision it makes, once it was committed.
+    /// The revision that its commit created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionId>,
-    /// What its agent says it is for.
+    /// Its purpose, as stated by the agent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What it changes, one line each.
+    /// Its changes, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summary: Vec<String>,
-    /// Why it stands so.
+    /// Reason for the state.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// When it was begun.
+    /// Time it was opened.
     pub opened_at: Timestamp,
 }
 
@@ -159,46 +159,46 @@ pub struct ChangesetRecord {
     /// `swarmBundle.changeset`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its place among all records of the bundle, from 1.
+    /// Position among all records of the bundle, from 1.
     pub seq: u64,
-    /// When.
+    /// Time of the record.
     pub recorded_at: Timestamp,
     /// The changeset.
     pub changeset_id: ChangesetId,
-    /// The revision it was made on.
+    /// The revision it is based on.
     pub base_revision: RevisionId,
-    /// The revision it makes; none if it makes none.
+    /// The revision it creates, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionId>,
-    /// Who made it: `agent` or `person`.
+    /// Its author: `agent` or `person`.
     pub by: String,
-    /// What it is for.
+    /// Its purpose.
     pub message: String,
-    /// What it changes, one line each.
+    /// Its changes, one line each.
     pub summary: Vec<String>,
 }
 
-/// What was tried (`BUNDLE-7`).
+/// Operation that a status record is about (`BUNDLE-7`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StatusPhase {
-    /// To make a revision the head.
+    /// Making a revision the head.
     Commit,
-    /// To make it the active one.
+    /// Making a revision active.
     Activate,
 }
 
-/// What came of it (`BUNDLE-7`).
+/// Result of the operation (`BUNDLE-7`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StatusResult {
-    /// It is.
+    /// It succeeded.
     Ok,
-    /// The rules do not allow it.
+    /// The rules forbid it.
     Rejected,
-    /// It was tried, and did not hold.
+    /// It was attempted and failed.
     Failed,
-    /// It waits, or there is nothing to do.
+    /// It is deferred, or nothing needed to be done.
     Skipped,
 }
 
@@ -209,38 +209,38 @@ pub struct StatusRecord {
     /// `swarmBundle.changesetStatus`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its place among all records of the bundle, from 1.
+    /// Position among all records of the bundle, from 1.
     pub seq: u64,
-    /// When.
+    /// Time of the record.
     pub recorded_at: Timestamp,
-    /// The changeset; none for what no changeset led to, as an edit of the project.
+    /// The changeset; absent if the change had another cause, such as an edit of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changeset_id: Option<ChangesetId>,
     /// The revision it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionId>,
-    /// What was tried.
+    /// The operation.
     pub phase: StatusPhase,
-    /// What came of it.
+    /// Its result.
     pub result: StatusResult,
-    /// In words.
+    /// Details, for people to read.
     pub detail: String,
 }
 
-/// A revision that has to prove itself.
+/// Probation of a revision: it must work before it is promoted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Probation {
-    /// Since when it is active.
+    /// Time of its activation.
     pub since: Timestamp,
-    /// Turns that were completed with it.
+    /// Number of turns completed with it.
     pub turns: u32,
-    /// What counts against it.
+    /// Number of failures.
     pub failures: u32,
-    /// A process was started with it of which nothing is known yet.
+    /// True if a process was started with it and has not yet succeeded or failed.
     #[serde(default)]
     pub is_started: bool,
-    /// Why the last failure was one.
+    /// Reason for the last failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_failure: String,
 }
@@ -249,57 +249,57 @@ pub struct Probation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Quarantined {
-    /// The digest of what it changed of the project.
+    /// Digest of its changes to the project.
     pub digest: String,
     /// The revision.
     pub revision: RevisionId,
-    /// Since when.
+    /// Time of the quarantine.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A file that is not the project's.
+/// A file that differs from the project's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BundleFile {
     /// The file.
     pub path: String,
-    /// The changeset that it comes from, as far as that is known.
+    /// The changeset it comes from, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changeset_id: Option<ChangesetId>,
 }
 
-/// How the configuration of a conversation stands.
+/// State of a conversation's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleStatus {
-    /// The project as it was last seen.
+    /// The last seen revision of the project.
     pub base: RevisionId,
-    /// What becomes active with the next step.
+    /// The revision that becomes active at the next step.
     pub head: RevisionId,
-    /// What the agent works with.
+    /// The revision that the agent runs with.
     pub active: RevisionId,
-    /// The last revision that proved itself.
+    /// The last revision that passed its probation.
     pub promoted: RevisionId,
-    /// Whether a person keeps it as it is.
+    /// True if a person pinned the configuration.
     pub pinned: bool,
-    /// How the active revision proves itself, if it still has to.
+    /// Probation of the active revision, if it has not passed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probation: Option<Probation>,
     /// The files in which the head differs from the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<BundleFile>,
-    /// Files that a person changed, too: theirs hold.
+    /// Files that a person also changed; the person's version is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
-    /// Why the active revision is not the one that was meant to be.
+    /// Reason why the active revision is not the intended one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Content that is refused.
+    /// Quarantined content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quarantined: Vec<Quarantined>,
-    /// The last changesets, the newest first.
+    /// The latest changesets, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changesets: Vec<ChangesetInfo>,
 }

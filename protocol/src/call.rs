@@ -1,10 +1,10 @@
-//! Outgoing calls: what an agent wants done outside, and what came of it.
+//! Outgoing calls and their results.
 //!
-//! Only connector processes hold credentials and speak to the network. An agent asks the orchestrator
-//! for a call ([`OutgoingCall`]); the orchestrator has the ConnectorProcess of the named model or
-//! connection make it ([`CallOrder`]). What comes of it goes the same way back: any number of
-//! [`CallPiece`]s, then exactly one [`CallResult`]. Parameters, pieces and results stay raw JSON on the
-//! way through.
+//! Only connector processes hold credentials and use the network. An agent requests a call from the
+//! orchestrator ([`OutgoingCall`]), which forwards it to the ConnectorProcess of the named model or
+//! connection ([`CallOrder`]). The result travels back the same way: any number of [`CallPiece`]s,
+//! then exactly one [`CallResult`]. Intermediate processes pass parameters, pieces and results
+//! through as raw JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,17 +19,16 @@ use crate::ids::{
 use crate::message::{Content, Role};
 use crate::usage::Usage;
 
-/// The method by which a model is asked for its next reply: from a [`Completion`] to a
-/// [`ModelAnswer`].
+/// Method that requests a model's next reply: takes a [`Completion`] and returns a [`ModelAnswer`].
 pub const COMPLETE: &str = "complete";
 
-/// Names one call between the orchestrator and one child. Whoever sends `call` chooses it and never
-/// uses it twice.
+/// Identifies one call between the orchestrator and one child. The sender of `call` chooses it and
+/// never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub u64);
 
-/// Who is to make a call.
+/// Resource that makes a call.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -58,7 +57,7 @@ impl std::fmt::Display for CallTarget {
     }
 }
 
-/// What in a turn a call is made for.
+/// Position in a turn on whose behalf a call is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallPlace {
@@ -76,36 +75,37 @@ pub struct CallPlace {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutgoingCall {
-    /// The agent's own name for it.
+    /// Id that the agent chose.
     pub call_id: CallId,
-    /// Who is to make it.
+    /// The resource that makes the call.
     pub target: CallTarget,
-    /// What is to be done, in the target's own words.
+    /// The method, as defined by the target.
     pub method: String,
-    /// With what.
+    /// The parameters.
     pub params: Box<RawValue>,
-    /// How long the agent waits, in milliseconds.
+    /// Deadline, in milliseconds.
     pub deadline_ms: u64,
-    /// Whether the agent wants to hear of the pieces. Whoever watches the turn hears of them anyway.
+    /// True if the agent wants to receive the pieces. Clients that watch the turn receive them
+    /// anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pieces: bool,
-    /// Whether the call may be made again when nobody knows whether it was made.
+    /// True if the call may be repeated when its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// What in a turn it is made for.
+    /// The position in a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<CallPlace>,
-    /// Where the result is recorded before the agent sees it. Only a model's replies are; `place`
-    /// must name the turn and the step then.
+    /// Journal entry to write before the agent receives the result. Only replies of models are
+    /// recorded; `place` must then contain the turn and the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<CallRecord>,
 }
 
-/// Where in a turn's journal a model's reply is recorded.
+/// Journal entry for a model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
-    /// The number of the `append` event that records it.
+    /// The sequence number of the `append` event that records it.
     pub seq: u64,
     /// The id of the assistant's message.
     pub message_id: MessageId,
@@ -115,19 +115,19 @@ pub struct CallRecord {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallOrder {
-    /// The orchestrator's own name for it.
+    /// Id that the orchestrator chose.
     pub call_id: CallId,
-    /// For whom it is made.
+    /// The agent and conversation that requested the call.
     pub caller: Caller,
-    /// What is to be done.
+    /// The method.
     pub method: String,
-    /// With what.
+    /// The parameters.
     pub params: Box<RawValue>,
-    /// How long anybody waits, in milliseconds.
+    /// Deadline, in milliseconds.
     pub deadline_ms: u64,
 }
 
-/// For whom a call is made.
+/// Agent and conversation that requested a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
@@ -137,13 +137,13 @@ pub struct Caller {
     pub instance_key: InstanceKey,
 }
 
-/// `call.piece`: a part of what comes of a call. Never recorded.
+/// `call.piece`: a partial result of a call. Pieces are never recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallPiece {
     /// The call.
     pub call_id: CallId,
-    /// The part; a model's are [`ModelPiece`]s.
+    /// The piece; for models, a [`ModelPiece`].
     pub piece: Box<RawValue>,
 }
 
@@ -153,22 +153,22 @@ pub struct CallPiece {
 pub struct CallResult {
     /// The call.
     pub call_id: CallId,
-    /// What came of it.
+    /// The outcome.
     pub outcome: CallOutcome,
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallOutcome {
-    /// It was made; what it returned. For a call with [`OutgoingCall::record`] the agent gets a
-    /// [`Recorded`].
+    /// The call succeeded with this result. For a call with [`OutgoingCall::record`] the agent
+    /// receives a [`Recorded`].
     Ok(Box<RawValue>),
-    /// It was not made, or failed.
+    /// The call was not made, or failed.
     Error(CallError),
 }
 
-/// `call.cancel`: nobody waits any more. There is no answer to it.
+/// `call.cancel`: no caller waits for the call any longer. It has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallCancel {
@@ -176,36 +176,37 @@ pub struct CallCancel {
     pub call_id: CallId,
 }
 
-/// Why a call failed, and what to do next.
+/// Error of a failed call, with a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[error("{message}")]
 pub struct CallError {
     /// The stable code.
     pub code: CallErrorCode,
-    /// What failed, and where.
+    /// The cause and the place of the failure.
     pub message: String,
-    /// What to do next.
+    /// A suggested next action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Whether the same call may succeed later and had no effect yet.
+    /// True if the call had no effect and a retry may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
-    /// How long to wait before that, in milliseconds, if the other side says so.
+    /// Delay before the retry, in milliseconds, if the remote server requested one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What a model took all the same, if its provider says so.
+    /// Usage that the model consumed despite the failure, if its provider reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
-    /// What the other side says of the token of an authorization server that it was called with. It did nothing then.
+    /// The remote server's verdict on the access token of the call. The server then did nothing
+    /// else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Box<TokenVerdict>>,
-    /// Whether nobody knows if the call had its effect: it broke off in the middle.
+    /// True if the call was interrupted and its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome_unknown: bool,
 }
 
-/// What the other side says of the token that it was called with (RFC 6750, 3.1).
+/// A remote server's verdict on an access token (RFC 6750, 3.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -213,17 +214,17 @@ pub struct CallError {
     rename_all_fields = "camelCase"
 )]
 pub enum TokenVerdict {
-    /// It does not take it (401).
+    /// The token is rejected (401).
     Declined,
-    /// It allows too little (403, `insufficient_scope`).
+    /// The token lacks permission (403, `insufficient_scope`).
     TooLittle {
-        /// What it would have to allow, as far as the other side says.
+        /// The required scopes, if the server names them.
         scopes: Vec<String>,
     },
 }
 
 impl CallError {
-    /// An error that trying again does not mend.
+    /// An error that a retry cannot fix.
     #[must_use]
     pub fn new(code: CallErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -238,7 +239,7 @@ impl CallError {
         }
     }
 
-    /// The same of a call that broke off in the middle: nobody knows if it had its effect.
+    /// Marks the call as interrupted with an unknown outcome.
     #[must_use]
     pub fn of_unknown_outcome(self) -> Self {
         Self {
@@ -247,7 +248,7 @@ impl CallError {
         }
     }
 
-    /// The same, with what to do next.
+    /// Adds a suggestion.
     #[must_use]
     pub fn suggest(self, suggestion: impl Into<String>) -> Self {
         Self {
@@ -256,21 +257,21 @@ impl CallError {
         }
     }
 
-    /// The same of a model that took so much all the same.
+    /// Adds the usage that a model consumed despite the failure.
     #[must_use]
     pub fn having_taken(self, usage: Option<Usage>) -> Self {
         let usage = usage.map(Box::new);
         Self { usage, ..self }
     }
 
-    /// The same of a call whose token the other side does not like.
+    /// Adds the remote server's verdict on the token.
     #[must_use]
     pub fn of_token(self, token: Option<TokenVerdict>) -> Self {
         let token = token.map(Box::new);
         Self { token, ..self }
     }
 
-    /// The same, but it may succeed later: after `after_ms`, if that is known.
+    /// Marks the error as retryable, after `after_ms` if known.
     #[must_use]
     pub fn later(self, after_ms: Option<u64>) -> Self {
         Self {
@@ -281,77 +282,80 @@ impl CallError {
     }
 }
 
-/// What a model's connector returns for [`COMPLETE`].
+/// Result of [`COMPLETE`] from a model's connector.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelAnswer {
     /// The assistant's [`crate::message::Content`], raw. No two of its tool calls share an id.
     pub content: Box<RawValue>,
-    /// What else is kept with the message: reasoning, [`crate::usage::USAGE`], the model that answered.
+    /// Metadata stored with the message: reasoning, [`crate::usage::USAGE`], the model that
+    /// answered.
     #[serde(default)]
     pub metadata: JsonObject,
 }
 
-/// What an agent gets for a call that was recorded.
+/// Result that an agent receives for a recorded call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// The [`crate::message::Message`] as it is in the journal, raw.
+    /// The stored [`crate::message::Message`] of the journal, raw.
     pub message: Box<RawValue>,
 }
 
-/// A part of a model's reply.
+/// A piece of a model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ModelPiece {
-    /// More of what it says.
+    /// More text of the reply.
     Text {
         /// The text.
         text: String,
     },
-    /// More of what it thinks.
+    /// More reasoning text.
     Reasoning {
         /// The text.
         text: String,
     },
-    /// The call is made again: what came of it so far does not count.
+    /// The call is retried; earlier pieces are void.
     Again,
-    /// The call waits until a person has logged in. Only clients that wait for the turn are told.
+    /// The call waits until a person has logged in. Only clients that wait for the turn are
+    /// notified.
     Consent {
-        /// For what, such as `OAuthApp/github`.
+        /// The required login, such as `OAuthApp/github`.
         need: String,
-        /// What the person runs.
+        /// The command for the person to run.
         command: String,
     },
-    /// The model before it could not answer, and this one is asked instead (`STEER-5`). Only clients that wait for the
-    /// turn are told.
+    /// The previous model failed, and a fallback is used instead (`STEER-5`). Only clients that
+    /// wait for the turn are notified.
     Instead {
-        /// Who is asked, such as `model spare`.
+        /// The fallback, such as `model spare`.
         target: String,
     },
-    /// The call failed and is made again after a pause. Only clients that wait for the turn are told.
+    /// The call failed and is retried after a pause. Only clients that wait for the turn are
+    /// notified.
     Retry(CallRetry),
 }
 
-/// A call that failed and is made again.
+/// Retry of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRetry {
-    /// Whom the call is for, such as `model main`.
+    /// The target of the call, such as `model main`.
     pub target: String,
-    /// The number of the attempt that comes, from 2 on.
+    /// The number of the next attempt, from 2 on.
     pub attempt: u32,
-    /// How many attempts there are at most.
+    /// The largest number of attempts.
     pub attempts_max: u32,
     /// The pause before it, in milliseconds.
     pub delay_ms: u64,
-    /// Why the last one failed.
+    /// The error code of the last attempt.
     pub code: CallErrorCode,
-    /// The same, in words.
+    /// The error message of the last attempt.
     pub reason: String,
 }
 
-/// What a model's connector is given for [`COMPLETE`].
+/// Parameters of [`COMPLETE`] for a model's connector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Completion {
@@ -363,7 +367,7 @@ pub struct Completion {
     /// The tools the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<CatalogEntry>,
-    /// What the agent asks for, before what the Model says.
+    /// Parameters that the agent sets; they override those of the Model resource.
     #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
     pub params: ModelParams,
 }
@@ -372,14 +376,14 @@ pub struct Completion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionMessage {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: Content,
-    /// What the model thought, as its connector had it kept in [`ModelAnswer::metadata`].
+    /// The model's reasoning, which its connector stored in [`ModelAnswer::metadata`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Value>,
 }
 
-/// The field of [`ModelAnswer::metadata`] that holds what the model thought.
+/// Field of [`ModelAnswer::metadata`] that holds the model's reasoning.
 pub const REASONING: &str = "reasoning";

@@ -1,41 +1,41 @@
-//! Why calls fail: words that calls and configurations share.
+//! Error codes of calls, shared by calls and configurations.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call failed: a closed list.
+/// Error code of a call; the list is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallErrorCode {
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     Invalid,
-    /// There is no such target, method or model.
+    /// The target, method or model does not exist.
     NotFound,
-    /// The key is missing, wrong or may not do this.
+    /// The key is missing, wrong or lacks permission.
     Unauthorized,
-    /// The other side declines.
+    /// The remote server refused.
     Refused,
     /// A budget does not allow it.
     OverBudget,
-    /// The input is more than the other side takes.
+    /// The input exceeds the remote server's limit.
     TooLarge,
     /// Too many calls with this credential.
     RateLimited,
-    /// The other side, or the queue to it, is full.
+    /// The remote server or the queue to it is full.
     Overloaded,
-    /// The other side or its connector cannot be reached.
+    /// The remote server or its connector is unreachable.
     Unavailable,
     /// The deadline passed.
     TimedOut,
-    /// It broke off in the middle; whether it had its effect is unknown.
+    /// The call was interrupted; its outcome is unknown.
     Interrupted,
-    /// Whoever wanted it gave it up.
+    /// The caller canceled it.
     Cancelled,
-    /// The other side does not keep to its own protocol, or goondan has a fault.
+    /// The remote server violates its own protocol, or goondan has a bug.
     Internal,
 }
 
 impl CallErrorCode {
-    /// The code as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The one rule of conversation state: `NextMessages = BaseMessages + SUM(Events)` (`MSG-4`).
+//! The rule of conversation state: `NextMessages = BaseMessages + SUM(Events)` (`MSG-4`).
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::ids::MessageId;
 use crate::message::{Message, MessageEvent};
 
-/// A `replace` or `remove` named a message that is not there. The event has no effect and the turn
-/// goes on (`MSG-4`).
+/// A `replace` or `remove` named a message that does not exist. The event has no effect and the
+/// turn continues (`MSG-4`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {operation} names message `{target_id}`, which is not in the conversation")]
 pub struct MissingTarget {
@@ -19,25 +19,25 @@ pub struct MissingTarget {
     pub target_id: MessageId,
 }
 
-/// A stored message that is no message.
+/// A stored record that is not a valid message.
 #[derive(Debug, thiserror::Error)]
 #[error("message {place} of the conversation cannot be read")]
 pub struct UnreadableMessage {
-    /// Its place in the conversation, from 1.
+    /// Its position in the conversation, from 1.
     pub place: usize,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: serde_json::Error,
 }
 
-/// One message: as it is in memory, or as it was stored and nobody has read it yet.
+/// A message: parsed, or as stored and not parsed yet.
 #[derive(Debug, Clone, PartialEq)]
 enum Entry {
     Read(Box<Message>),
     Stored(Bytes),
 }
 
-/// What is read of a stored message to find it.
+/// The fields of a stored message that are needed to find it.
 #[derive(Deserialize)]
 struct Identified {
     id: MessageId,
@@ -54,17 +54,17 @@ impl Entry {
     }
 }
 
-/// A list of messages and the events applied to it, in order.
+/// A list of messages, and the events applied to it in order.
 ///
-/// Stored messages are kept as they are and read when they are looked at, so that a long history
-/// costs little more than its bytes.
+/// Stored messages are kept in serialized form and parsed on access, so that a long history uses
+/// little more memory than its bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     entries: Vec<Entry>,
 }
 
 impl Conversation {
-    /// A conversation of confirmed messages.
+    /// Creates a conversation of confirmed messages.
     #[must_use]
     pub fn from_base(messages: Vec<Message>) -> Self {
         let mut conversation = Self::default();
@@ -74,17 +74,17 @@ impl Conversation {
         conversation
     }
 
-    /// Adds a message at the end.
+    /// Appends a message.
     pub fn push(&mut self, message: Message) {
         self.entries.push(Entry::Read(Box::new(message)));
     }
 
-    /// Adds a confirmed message while a history is loaded: its JSON text, unread.
+    /// Appends the JSON text of a confirmed message while a history is loaded, without parsing it.
     pub fn push_stored(&mut self, text: Bytes) {
         self.entries.push(Entry::Stored(text));
     }
 
-    /// Applies one event. Deterministic: the same base and the same events give the same messages.
+    /// Applies an event. Deterministic: the same base and events always produce the same messages.
     ///
     /// # Errors
     ///
@@ -122,25 +122,25 @@ impl Conversation {
         self.entries.iter().position(|entry| entry.has_id(id))
     }
 
-    /// Whether a message with this id is there.
+    /// True if a message with this id exists.
     #[must_use]
     pub fn has(&self, id: &MessageId) -> bool {
         self.place_of(id).is_some()
     }
 
-    /// How many messages there are.
+    /// Number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The messages as they stand, oldest first. Each stored one is read as it is looked at.
+    /// The current messages, oldest first. Stored messages are parsed during iteration.
     pub fn messages(
         &self,
     ) -> impl DoubleEndedIterator<Item = Result<Cow<'_, Message>, UnreadableMessage>> + ExactSizeIterator
@@ -159,11 +159,11 @@ impl Conversation {
             })
     }
 
-    /// Every message, read.
+    /// All messages, parsed.
     ///
     /// # Errors
     ///
-    /// [`UnreadableMessage`], the first that is no message.
+    /// [`UnreadableMessage`] for the first invalid message.
     pub fn to_messages(&self) -> Result<Vec<Message>, UnreadableMessage> {
         self.messages()
             .map(|message| message.map(Cow::into_owned))

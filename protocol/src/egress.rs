@@ -1,5 +1,5 @@
-//! The egress: the connector process that lets confined programs of a workspace reach the hosts that a person has
-//! listed for them, and nothing else (`SEC-3`).
+//! The egress: the connector process through which confined programs of a workspace reach exactly
+//! the hosts that a person listed for them (`SEC-3`).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentName, ConnectionName};
 use crate::sandbox::ReachableHost;
 
-/// The name of the egress among the connections of a workspace that needs one.
+/// Name of the egress among the connections of a workspace.
 pub const EGRESS: &str = "egress";
 
-/// Whose programs a list is for.
+/// Owner of the programs that an allow list applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EgressCaller {
-    /// What an agent's tools and modules start.
+    /// Programs started by an agent's tools and modules.
     Agent(AgentName),
     /// The program of a connection.
     Connection(ConnectionName),
@@ -42,22 +42,23 @@ impl fmt::Display for EgressCaller {
     }
 }
 
-/// The hosts that somebody's programs may reach.
+/// Hosts that an owner's programs may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AllowList {
-    /// Whose programs.
+    /// The owner.
     pub caller: EgressCaller,
     /// The hosts.
     pub allow: Vec<ReachableHost>,
 }
 
-/// A list, and the socket at which the egress waits for those it is for: no other list holds there.
+/// An allow list and the socket through which its programs use the egress. Other lists do not apply
+/// there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EgressDoor {
-    /// The path of the socket, in a directory that is for the user alone.
+    /// Path of the socket, in a directory that only the user can access.
     pub socket: PathBuf,
-    /// Who may reach what by it.
+    /// The allow list.
     pub list: AllowList,
 }

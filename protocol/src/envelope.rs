@@ -1,6 +1,6 @@
-//! The envelope every IPC frame holds: what it is, from whom, to whom, in which trace (`IPC-2`).
+//! Envelope of every IPC frame: type, sender, recipient and trace (`IPC-2`).
 //!
-//! The payload stays raw JSON: a router that only passes a message on never parses it.
+//! The payload remains raw JSON, so that a router never parses messages that it only forwards.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::ids::{AgentName, ConnectionName, InstanceKey, InvalidId, ResourceName
 use crate::task::{InvalidTaskId, TaskId};
 use crate::trace::TraceContext;
 
-/// One process of a workspace, as an envelope names it.
+/// Address of a process of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// The orchestrator: `orchestrator`.
@@ -39,23 +39,23 @@ pub enum Address {
         /// The task.
         id: TaskId,
     },
-    /// A child that has not been told who it is: `child`.
+    /// A child without an assignment: `child`.
     Child,
 }
 
-/// Why a text is no address.
+/// Reason why a text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// The text has none of the known forms.
+    /// The text matches none of the known forms.
     #[error(
         "expected `orchestrator`, `child`, `agent:<name>:<instanceKey>`, `connector:<connection>`, \
          `model:<name>` or `task:<id>`"
     )]
     UnknownForm,
-    /// A part of it is no valid id.
+    /// A part of it is not a valid id.
     #[error("a part of the address is not valid")]
     Id(#[from] InvalidId),
-    /// The id of the task is not valid.
+    /// The id of the task is invalid.
     #[error(transparent)]
     Task(#[from] InvalidTaskId),
 }
@@ -77,7 +77,7 @@ impl FromStr for Address {
     type Err = InvalidAddress;
 
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        // A name never holds a colon; an instance key may, so it comes last.
+        // The instance key comes last because it may contain colons, unlike a name.
         match text.split_once(':') {
             None if text == "orchestrator" => Ok(Self::Orchestrator),
             None if text == "child" => Ok(Self::Child),
@@ -112,59 +112,59 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-/// One IPC message with its payload unread.
+/// An IPC message with an unparsed payload.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Envelope {
     /// The message's type, such as `hello` or `turn.append`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Set on a request: its reply names it.
+    /// Id of a request, which its reply repeats.
     #[serde(default)]
     pub id: Option<u64>,
-    /// Set on a reply: the request it answers.
+    /// Id of the request that this message replies to.
     #[serde(default)]
     pub in_reply_to: Option<u64>,
-    /// Who sends it.
+    /// The sender.
     pub from: Address,
-    /// Who gets it.
+    /// The recipient.
     pub to: Address,
-    /// Where in a trace it belongs.
+    /// The trace and span the message belongs to.
     #[serde(default)]
     pub trace: Option<TraceContext>,
     /// The message's own fields.
     pub payload: Box<RawValue>,
 }
 
-/// Why a frame is no message.
+/// Reason why a frame is not a valid message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The frame is no envelope.
+    /// The frame is not an envelope.
     #[error("the frame is not a valid envelope")]
     BadEnvelope(#[source] serde_json::Error),
-    /// The message's type is not one this side receives.
+    /// The receiver does not accept this type of message.
     #[error("unknown message type `{kind}`")]
     UnknownKind {
-        /// The type it names.
+        /// The type.
         kind: String,
     },
-    /// The payload does not fit the type.
+    /// The payload does not match the type.
     #[error("the payload of `{kind}` is not valid")]
     BadPayload {
         /// The message's type.
         kind: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl Envelope {
-    /// Reads a frame's body.
+    /// Parses the body of a frame.
     ///
     /// # Errors
     ///
-    /// [`MessageError::BadEnvelope`] if it is no envelope.
+    /// [`MessageError::BadEnvelope`] if it is not an envelope.
     pub fn from_frame(body: &[u8]) -> Result<Self, MessageError> {
         serde_json::from_slice(body).map_err(MessageError::BadEnvelope)
     }

@@ -1,4 +1,4 @@
-//! Input events: what a connector hands in, and what an agent gets.
+//! Input events: events that connectors submit and events that agents receive.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,44 +7,45 @@ use crate::ids::{AgentName, ConnectionName, EventId, InstanceKey};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
 
-/// What a connector saw happen outside: one webhook request, one chat message.
+/// An external event seen by a connector, such as a webhook request or a chat message.
 ///
-/// The router turns it into an [`AgentEvent`] for one instance by the Connection's ingress rules
+/// The router converts it into an [`AgentEvent`] for one instance by the Connection's ingress rules
 /// (`IPC-3`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConnectorEvent {
-    /// The outside's own id of the event. The same id twice is one turn (`MSG-13`).
+    /// The external system's id of the event. Submitting the same id twice results in one turn
+    /// (`MSG-13`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<EventId>,
-    /// Which of the connector's declared events this is.
+    /// Name of the event, as declared by the connector.
     pub name: String,
     /// The text for the agent.
     pub input: String,
-    /// The conversation this belongs to, if the connector knows; a rule may say otherwise.
+    /// The conversation, if the connector knows it; an ingress rule may override it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
     /// Facts that ingress rules match on.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub properties: JsonObject,
-    /// Who is asking, passed on to the agent unchanged.
+    /// Identity of the requester, passed on to the agent unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<JsonObject>,
-    /// Free notes for the agent.
+    /// Free-form metadata for the agent.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
 }
 
-/// One input event of one instance: a record of `inbox.jsonl`, and what a turn answers.
+/// An input event of one instance: a record of `inbox.jsonl`, answered by a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentEvent {
     /// Identifies the event; its turn commits at most once (`MSG-13`).
     pub id: EventId,
-    /// What kind of event it is: a connector's event name, or `message`.
+    /// Kind of event: a connector's event name, or `message`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// When it was accepted.
+    /// Time of its acceptance.
     pub created_at: Timestamp,
     /// The trace it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,40 +59,40 @@ pub struct AgentEvent {
     /// The conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Who sent it.
+    /// The sender.
     pub source: EventSource,
-    /// Who is asking, passed on unchanged between agents.
+    /// Identity of the requester, passed on unchanged between agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<JsonObject>,
-    /// Where the answer goes, if somebody waits for one (`IPC-2`).
+    /// Recipient of the answer, if one is expected (`IPC-2`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
-    /// What it goes back to, if an agent sent it.
+    /// Origin of the event, if an agent sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Chain>,
-    /// Free notes; `inReplyTo` names the event this one answers.
+    /// Free-form metadata; `inReplyTo` is the id of the event this one answers.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
 }
 
-/// Where a chain of events that agents sent each other began, and how long it is.
+/// Origin and length of a chain of events that agents sent each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chain {
     /// The conversation of the event that came from outside.
     pub root_instance: InstanceKey,
-    /// That event. What its turn and all that follows from it may cost is counted together.
+    /// The external event. The cost of its turn and of all resulting turns is accounted together.
     pub root_event: EventId,
-    /// How many agents lie between: 1 for what the turn of that event sent.
+    /// Number of hops between agents: 1 for an event sent by the turn of the external event.
     pub depth: u32,
-    /// The conversations between that one and the event's own, in the order in which they asked. What
-    /// is done for the event is done for them, too.
+    /// The conversations between the root and the event's own, in request order. The event's work
+    /// is also done on their behalf.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<InstanceKey>,
 }
 
 impl AgentEvent {
-    /// The other conversations that this event's turn works for: all that asked for it, the first one
+    /// The other conversations that this event's turn works for: all requesters, the first one
     /// first.
     #[must_use]
     pub fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
@@ -107,7 +108,7 @@ impl AgentEvent {
     }
 }
 
-/// Who sent an event.
+/// Sender of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -129,18 +130,18 @@ pub enum EventSource {
     },
 }
 
-/// Where an answer goes.
+/// Recipient of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplyTo {
-    /// Who waits.
+    /// The waiting requester.
     pub target: EventSource,
-    /// The requester's own mark, returned with the answer.
+    /// The requester's correlation id, returned with the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
 }
 
-/// How a turn ended. Either way the event is done and its messages are folded.
+/// Outcome of a turn. In every case the event is finished and its messages are folded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum TurnOutcome {
@@ -153,7 +154,7 @@ pub enum TurnOutcome {
     Failed {
         /// A stable code, such as `E_MODEL`.
         code: String,
-        /// What failed and what to do.
+        /// The cause and a suggestion.
         message: String,
     },
 }

@@ -1,7 +1,7 @@
-//! What happens in turns, on its way to a collector of traces.
+//! Runtime events on their way to a trace collector.
 //!
-//! The orchestrator hands [`Export`]s to the connections of the connector [`OTLP`] by ordinary calls, one
-//! at a time. They hold no text that a person, an agent or a tool has said.
+//! The orchestrator sends [`Export`]s to the connections of the connector [`OTLP`] by ordinary
+//! calls, one at a time. They contain no text from a person, an agent or a tool.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,42 +11,42 @@ use crate::observe::RuntimeEvent;
 /// The built-in connector that exports traces.
 pub const OTLP: &str = "otlp";
 
-/// The method of the call.
+/// Method of the call.
 pub const EXPORT: &str = "export";
 
-/// What a connection of [`OTLP`] is given.
+/// Parameters of [`EXPORT`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Export {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What happened, oldest first.
+    /// The events, oldest first.
     pub events: Vec<ExportedEvent>,
 }
 
-/// Something that happened in a turn, and what belongs to it.
+/// A runtime event with related data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExportedEvent {
-    /// What happened. Of its `detail` only the code of a turn's failure is left.
+    /// The event. Its `detail` is removed, except for the error code of a failed turn.
     pub event: RuntimeEvent,
     /// The agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ExportedModel>,
 }
 
-/// A model, as collectors know it.
+/// A model, in the terms of trace collectors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExportedModel {
-    /// The provider's own name of it.
+    /// The provider's name for it.
     pub name: String,
-    /// Whose protocol it speaks: `anthropic`, `openai`, `google` or `scripted`.
+    /// Its protocol: `anthropic`, `openai`, `google` or `scripted`.
     pub provider: String,
-    /// The host it is reached at, if it is reached over the network.
+    /// The host of its server, if it is reached over the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_address: Option<String>,
-    /// The port there.
+    /// The port of its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_port: Option<u16>,
 }

@@ -1,5 +1,4 @@
-//! The settings of the built-in extensions: configuration is checked by them, and the agent process
-//! works by them.
+//! Settings of the built-in extensions, used to validate configuration and by the agent process.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,82 +10,83 @@ pub mod bounds;
 
 use bounds::{DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS};
 
-/// The settings of one built-in extension: a variant for each, in the extension's own name.
+/// Settings of one built-in extension, with a variant for each extension's name.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum ExtensionSettings {
-    /// A message of its own that the model sees in every turn.
+    /// A fixed message that the model sees in every turn.
     ContextMessage {
-        /// Its text. `${agentName}`, `${instanceKey}`, `${date}` and `${source}` are filled in.
+        /// Its text, in which `${agentName}`, `${instanceKey}`, `${date}` and `${source}` are
+        /// replaced.
         text: String,
     },
-    /// What an agent is told when another agent waits for its answer.
+    /// Instructions for an agent when another agent waits for its answer.
     InterAgentResponseFormat {
-        /// The text; none: one that says who asks, and that the answer is read by a program.
+        /// The text. The default names the requester and explains that a program reads the answer.
         instructions: Option<String>,
     },
     /// A log line for each turn, step and tool call.
     Logging {
-        /// Whether texts are logged too, cut to a line.
+        /// True to also log texts, truncated to one line.
         #[serde(default)]
         content: bool,
     },
-    /// The oldest messages give way to a summary when the conversation grows too long.
+    /// Replaces the oldest messages by a summary when the conversation grows too long.
     MessageCompaction(CompactionSettings),
-    /// Tool calls and their results are kept in pairs.
+    /// Keeps tool calls and their results in pairs.
     MessageIntegrity {},
-    /// The oldest messages leave the conversation when it grows too long.
+    /// Removes the oldest messages when the conversation grows too long.
     MessageWindow {
-        /// Messages that stay at most when a turn begins.
+        /// Largest number of messages that remain when a turn begins.
         max_messages: usize,
     },
-    /// No turn ends without a call of these tools.
+    /// Requires that every turn calls these tools.
     RequiredToolsGuard {
         /// Their full names.
         tools: Vec<String>,
-        /// How often the agent is reminded before its turn fails.
+        /// Number of reminders before the turn fails.
         #[serde(default = "default_reminders")]
         max_reminders: u32,
-        /// Whether a call of any one of them is enough.
+        /// True if calling one of the tools is sufficient.
         #[serde(default)]
         any_of: bool,
-        /// What the agent is reminded with, and what its turn fails with.
+        /// Text of the reminder and of the turn's error.
         message: Option<String>,
     },
-    /// Tools are offered once they were looked for.
+    /// Offers tools only after a search.
     ToolSearch {
-        /// How many tools one search finds at most.
+        /// Largest number of results per search.
         #[serde(default = "default_tool_results")]
         max_results: usize,
-        /// The full names of those that are always offered.
+        /// Full names of tools that are always offered.
         #[serde(default)]
         always_offered: Vec<String>,
-        /// The full name of the tool that searches.
+        /// Full name of the search tool.
         #[serde(default = "default_search_tool")]
         tool_name: String,
         /// The shortest query, in characters.
         #[serde(default = "default_query_length")]
         min_query_length: usize,
-        /// Whether what was found stays offered in later turns.
+        /// True if found tools remain offered in later turns.
         #[serde(default = "default_persistence")]
         persist_selection: bool,
     },
 }
 
-/// When a conversation is summarized, and how.
+/// Thresholds and parameters of summaries.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionSettings {
-    /// Messages there may be.
+    /// Largest number of messages.
     pub max_messages: Option<u64>,
-    /// Characters there may be.
+    /// Largest number of characters.
     pub max_characters: Option<u64>,
-    /// Tokens that the latest reply may have read and written.
+    /// Largest number of input and output tokens of the latest reply.
     pub max_tokens: Option<u64>,
-    /// Latest messages of earlier turns that stay as they are.
+    /// Number of latest messages of earlier turns that are never summarized.
     #[serde(default = "default_keep_messages")]
     pub keep_messages: usize,
-    /// What the model is told besides.
+    /// Additional instructions for the model.
     pub instructions: Option<String>,
 }
 
@@ -114,17 +114,17 @@ fn default_tool_results() -> usize {
     DEFAULT_TOOL_RESULTS
 }
 
-/// Why settings cannot be used, in words for the person who wrote them.
+/// Reason why settings are invalid, for the person who wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);
 
 impl ExtensionSettings {
-    /// Reads the settings of the built-in extension `builtin`.
+    /// Parses the settings of the built-in extension `builtin`.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] if there is no such extension, or the settings do not fit it.
+    /// [`InvalidSettings`] if no such extension exists or the settings do not match it.
     pub fn read(builtin: &str, config: &JsonObject) -> Result<Self, InvalidSettings> {
         let Some(settings) = settings::of_extension(builtin) else {
             let message = format!("there is no built-in extension `{builtin}`");
@@ -135,7 +135,7 @@ impl ExtensionSettings {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(InvalidSettings(problems.join("; ")));
         }
-        // One without a value is not set.
+        // A setting without a value counts as not set.
         let set = config.iter().filter(|(_, value)| !value.is_null());
         let set: JsonObject = set
             .map(|(name, value)| (name.clone(), value.clone()))

@@ -1,45 +1,45 @@
-//! How a field of what people write is declared: once, wherever it stands.
+//! Declaration of a configuration field, in one form for all places.
 //!
-//! Fields of a resource, settings of a built-in tool or extension and settings of a connector differ in
-//! what their values may be, and in nothing else. Reading, checking, JSON Schemas and lists of what holds
-//! are made of such declarations.
+//! Fields of resources, built-in tools, extensions and connectors only differ in the type of their
+//! values. Parsing, validation, JSON Schemas and lists of effective values are derived from these
+//! declarations.
 
 use serde_json::Value;
 
-/// One field of a mapping; `C` is what its value may be.
+/// One field of a mapping; `C` is the type of its value.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<C> {
     /// Its name.
     pub name: &'static str,
-    /// What its value may be.
+    /// The type of its value.
     pub content: C,
-    /// Whether it must be there.
+    /// True if it is required.
     pub is_required: bool,
-    /// What holds if it is not there.
+    /// Its default.
     pub default: Option<Default>,
-    /// What it does, for people.
+    /// Its description, for people.
     pub about: &'static str,
 }
 
-/// What holds if a field is not there.
+/// Default of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
     /// This text.
     Text(&'static str),
     /// This number.
     Number(u64),
-    /// Whether it is so.
+    /// This boolean.
     Truth(bool),
-    /// Not one value, but what these words say.
+    /// Not a single value; this text describes the behavior.
     Meaning(&'static str),
 }
 
 impl Default {
-    /// The value, or the words that say what it is.
+    /// The default as a value.
     ///
     /// # Errors
     ///
-    /// The words, if it is not one value.
+    /// The description, if the default is not a single value.
     pub fn value(self) -> Result<Value, &'static str> {
         match self {
             Self::Text(text) => Ok(text.into()),
@@ -51,7 +51,7 @@ impl Default {
 }
 
 impl<C: Copy> Field<C> {
-    /// A field that must be there.
+    /// A required field.
     pub const fn required(name: &'static str, content: C, about: &'static str) -> Self {
         Self {
             name,
@@ -62,7 +62,7 @@ impl<C: Copy> Field<C> {
         }
     }
 
-    /// A field that need not be there.
+    /// An optional field.
     pub const fn optional(name: &'static str, content: C, about: &'static str) -> Self {
         Self {
             is_required: false,
@@ -70,7 +70,7 @@ impl<C: Copy> Field<C> {
         }
     }
 
-    /// The same with what holds if it is not there.
+    /// Sets the default.
     #[must_use]
     pub const fn or(self, default: Default) -> Self {
         Self {

@@ -1,13 +1,13 @@
-//! The frame codec: a big-endian `u32` length, then that many bytes of JSON (`IPC-1`).
+//! Frame codec: a big-endian `u32` length, followed by that many bytes of JSON (`IPC-1`).
 //!
-//! Bytes, frames and messages are three layers; this is the lowest. "More bytes are needed" is not
-//! an error; the end of the stream between two frames is clean, inside one it is not. The length is
-//! checked before anything is allocated for it.
+//! This is the lowest of three layers: bytes, frames, messages. Incomplete input is not an error.
+//! The end of the stream is clean between two frames and an error inside one. The length is checked
+//! before memory is allocated for it.
 //!
-//! The codec needs no runtime. With the feature `tokio-util` it is that crate's `Decoder` and `Encoder`
-//! too, for programs whose streams it drives. The length codec that is ready-made there consumes the header
-//! before the body is there and so cannot tell a clean end from a cut frame; ours leaves the header in the
-//! buffer until the frame is whole.
+//! The codec needs no runtime. The feature `tokio-util` implements that crate's `Decoder` and
+//! `Encoder` for programs that use its streams. Its own length-delimited codec consumes the header
+//! before the body has arrived, and so cannot distinguish a clean end from a truncated frame. This
+//! codec leaves the header in the buffer until the frame is complete.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -16,10 +16,10 @@ use crate::limits::{FRAME_HEADER_BYTES, MAX_FRAME_BYTES};
 #[cfg(feature = "tokio-util")]
 mod driven;
 
-/// Why a stream of frames cannot go on. The stream is unusable after any of these.
+/// Error of a stream of frames. The stream is unusable afterwards.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// A frame announces, or would have, more bytes than the limit.
+    /// A frame is larger than the limit.
     #[error("a frame of {len} bytes; at most {max} are allowed")]
     TooLarge {
         /// The announced length in bytes.
@@ -27,7 +27,7 @@ pub enum FrameError {
         /// The limit in bytes.
         max: usize,
     },
-    /// The frames that have begun and are not whole yet hold all the memory there is for them.
+    /// Incomplete frames use all memory reserved for them.
     #[error(
         "there is no room for a frame of {len} bytes: unfinished frames of all connections may hold \
          {max} bytes together; try again when others are through"
@@ -35,16 +35,16 @@ pub enum FrameError {
     NoRoom {
         /// The announced length in bytes.
         len: usize,
-        /// What all may hold, in bytes.
+        /// The limit for all incomplete frames, in bytes.
         max: usize,
     },
     /// The stream ended inside a frame.
     #[error("the stream ended inside a frame, after {got} of its bytes")]
     Truncated {
-        /// How many bytes of the frame came, its header included.
+        /// Received bytes of the frame, including its header.
         got: usize,
     },
-    /// The transport under the frames failed.
+    /// I/O error of the underlying transport.
     #[error("the transport failed")]
     Io(#[from] std::io::Error),
 }
@@ -56,13 +56,13 @@ pub struct FrameCodec {
 }
 
 impl FrameCodec {
-    /// A codec with the protocol's limit.
+    /// Creates a codec with the protocol's limit.
     #[must_use]
     pub fn new() -> Self {
         Self::with_max_frame_bytes(MAX_FRAME_BYTES)
     }
 
-    /// A codec with a tighter limit than the protocol's; a looser one is held at the protocol's.
+    /// Creates a codec with a lower limit; a higher limit is reduced to the protocol's.
     #[must_use]
     pub fn with_max_frame_bytes(max: usize) -> Self {
         Self {
@@ -70,22 +70,23 @@ impl FrameCodec {
         }
     }
 
-    /// What stands before a body of `len` bytes, for whoever writes the body itself.
+    /// The header of a body of `len` bytes, for callers that write the body themselves.
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLarge`] if no frame has that many.
+    /// [`FrameError::TooLarge`] if the length exceeds the limit.
     pub fn header(&self, len: usize) -> Result<[u8; FRAME_HEADER_BYTES], FrameError> {
         self.check(len)?;
         let header = u32::try_from(len).map(u32::to_be_bytes);
         header.map_err(|_| FrameError::TooLarge { len, max: self.max })
     }
 
-    /// Takes a whole frame's body off `src`; none if more bytes are needed. Then there is room for them.
+    /// Removes a complete frame's body from `src`. Returns `None` and reserves space if more bytes
+    /// are needed.
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLarge`] as soon as the header says so.
+    /// [`FrameError::TooLarge`] as soon as the header has arrived.
     pub fn decode(&self, src: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
         let Some(header) = src.first_chunk::<FRAME_HEADER_BYTES>() else {
             return Ok(None);
@@ -101,7 +102,8 @@ impl FrameCodec {
         Ok(Some(src.split_to(len).freeze()))
     }
 
-    /// As [`Self::decode`], when no more bytes come: none if the stream ended between two frames.
+    /// Like [`Self::decode`], at the end of the stream: `None` if the stream ended between two
+    /// frames.
     ///
     /// # Errors
     ///
@@ -114,11 +116,11 @@ impl FrameCodec {
         }
     }
 
-    /// Puts a frame with this body behind what `dst` holds.
+    /// Appends a frame with this body to `dst`.
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLarge`], which leaves `dst` as it was.
+    /// [`FrameError::TooLarge`], which leaves `dst` unchanged.
     pub fn encode(&self, body: &[u8], dst: &mut BytesMut) -> Result<(), FrameError> {
         let header = self.header(body.len())?;
         dst.reserve(FRAME_HEADER_BYTES + body.len());
@@ -183,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut into reads, the same frames come out.
+        /// The split of bytes into reads does not change the decoded frames.
         #[test]
         fn chunking_does_not_matter(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
@@ -205,7 +207,7 @@ mod tests {
             prop_assert!(codec.decode_eof(&mut src).unwrap().is_none());
         }
 
-        /// A stream that ends inside a frame says so.
+        /// A stream that ends inside a frame returns an error.
         #[test]
         fn a_cut_frame_is_an_error(body in prop::collection::vec(any::<u8>(), 1..100), at in 1usize..104) {
             let wire = encoded(&[body]);
@@ -217,7 +219,7 @@ mod tests {
             prop_assert!(is_truncated);
         }
 
-        /// Garbage never panics and never makes the decoder hold more than its limit.
+        /// Garbage never panics and never makes the decoder allocate more than its limit.
         #[test]
         fn garbage_is_bounded(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
             let codec = FrameCodec::with_max_frame_bytes(4096);

@@ -1,10 +1,11 @@
-//! How git is run, wherever goondan runs it: on files that nobody vouches for (`PKG-3`, `PROP-7`).
+//! Invocation of git on untrusted files (`PKG-3`, `PROP-7`).
 //!
-//! It gets an empty environment with [`ENVIRONMENT`], and [`ARGUMENTS`] before its own. Then no setting of the machine,
-//! of a user or of a repository says which program it starts, and it neither asks nor reaches for anything. Its caller
-//! says which repository it works in, or that there is none.
+//! git receives an empty environment plus [`ENVIRONMENT`], and [`ARGUMENTS`] before its own
+//! arguments. No setting of the machine, a user or a repository can then choose a program for it to
+//! start, and it neither prompts nor uses the network. The caller sets the repository, or declares
+//! that there is none.
 
-/// Options before the command: nothing that a repository's own settings could name is started.
+/// Options before the command. They prevent a repository's settings from starting programs.
 pub const ARGUMENTS: [&str; 12] = [
     "-c",
     "core.hooksPath=/dev/null",
@@ -20,7 +21,7 @@ pub const ARGUMENTS: [&str; 12] = [
     "maintenance.auto=false",
 ];
 
-/// The environment, beside `PATH`.
+/// Environment variables besides `PATH`.
 pub const ENVIRONMENT: [(&str, &str); 8] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),

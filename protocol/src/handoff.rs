@@ -1,8 +1,9 @@
-//! HANDOFF: how one agent tells another what it leaves it with (`PROP-6`).
+//! HANDOFF: structured text by which one agent passes its work to another (`PROP-6`).
 //!
-//! A handoff is text in a message, for models and people to read and write; nothing in it is believed where
-//! it can be looked up. [`Handoff`] is what it says, written by its [`Display`](fmt::Display) in one form and
-//! read back ([`FromStr`](std::str::FromStr)) from what models make of that form.
+//! A handoff is text in a message that models and people read and write. Nothing in it is trusted
+//! if it can be checked elsewhere. [`Handoff`] is its content. [`Display`](fmt::Display) writes one
+//! canonical form, and [`FromStr`](std::str::FromStr) parses the variants of that form that models
+//! write.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,42 +14,42 @@ mod tests;
 
 pub use read::HandoffError;
 
-/// The line that a handoff begins with.
+/// First line of a handoff.
 pub const HANDOFF_MARK: &str = "HANDOFF";
 
-/// Bytes of a text that a handoff is looked for in, at most.
+/// Longest text that is searched for a handoff, in bytes.
 pub const HANDOFF_TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of a paragraph of a handoff at most.
+/// Longest paragraph of a handoff, in bytes.
 pub const HANDOFF_PARAGRAPH_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of a line or path of a handoff at most.
+/// Longest line or path of a handoff, in bytes.
 pub const HANDOFF_LINE_BYTES_MAX: usize = 4 * 1024;
 
-/// Lines of one list of a handoff at most.
+/// Largest number of lines in one list of a handoff.
 pub const HANDOFF_LIST_MAX: usize = 1000;
 
 const _: () = assert!(HANDOFF_LINE_BYTES_MAX <= HANDOFF_PARAGRAPH_BYTES_MAX);
 const _: () = assert!(HANDOFF_PARAGRAPH_BYTES_MAX < HANDOFF_TEXT_BYTES_MAX);
 
-/// What a worker hands in, and where it is.
+/// A worker's result and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handoff {
-    /// What was known when the work began.
+    /// Background known when the work began.
     pub context: Paragraph,
-    /// What was to be done.
+    /// The goal.
     pub goal: Paragraph,
-    /// When it counts as done.
+    /// The definition of done.
     pub dod: Paragraph,
-    /// The directory that the worker worked in.
+    /// The worker's directory.
     pub sandbox_work_dir: HandoffPath,
-    /// The proposal's record. Its last name is `proposal.json`.
+    /// Path of the proposal's record. The file name is `proposal.json`.
     pub proposal_json: HandoffPath,
     /// The files that the proposal changes.
     pub changed_files: List<ChangedFile>,
-    /// What was run, and how it went.
+    /// Executed tests and their results.
     pub tests: List<Line>,
-    /// What is to happen now.
+    /// Next steps.
     pub next: List<Line>,
 }
 
@@ -74,7 +75,7 @@ pub enum HandoffField {
 }
 
 impl HandoffField {
-    /// All of them, in the order in which they are written.
+    /// All fields, in the order in which they are written.
     pub const ALL: [Self; 8] = [
         Self::Context,
         Self::Goal,
@@ -86,7 +87,7 @@ impl HandoffField {
         Self::Next,
     ];
 
-    /// Its name in a handoff.
+    /// The name of the field in a handoff.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -108,13 +109,13 @@ impl fmt::Display for HandoffField {
     }
 }
 
-/// Why a text cannot stand in a handoff.
+/// Reason why a text is not valid in a handoff.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandoffProblem {
     /// It is too long.
     #[error("it has more than {most} bytes")]
     TooLong {
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
     /// A list has too many lines.
@@ -123,10 +124,10 @@ pub enum HandoffProblem {
     /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// It holds a control character; a path is quoted as git quotes names then.
+    /// It contains a control character; in a path, git's quoting must be used.
     #[error("it holds a control character")]
     Control,
-    /// The path may lead out of where it belongs.
+    /// The path may escape its base directory.
     #[error("the path holds `..`, an empty name, or is absolute where it must not be")]
     Path,
     /// It is not the path of a proposal's record.
@@ -141,17 +142,18 @@ fn fits(text: &str, most: usize) -> Result<(), HandoffProblem> {
     Ok(())
 }
 
-/// Text of several lines at most, without control characters besides newline and tab; lines do not end with
-/// spaces, nor does the text begin or end with any.
+/// Text of one or more lines, without control characters except newline and tab. Lines have no
+/// trailing spaces, and the text has no leading or trailing white space.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paragraph(String);
 
 impl Paragraph {
-    /// Brings a text into this form.
+    /// Normalizes a text to this form.
     ///
     /// # Errors
     ///
-    /// [`HandoffProblem::TooLong`] past [`HANDOFF_PARAGRAPH_BYTES_MAX`], [`HandoffProblem::Control`].
+    /// [`HandoffProblem::TooLong`] beyond [`HANDOFF_PARAGRAPH_BYTES_MAX`],
+    /// [`HandoffProblem::Control`].
     pub fn new(text: &str) -> Result<Self, HandoffProblem> {
         fits(text, HANDOFF_PARAGRAPH_BYTES_MAX)?;
         let is_wrong =
@@ -173,11 +175,11 @@ impl Paragraph {
 pub struct Line(String);
 
 impl Line {
-    /// Checks a line.
+    /// Validates a line.
     ///
     /// # Errors
     ///
-    /// [`HandoffProblem::TooLong`] past [`HANDOFF_LINE_BYTES_MAX`], [`HandoffProblem::Empty`],
+    /// [`HandoffProblem::TooLong`] beyond [`HANDOFF_LINE_BYTES_MAX`], [`HandoffProblem::Empty`],
     /// [`HandoffProblem::Control`].
     pub fn new(text: &str) -> Result<Self, HandoffProblem> {
         let text = text.trim();
@@ -185,7 +187,7 @@ impl Line {
         if text.is_empty() {
             return Err(HandoffProblem::Empty);
         }
-        // A tab counts as space, and is none of the control characters that hide something.
+        // A tab counts as a space, because it cannot hide text as other control characters can.
         if text.contains(|character: char| character.is_control() && character != '\t') {
             return Err(HandoffProblem::Control);
         }
@@ -193,12 +195,12 @@ impl Line {
     }
 }
 
-/// A path of the machine, absolute or below the Project Root, in one line and without `..`.
+/// A path on this machine, absolute or relative to the Project Root, on one line and without `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandoffPath(String);
 
 impl HandoffPath {
-    /// Checks a path.
+    /// Validates a path.
     ///
     /// # Errors
     ///
@@ -214,13 +216,13 @@ impl HandoffPath {
     }
 }
 
-/// A file that a proposal changes: a path below the Project Root as `proposal.json` writes it, which is
-/// quoted as git quotes names where it has to be.
+/// A file that the proposal changes: a path relative to the Project Root, quoted as in
+/// `proposal.json` where git would quote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile(String);
 
 impl ChangedFile {
-    /// Checks a path.
+    /// Validates a path.
     ///
     /// # Errors
     ///
@@ -245,7 +247,7 @@ fn names_are_safe(path: &str) -> Result<(), HandoffProblem> {
 pub struct List<T>(Vec<T>);
 
 impl<T> List<T> {
-    /// Checks how many there are.
+    /// Validates the number of lines.
     ///
     /// # Errors
     ///
@@ -310,7 +312,7 @@ impl fmt::Display for Handoff {
     }
 }
 
-/// All lines but the first are indented, so that none of them is taken for a field.
+/// All lines but the first are indented, so that they are not parsed as fields.
 fn write_paragraph(f: &mut fmt::Formatter<'_>, paragraph: &Paragraph) -> fmt::Result {
     for (number, line) in paragraph.split('\n').enumerate() {
         match (number, line) {
@@ -329,8 +331,8 @@ fn write_lines(f: &mut fmt::Formatter<'_>, lines: &[Line]) -> fmt::Result {
         .try_for_each(|line| write!(f, "\n- {}", &**line))
 }
 
-/// A path that begins with a backtick is put between more of them, as Markdown has it: readers take away
-/// those that stand around a path.
+/// A path that starts with a backtick is enclosed in a longer run of backticks, as in Markdown,
+/// because readers strip enclosing backticks.
 fn write_path(f: &mut fmt::Formatter<'_>, before: &str, path: &str) -> fmt::Result {
     if !path.starts_with('`') {
         return write!(f, "{before}{path}");

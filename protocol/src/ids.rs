@@ -1,7 +1,8 @@
-//! Newtypes for everything that identifies something.
+//! Newtypes for identifiers.
 //!
-//! An id that exists is valid: the only ways in are `new` and deserialization, and both check.
-//! Cloning is a reference count, so that the orchestrator's tables can share ids freely.
+//! Every id value is valid because its only constructors, `new` and deserialization, validate it.
+//! Cloning only increments a reference count, so that the orchestrator's tables can share ids
+//! freely.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,35 +15,35 @@ use crate::limits::{
     MAX_WORKSPACE_ID_BYTES,
 };
 
-/// Why a text is no valid id.
+/// Reason why a text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is empty.
     #[error("{kind} must not be empty")]
     Empty {
-        /// What the text was to name.
+        /// The kind of id.
         kind: &'static str,
     },
     /// The text is longer than its limit.
     #[error("{kind} is {len} bytes long; at most {max} are allowed")]
     TooLong {
-        /// What the text was to name.
+        /// The kind of id.
         kind: &'static str,
         /// Its length in bytes.
         len: usize,
         /// The limit in bytes.
         max: usize,
     },
-    /// The text holds a character its kind does not allow.
+    /// The text contains a character that this kind of id does not allow.
     #[error("{kind} `{text}` holds {found:?}; allowed are {allowed}")]
     BadCharacter {
-        /// What the text was to name.
+        /// The kind of id.
         kind: &'static str,
         /// The text, shortened for display.
         text: String,
         /// The first offending character.
         found: char,
-        /// What is allowed, in words.
+        /// The allowed characters, as text.
         allowed: &'static str,
     },
 }
@@ -173,7 +174,7 @@ macro_rules! generated_id {
 }
 
 text_id!(
-    /// The folder name that stands for one (Project Root, package) pair (`ROOT-9`).
+    /// The folder name of one (Project Root, package) pair (`ROOT-9`).
     WorkspaceId, "workspace id", MAX_WORKSPACE_ID_BYTES, NAME
 );
 text_id!(
@@ -193,7 +194,7 @@ text_id!(
     ExtensionName, "extension name", MAX_NAME_BYTES, VISIBLE
 );
 text_id!(
-    /// The name of a secret; a file is named after it.
+    /// The name of a secret; also used as a file name.
     SecretName, "secret name", MAX_NAME_BYTES, NAME
 );
 text_id!(
@@ -201,55 +202,55 @@ text_id!(
     SecretKey, "secret key", MAX_SECRET_KEY_BYTES, NAME
 );
 text_id!(
-    /// For whom a token of an `OAuthApp` is.
+    /// The subject of an `OAuthApp` token.
     OAuthSubject, "OAuth subject", MAX_NAME_BYTES, SUBJECT
 );
 text_id!(
-    /// Names one login at an authorization server; a file is named after it.
+    /// Identifies a login at an authorization server; also used as a file name.
     LoginId, "login id", MAX_NAME_BYTES, NAME
 );
 generated_id!(LoginId);
 
-/// The subject of applications that do not tell people apart.
+/// The subject of applications that share one token.
 const GLOBAL_SUBJECT: &str = "global";
 
 impl OAuthSubject {
-    /// Everybody: the application has one token for all.
+    /// The shared subject: the application has one token for all people.
     #[must_use]
     pub fn global() -> Self {
         Self(Arc::from(GLOBAL_SUBJECT))
     }
 
-    /// Whether it is everybody.
+    /// True for the shared subject.
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.as_str() == GLOBAL_SUBJECT
     }
 }
 
-/// What extensions of one instance remember, by their names (`EXT-2`). Each is any JSON value
+/// State of an instance's extensions, by extension name (`EXT-2`). Each is any JSON value
 /// (`EXT-4`).
 pub type ExtensionStates = std::collections::BTreeMap<ExtensionName, serde_json::Value>;
 
 text_id!(
-    /// The full name a model calls a tool by: `tool__export`.
+    /// The full name by which a model calls a tool: `tool__export`.
     ToolName, "tool name", MAX_NAME_BYTES, TOOL_NAME
 );
 text_id!(
     /// The key of one conversation. Any text is allowed (`telegram:123`, `../../x`, `.`); the store
-    /// turns it into a safe directory name (`INST-1`).
+    /// converts it into a safe directory name (`INST-1`).
     InstanceKey, "instance key", MAX_INSTANCE_KEY_BYTES, ANY
 );
 
 impl InstanceKey {
-    /// The conversation that is meant when neither a person nor the project names one: `main`.
+    /// The default conversation: `main`.
     #[must_use]
     pub fn main() -> Self {
         Self(Arc::from("main"))
     }
 }
 text_id!(
-    /// Identifies one input event; the same id twice is one turn (`MSG-13`).
+    /// Identifies one input event; submitting the same id twice results in one turn (`MSG-13`).
     EventId, "event id", MAX_ID_BYTES, VISIBLE
 );
 text_id!(
@@ -270,16 +271,18 @@ text_id!(
 );
 
 text_id!(
-    /// Names one changeset of a conversation's configuration (`BUNDLE-3`). A folder is named after it.
+    /// Identifies a changeset of a conversation's configuration (`BUNDLE-3`). Also used as a folder
+    /// name.
     ChangesetId, "changeset id", MAX_NAME_BYTES, NAME
 );
 text_id!(
-    /// Names one revision of a conversation's configuration: the digest of its files (`BUNDLE-1`).
+    /// Identifies a revision of a conversation's configuration: the digest of its files
+    /// (`BUNDLE-1`).
     RevisionId, "revision id", MAX_NAME_BYTES, NAME
 );
 
 text_id!(
-    /// Names what is rehearsed: a changeset, or else a revision (`BUNDLE-7`).
+    /// Identifies the subject of a rehearsal: a changeset or a revision (`BUNDLE-7`).
     RehearsalSubject, "changeset or revision id", MAX_NAME_BYTES, NAME
 );
 
@@ -289,8 +292,8 @@ text_id!(
 );
 
 impl QuestionId {
-    /// The id of a question that is asked now: short enough to be typed, and so much at random that an id
-    /// from before never means another question.
+    /// Creates the id of a new question: short enough to type, and random enough that a stale id
+    /// never matches another question.
     #[must_use]
     pub fn of_uuid(uuid: uuid::Uuid) -> Self {
         let [.., a, b, c, d] = uuid.into_bytes();
@@ -302,12 +305,12 @@ impl QuestionId {
 }
 
 text_id!(
-    /// Identifies one tool call that waits for a person to approve it.
+    /// Identifies one tool call that waits for approval.
     ApprovalId, "approval id", MAX_NAME_BYTES, NAME
 );
 
 impl ApprovalId {
-    /// The id of a call that is asked about now; like that of a question.
+    /// Creates the id of a new approval, with the same properties as a question's id.
     #[must_use]
     pub fn of_uuid(uuid: uuid::Uuid) -> Self {
         let [.., a, b, c, d] = uuid.into_bytes();
@@ -319,13 +322,13 @@ impl ApprovalId {
 }
 
 text_id!(
-    /// Names one run: work that several agents do together, each in a sandbox of its own (`BOX-1`). A folder
-    /// is named after it.
+    /// Identifies a run: joint work of several agents, each in its own sandbox (`BOX-1`). Also used
+    /// as a folder name.
     RunId, "run id", MAX_NAME_BYTES, NAME
 );
 text_id!(
-    /// Whose a sandbox is within its run: a worker, such as `coder-1` or `custom:coder-1` (`BOX-1`). A folder
-    /// is named after it.
+    /// Identifies the worker that owns a sandbox within its run, such as `coder-1` or
+    /// `custom:coder-1` (`BOX-1`). Also used as a folder name.
     WorkerId, "agent id", MAX_NAME_BYTES, VISIBLE
 );
 
@@ -334,21 +337,21 @@ generated_id!(TurnId);
 generated_id!(MessageId);
 
 impl StepId {
-    /// The id of the `number`-th step (from 1) of `turn`. Deterministic, so that a resumed turn asks
-    /// for the same step again and finds what was recorded for it.
+    /// The id of the `number`-th step (from 1) of `turn`. It is deterministic, so that a resumed
+    /// turn requests the same step again and finds its recorded reply.
     #[must_use]
     pub fn of_turn(turn: &TurnId, number: u32) -> Self {
         Self(Arc::from(format!("{turn}.{number}")))
     }
 
-    /// The id under which a summary of the `count` oldest messages is asked for before a step of `turn`.
-    /// It is recorded and counted like a step's reply, and is none.
+    /// The pseudo step id under which a summary of the `count` oldest messages is requested before
+    /// a step of `turn`. It is recorded and counted like a step's reply.
     #[must_use]
     pub fn of_summary(turn: &TurnId, count: usize) -> Self {
         Self(Arc::from(format!("{turn}.s{count}")))
     }
 
-    /// How many messages it is a summary of, if it is one of `turn`.
+    /// The number of summarized messages, if this is a summary's id in `turn`.
     #[must_use]
     pub fn summarized(&self, turn: &TurnId) -> Option<usize> {
         let count = self.0.strip_prefix(turn.as_str())?.strip_prefix(".s")?;
@@ -356,7 +359,7 @@ impl StepId {
         (Self::of_summary(turn, count) == *self).then_some(count)
     }
 
-    /// Whether it is no step, but a summary.
+    /// True if this is the id of a summary rather than a step.
     #[must_use]
     pub fn is_summary(&self) -> bool {
         let count = self.0.rsplit_once(".s").map(|(_, count)| count);
@@ -364,7 +367,7 @@ impl StepId {
     }
 }
 
-/// Names one instance: a conversation of one agent in one workspace (`INST-3`).
+/// Identifies an instance: a conversation of one agent in one workspace (`INST-3`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstanceRef {

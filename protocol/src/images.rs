@@ -1,19 +1,19 @@
-//! Images that come with an event: in its metadata, until they are part of the turn's first message.
+//! Images of an event: in its metadata until they become part of the turn's first message.
 //!
-//! An image is one of a [`crate::message::Content`]'s parts: its address, or the thing itself in Base64.
+//! An image is a part of a [`crate::message::Content`]: a URL or Base64 data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::JsonObject;
 
-/// The field of an event's metadata that holds its images.
+/// Metadata key of an event that holds its images.
 pub const IMAGES: &str = "images";
 
-/// Images of one event at most.
+/// Largest number of images per event.
 pub const MAX_IMAGES: usize = 16;
 
-/// All images of one event, as they are written, in bytes.
+/// Largest total size of an event's images in serialized form, in bytes.
 pub const MAX_IMAGES_BYTES: usize = 4 * 1024 * 1024;
 
 const _: () =
@@ -23,14 +23,14 @@ const _: () =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
-    /// Its address (`https://…`, `http://…`), or the image in Base64.
+    /// Its URL (`https://…`, `http://…`), or the image in Base64.
     pub image: String,
-    /// What it is, such as `image/png`; required of one in Base64.
+    /// Its media type, such as `image/png`; required for Base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
 }
 
-/// Why images cannot be taken.
+/// Reason why images are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidImages {
     /// Not a list of images.
@@ -42,7 +42,7 @@ pub enum InvalidImages {
     /// Too long.
     #[error("the images have {0} bytes; at most {MAX_IMAGES_BYTES} come with an event")]
     TooLong(usize),
-    /// One that is none.
+    /// An image is neither a URL nor Base64 with a media type.
     #[error(
         "image {0} is neither an `http` address nor Base64 with a `mediaType` such as `image/png`"
     )]
@@ -65,11 +65,11 @@ impl Image {
     }
 }
 
-/// Checks the images of an event.
+/// Validates the images of an event.
 ///
 /// # Errors
 ///
-/// [`InvalidImages`] if there are too many, or one is none.
+/// [`InvalidImages`] if there are too many, or one is invalid.
 pub fn check(images: &[Image]) -> Result<(), InvalidImages> {
     if images.len() > MAX_IMAGES {
         return Err(InvalidImages::TooMany(images.len()));
@@ -84,11 +84,11 @@ pub fn check(images: &[Image]) -> Result<(), InvalidImages> {
     }
 }
 
-/// The images in an event's metadata, checked.
+/// Parses and validates the images in an event's metadata.
 ///
 /// # Errors
 ///
-/// [`InvalidImages`] as [`check`] says, and if they are not written as images are.
+/// [`InvalidImages`] as for [`check`], or if the metadata cannot be parsed.
 pub fn of_metadata(metadata: &JsonObject) -> Result<Vec<Image>, InvalidImages> {
     let images: Vec<Image> = match metadata.get(IMAGES) {
         None | Some(Value::Null) => return Ok(Vec::new()),

@@ -1,8 +1,8 @@
-//! The messages between the orchestrator and its children (`IPC-2`).
+//! Messages between the orchestrator and its child processes (`IPC-2`).
 //!
-//! One enum for each direction and kind of child. A child's first message is [`Hello`], the orchestrator's first is
-//! [`Welcome`]; both name their exact version. Whoever sees the other end closed is alone: a child
-//! exits at once.
+//! Each direction and kind of child has its own enum. A child's first message is [`Hello`], the
+//! orchestrator's first is [`Welcome`]; both contain the sender's exact version. A child whose
+//! connection closes exits immediately.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -31,17 +31,17 @@ use crate::task::{
 use crate::trace::TraceContext;
 use crate::version::Version;
 
-/// Room for most messages, so that a frame's body need not be moved while it is written.
+/// Expected size of most frames; reserving it avoids reallocation while a frame is written.
 const FRAME_BYTES_EXPECTED: usize = 1024;
 
-/// The environment variable that names the descriptor of the child's end of the socket pair.
+/// Environment variable that holds the descriptor number of the child's end of the socket pair.
 pub const IPC_FD_VAR: &str = "GOONDAN_IPC_FD";
 
-/// The environment variable that sets the least level that a process logs.
+/// Environment variable that sets the minimum log level of a process.
 pub const LOG_LEVEL_VAR: &str = "GOONDAN_LOG";
 
-/// What a child gets of the environment of whoever starts it. Everything else stays there: it may hold secrets that only
-/// some connection is to have.
+/// Environment variables that a child inherits from its parent. All others are withheld because
+/// they may hold secrets that only one connection may have.
 pub const PASSED_TO_CHILDREN: [&str; 14] = [
     "PATH",
     "HOME",
@@ -53,18 +53,19 @@ pub const PASSED_TO_CHILDREN: [&str; 14] = [
     "TZ",
     "TMPDIR",
     "TERM",
-    // Which certificates are trusted, where an operator says so.
+    // Trusted certificates, if the operator configured them.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     LOG_LEVEL_VAR,
     ALLOW_DEBUGGER_VAR,
 ];
 
-/// What the binary of agents is called with to start the modules of an agent's tools once (`BUNDLE-7`). Two numbers
-/// follow: how long each may take to load, and how long it has to stay, in milliseconds.
+/// Argument of the agent binary that starts the modules of an agent's tools once (`BUNDLE-7`). Two
+/// numbers follow, in milliseconds: the load timeout of each module, and the time it must keep
+/// running.
 pub const START_MODULES: &str = "--start-modules";
 
-/// What the binary of agents is called with to play recorded turns with another configuration
+/// Argument of the agent binary that replays recorded turns with a different configuration
 /// ([`crate::rehearsal`]).
 pub const REHEARSE: &str = "--rehearse";
 
@@ -83,18 +84,18 @@ macro_rules! messages {
             /// Every message type of this direction.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
-            /// The message's type, as the envelope names it.
+            /// The message's type, as written in the envelope.
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $kind,)* }
             }
 
-            /// Reads the payload of an envelope.
+            /// Parses the payload of an envelope.
             ///
             /// # Errors
             ///
             /// [`MessageError`] if the type is unknown in this direction or the payload does not
-            /// fit it.
+            /// match it.
             pub fn from_envelope(envelope: &Envelope) -> Result<Self, MessageError> {
                 let raw = envelope.payload.get();
                 match envelope.kind.as_str() {
@@ -104,11 +105,11 @@ macro_rules! messages {
                 .map_err(|source| MessageError::BadPayload { kind: envelope.kind.clone(), source })
             }
 
-            /// Puts the message in an envelope and writes it as a frame's body.
+            /// Wraps the message in an envelope and serializes it as the body of a frame.
             ///
             /// # Errors
             ///
-            /// [`MessageError::BadPayload`] if the payload cannot be written as JSON.
+            /// [`MessageError::BadPayload`] if the payload cannot be serialized as JSON.
             pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
                 let bad = |source| MessageError::BadPayload { kind: self.kind().to_owned(), source };
                 let mut frame = Vec::with_capacity(FRAME_BYTES_EXPECTED);
@@ -122,23 +123,23 @@ macro_rules! messages {
     };
 }
 
-/// The addressing of a message to be sent.
+/// Addressing of an outgoing message.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// Set on a request: its reply names it.
+    /// Id of a request, which its reply repeats.
     pub id: Option<u64>,
-    /// Set on a reply: the request it answers.
+    /// Id of the request that this message replies to.
     pub in_reply_to: Option<u64>,
-    /// Who sends it.
+    /// The sender.
     pub from: Address,
-    /// Who gets it.
+    /// The recipient.
     pub to: Address,
-    /// Where in a trace it belongs.
+    /// The trace and span the message belongs to.
     pub trace: Option<TraceContext>,
 }
 
 impl Head {
-    /// A message that is neither request nor reply, in no trace.
+    /// Head of a message that is neither a request nor a reply and has no trace.
     #[must_use]
     pub fn new(from: Address, to: Address) -> Self {
         Self {
@@ -168,7 +169,7 @@ impl Head {
         serde_json::to_writer(frame, &message)
     }
 
-    /// The same, in a trace.
+    /// Adds a trace context.
     #[must_use]
     pub fn in_trace(self, trace: TraceContext) -> Self {
         Self {
@@ -177,7 +178,7 @@ impl Head {
         }
     }
 
-    /// The same, as a request.
+    /// Marks the message as a request.
     #[must_use]
     pub fn asking(self, id: u64) -> Self {
         Self {
@@ -186,7 +187,7 @@ impl Head {
         }
     }
 
-    /// The same, as the reply to a request.
+    /// Marks the message as the reply to a request.
     #[must_use]
     pub fn answering(self, request: Option<u64>) -> Self {
         Self {
@@ -196,7 +197,7 @@ impl Head {
     }
 }
 
-/// What is read as an [`Envelope`], written with its payload in one go.
+/// Serializes directly, with its payload, to the format that [`Envelope`] parses.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outgoing<'m, P> {
@@ -214,122 +215,125 @@ struct Outgoing<'m, P> {
 }
 
 messages! {
-    /// What a child says to the orchestrator.
+    /// Messages from a child to the orchestrator.
     ToOrchestrator {
-        /// The first message: who it is.
+        /// The first message: identifies the child.
         Hello(Hello) = "hello",
-        /// The answer to `ping`: the process is not hung.
+        /// Reply to `ping`, which shows that the process is not hung.
         Pong(Pong) = "pong",
-        /// What the kernel holds the process to from now on.
+        /// Confinement of the process, as enforced by the kernel from now on.
         Confined(Confined) = "confined",
-        /// What a connector is doing, for people to read.
+        /// Status of a connector, for people to read.
         Status(Status) = "status",
-        /// `shutdown` was heard and what was in progress is done; the process exits now.
+        /// `shutdown` was received and work in progress is done; the process exits now.
         ShutdownAck(ShutdownAck) = "shutdown_ack",
-        /// A connector hands in an event and waits for `event.accepted` or `event.refused`.
+        /// A connector submits an event; `event.accepted` or `event.refused` is the reply.
         Event(Box<ConnectorEvent>) = "event",
-        /// A connector asks what its connection last kept.
+        /// A connector requests its stored state.
         StateGet(StateGet) = "state.get",
-        /// A connector asks that something is kept for its connection.
+        /// A connector requests that its state be stored.
         StateSet(StateSet) = "state.set",
-        /// A connector asks what the agent answered to one of its events; `reply` is the reply.
+        /// A connector requests the agent's answer to one of its events; `reply` is the reply.
         ReplyAwait(ReplyAwait) = "reply.await",
-        /// A connector does not wait for some of these any more.
+        /// A connector no longer waits for some replies.
         ReplyForget(ReplyForget) = "reply.forget",
-        /// A connection that may ask people shows what waits for them from now on.
+        /// A connection that may ask people subscribes to pending approvals.
         ApprovalsFollow(ApprovalsFollow) = "approvals.follow",
-        /// Somebody pressed a button to approve or deny a tool call; `approval.verdict` is the reply.
+        /// A person pressed a button to approve or deny a tool call; `approval.verdict` is the
+        /// reply.
         ApprovalPress(ApprovalPress) = "approval.press",
-        /// A connector asks what the daemon counts.
+        /// A connector requests the daemon's metrics.
         MetricsGet(MetricsGet) = "metrics.get",
-        /// An agent's process cannot start its work, for a reason that another start would meet, too. It ends.
+        /// An agent process cannot start its work, and a restart would fail for the same reason.
+        /// The process exits.
         AgentNotStarted(AgentNotStarted) = "agent.not_started",
-        /// An agent asks for the next page of its conversation.
+        /// An agent requests the next page of its conversation.
         ConversationLoad(ConversationLoad) = "conversation.load",
-        /// A message event of the running turn, to be made durable.
+        /// A message event of the running turn, to be stored durably.
         TurnAppend(TurnAppend) = "turn.append",
         /// The turn is over; commit it.
         TurnComplete(TurnComplete) = "turn.complete",
-        /// A tool call asks for something that concerns other agents; `agent.answer` is the reply.
+        /// A tool call requests something from the orchestrator; `agent.answer` is the reply.
         AgentAsk(Box<AgentAsk>) = "agent.ask",
-        /// A connector asks a person something, for a call that it makes; `question.answered` or
+        /// A connector asks a person a question on behalf of a call; `question.answered` or
         /// `question.refused` is the reply.
         QuestionAsk(Box<QuestionAsk>) = "question.ask",
-        /// A connector's question is not to be answered any more.
+        /// A connector withdraws its question.
         QuestionWithdraw(QuestionWithdraw) = "question.withdraw",
-        /// Something worth recording happened in the turn.
+        /// A runtime event of the turn, to be recorded.
         Observe(Box<RuntimeEvent>) = "observe",
-        /// An agent wants a model or a connection to do something outside.
+        /// An agent requests an outgoing call to a model or a connection.
         Call(Box<OutgoingCall>) = "call",
-        /// A part of what comes of a call, from the connector that makes it.
+        /// A piece of a call's result, from the connector that makes the call.
         CallPiece(CallPiece) = "call.piece",
-        /// What came of a call, from the connector that made it.
+        /// Final result of a call, from the connector that made it.
         CallResult(CallResult) = "call.result",
-        /// An agent does not wait for a call any more.
+        /// An agent no longer waits for a call.
         CallCancel(CallCancel) = "call.cancel",
-        /// The program of a task runs.
+        /// The program of a task started.
         TaskStarted(TaskStarted) = "task.started",
         /// The program of a task could not be started.
         TaskNotStarted(TaskNotStarted) = "task.not_started",
-        /// What the output of a task's program tells.
+        /// An event read from the output of a task's program.
         TaskTold(TaskTold) = "task.told",
-        /// What a task's program wrote, for its log.
+        /// Output of a task's program, for its log.
         TaskOutput(TaskOutput) = "task.output",
-        /// A task's program shows a sign of life.
+        /// A task's program was active.
         TaskAlive(TaskAlive) = "task.alive",
-        /// A task's program is gone.
+        /// A task's program exited.
         TaskExited(TaskExited) = "task.exited",
     }
 }
 
 messages! {
-    /// What the orchestrator says to the process that runs an agent's program for a task.
+    /// Messages from the orchestrator to the process that runs an agent's program for a task.
     ToTask {
-        /// The answer to `hello`: what is to be run.
+        /// Reply to `hello`: the task to run.
         Welcome(Box<Welcome>) = "welcome",
-        /// Are you there?
+        /// Liveness check.
         Ping(Ping) = "ping",
-        /// End the program: ask, and kill after the grace period; then `task.exited`, and exit.
+        /// End the program: request its exit, kill it after the grace period, send `task.exited`,
+        /// then exit.
         Shutdown(Shutdown) = "shutdown",
-        /// Stop the program with all that belongs to it.
+        /// Stop the program and its child processes.
         Pause(TaskPause) = "task.pause",
-        /// Let it go on.
+        /// Resume the stopped program.
         Continue(TaskContinue) = "task.continue",
-        /// The answer to a request for a permission.
+        /// Reply to a permission request.
         Permission(TaskPermission) = "task.permission",
     }
 }
 
 messages! {
-    /// What the orchestrator says to an agent.
+    /// Messages from the orchestrator to an agent.
     ToAgent {
-        /// The answer to `hello`: the agent's assignment.
+        /// Reply to `hello`: the agent's assignment.
         Welcome(Box<Welcome>) = "welcome",
-        /// Are you there?
+        /// Liveness check.
         Ping(Ping) = "ping",
-        /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
+        /// Finish work in progress, start nothing new, reply `shutdown_ack`, then exit.
         Shutdown(Shutdown) = "shutdown",
         /// The next turn.
         Event(Box<TurnStart>) = "event",
         /// A page of the conversation.
         ConversationPage(ConversationPage) = "conversation.page",
-        /// Message events are durable, up to and with a sequence number.
+        /// Message events up to and including a sequence number are durable.
         TurnAppended(TurnAppended) = "turn.appended",
         /// The turn is committed.
         TurnCommitted(TurnCommitted) = "turn.committed",
-        /// A part of what comes of a call.
+        /// A piece of a call's result.
         CallPiece(CallPiece) = "call.piece",
-        /// What came of a call.
+        /// Final result of a call.
         CallResult(CallResult) = "call.result",
-        /// What came of `agent.ask`.
+        /// Result of `agent.ask`.
         AgentAnswer(Box<AgentAnswer>) = "agent.answer",
-        /// An answer to a question of the agent, for the next step of the running turn.
+        /// An answer to one of the agent's requests, for the next step of the running turn.
         TurnInput(Box<TurnInput>) = "turn.input",
     }
 }
 
 impl ToAgent {
-    /// The frame that follows the message's own, if one does: records, as one JSON array.
+    /// Records that follow the message in a frame of their own, as one JSON array.
     #[must_use]
     pub fn records_frame(&self) -> Option<&Bytes> {
         match self {
@@ -340,48 +344,48 @@ impl ToAgent {
 }
 
 messages! {
-    /// What the orchestrator says to the process of a connection or a model.
+    /// Messages from the orchestrator to the process of a connection or a model.
     ToConnector {
-        /// The answer to `hello`: the process's assignment.
+        /// Reply to `hello`: the process's assignment.
         Welcome(Box<Welcome>) = "welcome",
-        /// Are you there?
+        /// Liveness check.
         Ping(Ping) = "ping",
-        /// Take nothing new from outside. Calls are made until `shutdown`.
+        /// Accept nothing new from outside. Calls continue until `shutdown`.
         Quiesce(Quiesce) = "quiesce",
-        /// Finish what is in progress, begin nothing new, answer `shutdown_ack`, exit.
+        /// Finish work in progress, start nothing new, reply `shutdown_ack`, then exit.
         Shutdown(Shutdown) = "shutdown",
         /// An event is durable.
         EventAccepted(EventAccepted) = "event.accepted",
         /// An event was refused.
         EventRefused(EventRefused) = "event.refused",
-        /// What the connection last kept.
+        /// The connection's stored state.
         State(State) = "state",
-        /// What the connection asked to be kept is durable.
+        /// The connection's new state is durable.
         StateKept(StateKept) = "state.kept",
-        /// The connection's state could not be read or kept.
+        /// The connection's state could not be read or stored.
         StateRefused(StateRefused) = "state.refused",
-        /// What the agent answered to an event of the connection.
+        /// The agent's answer to an event of the connection.
         Reply(Box<Reply>) = "reply",
         /// A tool call waits for a person.
         ApprovalShow(Box<ApprovalShow>) = "approval.show",
-        /// A tool call that was shown waits no more.
+        /// A displayed tool call is no longer pending.
         ApprovalClosed(ApprovalClosed) = "approval.closed",
-        /// What came of a button that was pressed.
+        /// Result of a button press.
         ApprovalVerdict(ApprovalVerdict) = "approval.verdict",
-        /// What the daemon counts.
+        /// The daemon's metrics.
         Metrics(Box<MetricsSnapshot>) = "metrics",
-        /// A call to be made.
+        /// A call to make.
         Call(Box<CallOrder>) = "call",
-        /// Nobody waits for this call any more.
+        /// No caller waits for this call any longer.
         CallCancel(CallCancel) = "call.cancel",
-        /// What came of a question to a person.
+        /// Outcome of a question to a person.
         QuestionAnswered(Box<QuestionAnswered>) = "question.answered",
-        /// A question that nobody will be asked.
+        /// A question was refused and will not be asked.
         QuestionRefused(QuestionRefused) = "question.refused",
     }
 }
 
-/// What the orchestrator says to a child, whatever it is.
+/// A message from the orchestrator to a child of any kind.
 #[derive(Debug, Clone)]
 pub enum ToChild {
     /// To an agent.
@@ -411,7 +415,7 @@ impl From<ToConnector> for ToChild {
 }
 
 impl ToChild {
-    /// What every child is told, in the form that a child of this role takes.
+    /// Builds the `welcome` variant for a child of this role.
     #[must_use]
     pub fn welcome(role: ChildRole, welcome: Welcome) -> Self {
         match role {
@@ -423,7 +427,7 @@ impl ToChild {
         }
     }
 
-    /// As [`Self::welcome`], for a shutdown.
+    /// Builds the `shutdown` variant for a child of this role.
     #[must_use]
     pub fn shutdown(role: ChildRole, shutdown: Shutdown) -> Self {
         match role {
@@ -433,7 +437,7 @@ impl ToChild {
         }
     }
 
-    /// As [`Self::welcome`], for a ping.
+    /// Builds the `ping` variant for a child of this role.
     #[must_use]
     pub fn ping(role: ChildRole, ping: Ping) -> Self {
         match role {
@@ -443,7 +447,7 @@ impl ToChild {
         }
     }
 
-    /// The message's type, as the envelope names it.
+    /// The message's type, as written in the envelope.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -453,7 +457,7 @@ impl ToChild {
         }
     }
 
-    /// Whether the child is to end.
+    /// True if the message requests the child's exit.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         matches!(
@@ -464,11 +468,11 @@ impl ToChild {
         )
     }
 
-    /// Puts the message in an envelope and writes it as a frame's body.
+    /// Wraps the message in an envelope and serializes it as the body of a frame.
     ///
     /// # Errors
     ///
-    /// [`MessageError::BadPayload`] if the payload cannot be written as JSON.
+    /// [`MessageError::BadPayload`] if the payload cannot be serialized as JSON.
     pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
         match self {
             Self::Agent(message) => message.to_frame(head),
@@ -477,7 +481,7 @@ impl ToChild {
         }
     }
 
-    /// The frame that follows the message's own, if one does: records, as one JSON array.
+    /// Records that follow the message in a frame of their own, as one JSON array.
     #[must_use]
     pub fn records_frame(&self) -> Option<&Bytes> {
         match self {
@@ -487,24 +491,24 @@ impl ToChild {
     }
 }
 
-/// What kind of child a process is.
+/// Kind of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChildRole {
     /// An AgentProcess.
     Agent,
-    /// A ConnectorProcess that stands for a connection.
+    /// A ConnectorProcess for a connection.
     Connector,
-    /// A ConnectorProcess that stands for a model. It greets as a connector: what it is to be it
-    /// learns from its welcome.
+    /// A ConnectorProcess for a model. Its `hello` has the connector role; the welcome then assigns
+    /// it the model.
     Model,
-    /// An AgentProcess that runs an agent's program for a task. It greets as an agent: what it is to be it
-    /// learns from its welcome.
+    /// An AgentProcess that runs an agent's program for a task. Its `hello` has the agent role; the
+    /// welcome then assigns it the task.
     Task,
 }
 
 impl ChildRole {
-    /// The role as it is written.
+    /// The serialized form of the role.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -522,7 +526,7 @@ impl ChildRole {
 pub struct Hello {
     /// The child's exact version.
     pub version: Version,
-    /// What it is.
+    /// Its role.
     pub role: ChildRole,
     /// Its process id.
     pub pid: u32,
@@ -534,19 +538,19 @@ pub struct Hello {
 pub struct Welcome {
     /// The orchestrator's exact version.
     pub version: Version,
-    /// What the child is to do.
+    /// The child's assignment.
     pub assignment: Assignment,
 }
 
-/// What a child is to do.
+/// Work assigned to a child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", content = "definition", rename_all = "lowercase")]
 pub enum Assignment {
-    /// Be this agent.
+    /// Run this agent.
     Agent(Box<AgentAssignment>),
-    /// Be this connector.
+    /// Run this connector.
     Connector(Box<ConnectorAssignment>),
-    /// Be the connector of this model.
+    /// Run the connector of this model.
     Model(Box<ModelAssignment>),
     /// Run this agent's program for this task.
     Task(Box<TaskAssignment>),
@@ -556,7 +560,7 @@ pub enum Assignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ping {
-    /// To be returned in `pong`.
+    /// Value that `pong` must return.
     pub nonce: u64,
 }
 
@@ -568,13 +572,15 @@ pub struct Pong {
     pub nonce: u64,
 }
 
-/// `confined`: what a process has confined itself to, once it knew what it is (`SEC-3`).
+/// `confined`: confinement that a process applied to itself after it received its assignment
+/// (`SEC-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Confined {
-    /// What the kernel holds of it.
+    /// The rights that the kernel enforces.
     pub rights: Facts,
-    /// Why it is not all that a process of its kind holds itself to; absent if it is.
+    /// Reason why the confinement is weaker than intended for this kind of process; absent if it is
+    /// complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
 }
@@ -583,11 +589,11 @@ pub struct Confined {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Whether it does its work.
+    /// True if it can do its work.
     pub ready: bool,
-    /// What it does, such as `listening on 127.0.0.1:8080`, or why it cannot.
+    /// Its activity, such as `listening on 127.0.0.1:8080`, or the reason it cannot work.
     pub detail: String,
-    /// What the other side says of the token that it comes with, if it does no work for that.
+    /// The remote server's verdict on the token it uses, if the token is the reason it cannot work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenVerdict>,
 }
@@ -600,9 +606,9 @@ pub struct Quiesce {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shutdown {
-    /// How long the orchestrator waits before it kills, in milliseconds.
+    /// Grace period before the orchestrator kills the process, in milliseconds.
     pub grace_period_ms: u64,
-    /// Why, for the log: `restart`, `configuration changed`, `daemon shutdown` …
+    /// The reason, for the log: `restart`, `configuration changed`, `daemon shutdown` and so on.
     pub reason: String,
 }
 
@@ -616,7 +622,7 @@ pub struct ShutdownAck {}
 pub struct TurnStart {
     /// The turn. A resumed turn keeps its id.
     pub turn_id: TurnId,
-    /// Which try this is, from 1.
+    /// Attempt number, counted from 1.
     pub attempt: u32,
     /// The event to answer.
     pub event: AgentEvent,
@@ -628,7 +634,7 @@ pub struct TurnStart {
 pub struct EventAccepted {
     /// The event's id.
     pub event_id: EventId,
-    /// Whether it had been accepted before; then nothing more happens.
+    /// True if the event was already accepted; it then has no further effect.
     pub duplicate: bool,
     /// The conversation it belongs to; absent if it belongs to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -639,16 +645,16 @@ pub struct EventAccepted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RefusalCode {
-    /// The event itself is at fault: too large, or not well formed. Sending it again is no use.
+    /// The event is invalid: too large or malformed. Retrying cannot succeed.
     Invalid,
-    /// No ingress rule takes it, or it names an agent or key that cannot be.
+    /// No ingress rule matches it, or it names an invalid agent or key.
     Unroutable,
-    /// The instance has too many events waiting.
+    /// The instance has too many pending events.
     Overloaded,
-    /// The daemon is stopping, or the store cannot write. Send it again later.
+    /// The daemon is stopping, or the store cannot write. The client may retry later.
     Unavailable,
-    /// Files of the conversation or its workspace are lost or damaged. Sending it again is no use until
-    /// a person has mended them; the daemon's log names them.
+    /// Files of the conversation or its workspace are missing or damaged. Retrying cannot succeed
+    /// until an operator repairs them; the daemon's log names them.
     Damaged,
 }
 
@@ -656,9 +662,9 @@ pub enum RefusalCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventRefused {
-    /// Why.
+    /// The reason, as a code.
     pub code: RefusalCode,
-    /// What failed, for people to read.
+    /// The cause, for people to read.
     pub message: String,
 }
 
@@ -675,7 +681,7 @@ pub struct StateGet {}
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateSet {
-    /// What is to be kept, in place of what was: any JSON, of at most
+    /// The new state, which replaces the old one: any JSON of at most
     /// [`crate::limits::MAX_CONNECTION_STATE_BYTES`].
     pub state: Box<RawValue>,
 }
@@ -684,7 +690,7 @@ pub struct StateSet {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// What was last kept; none if nothing ever was.
+    /// The stored state; absent if none was ever stored.
     pub state: Option<Box<RawValue>>,
 }
 
@@ -696,15 +702,15 @@ pub struct StateKept {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateRefused {
-    /// What failed, for people to read.
+    /// The cause, for people to read.
     pub message: String,
 }
 
-/// `agent.not_started`: the agent's process cannot start its work, and ends.
+/// `agent.not_started`: the agent process cannot start its work and exits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentNotStarted {
-    /// Why, for people to read.
+    /// The cause, for people to read.
     pub error: String,
 }
 
@@ -712,26 +718,28 @@ pub struct AgentNotStarted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationLoad {
-    /// Where the page begins: 0, then what the page before said in `next`.
+    /// Start of the page: 0, then `next` of the previous page.
     pub offset: u64,
 }
 
-/// `conversation.page`: confirmed messages, and behind the last of them the open turn's events.
+/// `conversation.page`: confirmed messages, followed by the open turn's events after the last
+/// message.
 ///
-/// If there are messages, the next frame holds them: one JSON array and no envelope.
+/// If the page has messages, the next frame contains them as one JSON array without an envelope.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationPage {
-    /// Confirmed messages ([`crate::message::Message`]), raw. Here stand their lengths in bytes.
+    /// Confirmed messages ([`crate::message::Message`]), raw. This field holds their lengths in
+    /// bytes.
     #[serde(rename = "messageBytes")]
     pub messages: Records,
-    /// Events of the open turn ([`crate::message::MessageEvent`]), raw; behind the last message only,
-    /// on further pages if they are many.
+    /// Events of the open turn ([`crate::message::MessageEvent`]), raw. They follow the last
+    /// message, on further pages if necessary.
     pub events: Vec<Box<RawValue>>,
-    /// What the agent's extensions remember, on the first page only (`EXT-2`).
+    /// State of the agent's extensions, on the first page only (`EXT-2`).
     #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
     pub states: ExtensionStates,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     pub next: Option<u64>,
 }
 
@@ -741,7 +749,7 @@ pub struct ConversationPage {
 pub struct TurnAppend {
     /// The running turn.
     pub turn_id: TurnId,
-    /// The event's number within its turn, from 1, without gaps.
+    /// The event's sequence number within its turn, from 1 without gaps.
     pub seq: u64,
     /// The event ([`crate::message::MessageEvent`]), raw.
     pub event: Box<RawValue>,
@@ -753,7 +761,7 @@ pub struct TurnAppend {
 pub struct TurnAppended {
     /// The running turn.
     pub turn_id: TurnId,
-    /// Every event up to and with this number is durable.
+    /// Every event up to and including this sequence number is durable.
     pub seq: u64,
 }
 
@@ -763,14 +771,15 @@ pub struct TurnAppended {
 pub struct TurnComplete {
     /// The running turn.
     pub turn_id: TurnId,
-    /// The number of its last event; 0 if it has none. The orchestrator checks that it has them all.
+    /// The sequence number of its last event; 0 if it has none. The orchestrator verifies that it
+    /// received all.
     pub last_seq: u64,
-    /// How it ended.
+    /// Outcome of the turn.
     pub outcome: TurnOutcome,
-    /// Other events it took in on the way, by `turn.input`: they are over with it.
+    /// Other events that arrived during the turn by `turn.input`; they end with the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<EventId>,
-    /// What extensions remember from now on, of those that changed it (`EXT-2`).
+    /// New state of the extensions that changed theirs (`EXT-2`).
     #[serde(default, skip_serializing_if = "ExtensionStates::is_empty")]
     pub states: ExtensionStates,
 }

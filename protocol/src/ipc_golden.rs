@@ -1,4 +1,4 @@
-//! Golden bytes of every IPC message. Changing one means raising
+//! Golden bytes of every IPC message. A change requires a higher
 //! [`crate::version::PROTOCOL_VERSION`].
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::envelope::{Address, Envelope};
 const TRACE: &str =
     r#""trace":{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7"}"#;
 
-/// One body for each message type a child sends, without its trace.
+/// One body for each message type from a child, without its trace.
 const FROM_CHILD: &[&str] = &[
     r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
     r#"{"type":"pong","from":"agent:a:k","to":"orchestrator","payload":{"nonce":9}}"#,
@@ -62,7 +62,7 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"call.cancel","from":"agent:a:k","to":"orchestrator","payload":{"callId":7}}"#,
 ];
 
-/// One body for each message type the orchestrator sends, without its trace.
+/// One body for each message type from the orchestrator, without its trace.
 const TO_CHILD: &[&str] = &[
     r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
     r#"{"type":"ping","from":"orchestrator","to":"agent:a:k","payload":{"nonce":9}}"#,
@@ -164,7 +164,7 @@ fn every_message_has_golden_bytes() {
 fn a_message_of_the_other_direction_is_refused() {
     let envelope = Envelope::from_frame(TO_CHILD[0].as_bytes()).unwrap();
     assert!(ToOrchestrator::from_envelope(&envelope).is_err());
-    // What is for a connector is not for an agent, and the other way around.
+    // Messages for connectors are not valid for agents, and vice versa.
     for (body, is_for_agents) in [(TO_CHILD[4], true), (TO_CHILD[5], false)] {
         let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
         assert_eq!(ToAgent::from_envelope(&envelope).is_ok(), is_for_agents);
@@ -176,7 +176,7 @@ fn a_message_of_the_other_direction_is_refused() {
 }
 
 proptest! {
-    /// Neither garbage nor damaged messages panic.
+    /// Garbage and damaged messages never panic.
     #[test]
     fn damaged_messages_are_errors(
         which in 0..FROM_CHILD.len(),
@@ -191,7 +191,7 @@ proptest! {
         }
     }
 
-    /// Any instance key travels in an address and comes back.
+    /// Every instance key survives a round trip in an address.
     #[test]
     fn any_key_fits_an_address(key in "\\PC{1,40}|[\\x00-\\x7f]{1,10}") {
         let address = Address::Agent {

@@ -1,20 +1,20 @@
 //! Wire types, frame codec, ids and domain records of goondan.
 //!
-//! Every process of goondan speaks in the types of this crate: the orchestrator with its children
-//! ([`ipc`]), the client with the orchestrator ([`control`]), and all of them with the files the
-//! store keeps ([`message`], [`event`], [`observe`]).
+//! All goondan processes use the types of this crate: the orchestrator and its children ([`ipc`]),
+//! clients and the orchestrator ([`control`]), and all of them for the files of the store
+//! ([`message`], [`event`], [`observe`]).
 //!
 //! # Invariants
 //!
-//! * This crate does **no I/O** and reads no clock and no randomness: time and ids come in as
-//!   arguments. Everything in it can be run in a simulation.
-//! * Nothing a peer sends makes it panic or allocate past [`limits`].
-//! * A value that exists is valid: ids and names are checked where they enter ([`ids`]).
+//! * This crate does **no I/O** and uses no clock and no randomness: time and ids are arguments.
+//!   Everything in it can run in a simulation.
+//! * Input from a peer never causes a panic or an allocation beyond [`limits`].
+//! * Every value is valid, because ids and names are checked on construction ([`ids`]).
 //!
 //! # Layers, from the wire upwards
 //!
 //! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
-//! [`control`] (typed messages). Beside them, [`records`]: what is only passed on.
+//! [`control`] (typed messages). In addition, [`records`] carries data that is only forwarded.
 
 pub mod agents;
 pub mod approval;
@@ -68,5 +68,5 @@ pub mod usage;
 pub mod version;
 pub mod working_directory;
 
-/// A JSON object, as `serde_json` keeps it.
+/// A JSON object, as represented by `serde_json`.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -1,7 +1,8 @@
-//! What happens to what the daemon runs: said once, where it happens, and told from there to the log, to the
-//! audit log and to the clients that watch (`OBS-1`, `INST-6`).
+//! Lifecycle events of the workspaces, conversations and processes that the daemon runs. Each event
+//! is emitted once and forwarded to the log, the audit log and watching clients (`OBS-1`,
+//! `INST-6`).
 //!
-//! What happens within turns is [`crate::observe::RuntimeEvent`]'s.
+//! Events within turns are [`crate::observe::RuntimeEvent`]s.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::ids::{
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
 
-/// Whose process a process is, within its workspace.
+/// Owner of a child process within its workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "role",
@@ -21,132 +22,133 @@ use crate::time::Timestamp;
     rename_all_fields = "camelCase"
 )]
 pub enum Worker {
-    /// A conversation's.
+    /// A conversation.
     Agent {
         /// The conversation.
         instance_key: InstanceKey,
     },
-    /// A connection's.
+    /// A connection.
     Connector {
         /// The connection.
         connection: ConnectionName,
     },
-    /// A model's.
+    /// A model.
     Model {
         /// The model.
         model: ResourceName,
     },
-    /// A run's of a task.
+    /// A run of a task.
     Task {
         /// The task.
         task_id: TaskId,
     },
 }
 
-/// Something that happened to a workspace, its conversations or its processes.
+/// Lifecycle event of a workspace, its conversations or its processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum LifecycleEvent {
-    /// A workspace runs.
+    /// A workspace was opened.
     #[serde(rename = "workspace.opened")]
     WorkspaceOpened {
-        /// Conversations with something to do from before.
+        /// Number of conversations with unfinished work.
         instances_with_work: usize,
     },
-    /// All of a workspace has ended, and it is forgotten.
+    /// A workspace was stopped and removed from memory.
     #[serde(rename = "workspace.stopped")]
     WorkspaceStopped {
-        /// Why the next daemon may open it all the same: its record could not be written.
+        /// Error that prevented writing the record of the stop. The next daemon may then open the
+        /// workspace again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Another configuration runs.
+    /// A new configuration is active.
     #[serde(rename = "configuration.changed")]
     ConfigurationChanged {
         /// Its digest.
         config_digest: String,
-        /// What changed: a resource and how.
+        /// The changes: each names a resource and its change.
         changes: Vec<String>,
-        /// How many processes restart.
+        /// Number of processes that restart.
         restarting: usize,
     },
-    /// The configuration is valid again, and as it was.
+    /// The configuration is valid again and equals the active one.
     #[serde(rename = "configuration.restored")]
     ConfigurationRestored {
         /// Its digest.
         config_digest: String,
     },
-    /// The project's own configuration cannot run; the last known good one does.
+    /// The project's configuration cannot run; the last known good configuration is active.
     #[serde(rename = "configuration.fellBack")]
     ConfigurationFellBack {
-        /// The digest of what runs.
+        /// Digest of the active configuration.
         config_digest: String,
-        /// Since when it was known to be good.
+        /// Time at which the active configuration was last known to be good.
         config_since: Timestamp,
-        /// What is wrong with the project's own.
+        /// Error in the project's configuration.
         error: String,
     },
     /// A process was started.
     #[serde(rename = "process.started")]
     ProcessStarted {
-        /// Whose.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
         /// Its process id.
         child_pid: u32,
     },
-    /// A process has ended as it was to.
+    /// A process ended as requested.
     #[serde(rename = "process.ended")]
     ProcessEnded {
-        /// Whose.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
-        /// In which way.
+        /// Exit status, as text.
         how: String,
     },
-    /// A process has ended though nobody had asked it to.
+    /// A process ended unexpectedly.
     #[serde(rename = "process.crashed")]
     ProcessCrashed {
-        /// Whose.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
-        /// Crashes in a row.
+        /// Number of consecutive crashes.
         consecutive_crashes: u32,
-        /// When the next may start, in milliseconds from now.
+        /// Delay until the next start, in milliseconds.
         next_start_in_ms: u64,
-        /// In which way.
+        /// Exit status, as text.
         how: String,
     },
-    /// A process is killed: it did not do in time what it was to.
+    /// A process is killed because it missed a deadline.
     #[serde(rename = "process.killed")]
     ProcessKilled {
-        /// Whose.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
-        /// What it did not do.
+        /// The missed deadline.
         reason: String,
     },
-    /// A process broke the protocol, and is killed.
+    /// A process violated the protocol and is killed.
     #[serde(rename = "process.broke")]
     ProcessBroke {
-        /// Whose.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
-        /// In which way.
+        /// The violation.
         problem: String,
     },
-    /// A connection or a model says whether it can do its work.
+    /// A connection or a model reported a change of its readiness.
     #[serde(rename = "process.readiness")]
     ReadinessChanged {
-        /// Whose process.
+        /// The owner of the process.
         #[serde(flatten)]
         worker: Worker,
-        /// Whether it can.
+        /// True if it can do its work.
         ready: bool,
-        /// What it says of it.
+        /// Details from the process.
         detail: String,
     },
-    /// A conversation began.
+    /// A conversation was created.
     #[serde(rename = "instance.created")]
     InstanceCreated {
         /// The conversation.
@@ -154,27 +156,27 @@ pub enum LifecycleEvent {
         /// Its agent.
         agent_name: Option<AgentName>,
     },
-    /// A conversation was made from an archive.
+    /// A conversation was imported from an archive.
     #[serde(rename = "instance.imported")]
     InstanceImported {
         /// The conversation.
         instance_key: InstanceKey,
         /// Its agent.
         agent_name: AgentName,
-        /// How many messages it has.
+        /// Number of messages.
         messages: u64,
     },
-    /// The process of a conversation starts anew.
+    /// The process of a conversation restarts.
     #[serde(rename = "instance.restarted")]
     InstanceRestarted {
         /// The conversation.
         instance_key: InstanceKey,
-        /// Who asked for it.
+        /// The requester of the restart.
         by: String,
         /// Why.
         reason: String,
     },
-    /// A joint checkpoint of a conversation was made, because a person wanted it.
+    /// A joint checkpoint of a conversation was created on request.
     #[serde(rename = "instance.checkpointed")]
     InstanceCheckpointed {
         /// The conversation.
@@ -182,18 +184,18 @@ pub enum LifecycleEvent {
         /// The checkpoint.
         checkpoint_id: String,
     },
-    /// A conversation went back to a joint checkpoint, with its files.
+    /// A conversation and its files were rolled back to a joint checkpoint.
     #[serde(rename = "instance.rewound")]
     InstanceRewound {
         /// The conversation.
         instance_key: InstanceKey,
         /// The checkpoint.
         checkpoint_id: String,
-        /// The joint checkpoint of what there was before.
+        /// Joint checkpoint of the state before the rewind.
         pre_rewind: String,
-        /// How many messages there were before.
+        /// Number of messages before.
         messages_before: u64,
-        /// How many there are now.
+        /// Number of messages after.
         messages_after: u64,
     },
     /// A conversation was deleted.
@@ -209,11 +211,11 @@ pub enum LifecycleEvent {
         instance_key: InstanceKey,
         /// The event.
         event_id: EventId,
-        /// Whether it was durable before.
+        /// True if the event was already durable.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
-    /// An event was not taken.
+    /// An event was refused.
     #[serde(rename = "event.refused")]
     EventRefused {
         /// The conversation.
@@ -221,17 +223,17 @@ pub enum LifecycleEvent {
         /// Why.
         error: String,
     },
-    /// An event is set aside: its turn crashes whoever works on it.
+    /// An event was parked because its turn crashes every process that works on it.
     #[serde(rename = "event.parked")]
     EventParked {
         /// The conversation.
         instance_key: InstanceKey,
         /// The event.
         event_id: EventId,
-        /// How the last process ended.
+        /// Exit status of the last process.
         reason: String,
     },
-    /// A tool call was cut short, and nobody knows if it had its effect.
+    /// A tool call was interrupted and its outcome is unknown.
     #[serde(rename = "call.unknown")]
     CallUnknown {
         /// The conversation.
@@ -244,21 +246,21 @@ pub enum LifecycleEvent {
         tool_call_id: ToolCallId,
         /// The tool's full name, as the model wrote it.
         tool_name: String,
-        /// How it was cut short.
+        /// The cause of the interruption.
         detail: String,
     },
-    /// A person has looked whether such a call had its effect.
+    /// A person resolved a call with an unknown outcome.
     #[serde(rename = "call.settled")]
     CallSettled {
         /// The conversation.
         instance_key: InstanceKey,
         /// The call.
         tool_call_id: ToolCallId,
-        /// What the person found.
+        /// The person's finding, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// A person lets a parked event wait again.
+    /// A person returned a parked event to the queue.
     #[serde(rename = "event.retried")]
     EventRetried {
         /// The conversation.
@@ -266,7 +268,7 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
-    /// A person ended a parked event without an answer.
+    /// A person dropped a parked event without an answer.
     #[serde(rename = "event.dropped")]
     EventDropped {
         /// The conversation.
@@ -274,7 +276,7 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
-    /// A person ended an event that waited, or its turn.
+    /// A person canceled a pending event or its turn.
     #[serde(rename = "event.cancelled")]
     EventCancelled {
         /// The conversation.
@@ -282,7 +284,7 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
-    /// A person has an event wait until it is resumed.
+    /// A person paused an event.
     #[serde(rename = "event.paused")]
     EventPaused {
         /// The conversation.
@@ -290,7 +292,7 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
-    /// A person has a paused event have its turn when it is due.
+    /// A person resumed a paused event, which returns to its place in the queue.
     #[serde(rename = "event.resumed")]
     EventResumed {
         /// The conversation.
@@ -298,7 +300,7 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
-    /// A person has an event have its turn earlier or later.
+    /// A person moved an event forward or backward in the queue.
     #[serde(rename = "event.moved")]
     EventMoved {
         /// The conversation.
@@ -315,10 +317,10 @@ pub enum LifecycleEvent {
         turn_id: TurnId,
         /// The event it answers.
         event_id: EventId,
-        /// Which process in a row works on it, from 1.
+        /// Attempt number of the turn, counted from 1.
         attempt: u32,
     },
-    /// A turn is durable, and whoever waits for it was answered.
+    /// A turn is durable and its waiting clients were answered.
     #[serde(rename = "turn.committed")]
     TurnCommitted {
         /// The conversation.
@@ -337,19 +339,19 @@ pub enum LifecycleEvent {
         instance_key: InstanceKey,
         /// The question.
         question_id: QuestionId,
-        /// Who asks it.
+        /// The connection that asks it.
         connection: ConnectionName,
     },
-    /// It waits no longer.
+    /// A question no longer waits for an answer.
     #[serde(rename = "question.closed")]
     QuestionClosed {
         /// The conversation.
         instance_key: InstanceKey,
         /// The question.
         question_id: QuestionId,
-        /// Who asked it.
+        /// The connection that asked it.
         connection: ConnectionName,
-        /// In which way it was closed.
+        /// The way in which it was closed.
         how: String,
     },
     /// A tool call waits for a person to approve it.
@@ -357,33 +359,33 @@ pub enum LifecycleEvent {
     ApprovalAsked {
         /// The conversation.
         instance_key: InstanceKey,
-        /// What it is approved by.
+        /// The id to approve it with.
         approval_id: ApprovalId,
         /// The tool's full name.
         tool_name: String,
     },
-    /// It waits no longer.
+    /// A tool call no longer waits for approval.
     #[serde(rename = "approval.closed")]
     ApprovalClosed {
         /// The conversation.
         instance_key: InstanceKey,
-        /// What it was approved by.
+        /// The id it was approved with.
         approval_id: ApprovalId,
         /// The tool's full name.
         tool_name: String,
-        /// What came of it.
+        /// The outcome.
         how: String,
     },
-    /// A worker handed in what it changed.
+    /// A worker submitted a proposal.
     #[serde(rename = "proposal.created")]
     ProposalCreated {
         /// The run.
         run_id: RunId,
         /// The worker.
         agent_id: WorkerId,
-        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
         digest: String,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
     /// A proposal was checked against the project.
@@ -393,53 +395,54 @@ pub enum LifecycleEvent {
         run_id: RunId,
         /// The worker.
         agent_id: WorkerId,
-        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
         digest: String,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
-    /// A proposal is in place.
+    /// A proposal was applied.
     #[serde(rename = "proposal.applied")]
     ProposalApplied {
         /// The run.
         run_id: RunId,
         /// The worker.
         agent_id: WorkerId,
-        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
         digest: String,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
-    /// A person turned a proposal down.
+    /// A person rejected a proposal.
     #[serde(rename = "proposal.rejected")]
     ProposalRejected {
         /// The run.
         run_id: RunId,
         /// The worker.
         agent_id: WorkerId,
-        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
         digest: String,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
-    /// A proposal that was in place was taken back.
+    /// An applied proposal was reverted.
     #[serde(rename = "proposal.reverted")]
     ProposalReverted {
         /// The run.
         run_id: RunId,
         /// The worker.
         agent_id: WorkerId,
-        /// Which proposal of the worker's: the digest of its `proposal.json`.
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
         digest: String,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
-    /// What an agent made of its own configuration stands in another way.
+    /// The state of an agent's own configuration changed.
     #[serde(rename = "bundle.changed")]
     BundleChanged {
         /// The conversation.
         instance_key: InstanceKey,
-        /// In which way: `committed`, `waits`, `rejected`, `activated`, `promoted`, `reverted`, `rebased`.
+        /// The change: `committed`, `waits`, `rejected`, `activated`, `promoted`, `reverted` or
+        /// `rebased`.
         what: String,
         /// The changeset, if one led to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -447,40 +450,40 @@ pub enum LifecycleEvent {
         /// The revision it is about.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         revision: Option<RevisionId>,
-        /// What there is to say of it.
+        /// Details.
         detail: String,
     },
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning {
-        /// The conversation whose call came near to it.
+        /// The conversation whose call came near the limit.
         instance_key: InstanceKey,
-        /// Which, and how much of it is spent.
+        /// The budget and its usage.
         budget: String,
     },
-    /// A task stands in another way.
+    /// The state of a task changed.
     #[serde(rename = "task.changed")]
     TaskChanged {
         /// The task.
         task_id: TaskId,
-        /// How.
+        /// The new status.
         status: TaskStatus,
-        /// What it waits for: `dependency`, `question`, `review`, `rate_limit`, `budget`.
+        /// The reason it is blocked: `dependency`, `question`, `review`, `rate_limit` or `budget`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blocked_by: Option<String>,
     },
-    /// A person did something about a task.
+    /// A person made a decision about a task.
     #[serde(rename = "task.decided")]
     TaskDecided {
         /// The task.
         task_id: TaskId,
-        /// What: the method, and what of the task it was about.
+        /// The method and the part of the task it applies to.
         decision: String,
     },
 }
 
 impl LifecycleEvent {
-    /// All that is said of it, without its type.
+    /// All fields of the event except its type.
     #[must_use]
     pub fn fields(&self) -> JsonObject {
         match serde_json::to_value(self) {
@@ -488,12 +491,12 @@ impl LifecycleEvent {
                 fields.remove("type");
                 fields
             }
-            // An enum with named fields and texts for keys is always an object.
+            // An enum with named fields and string keys always serializes to an object.
             Ok(_) | Err(_) => JsonObject::new(),
         }
     }
 
-    /// The conversation that it is about, if it is about one.
+    /// The conversation the event is about, if any.
     #[must_use]
     pub fn instance_key(&self) -> Option<&InstanceKey> {
         match self {

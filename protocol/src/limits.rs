@@ -1,7 +1,7 @@
-//! Every limit of the protocol, with its name and its one home.
+//! Limits of the protocol.
 //!
-//! Limits of one component only (the store's queue lengths, a tool's output) live beside that
-//! component; what two processes must agree on lives here.
+//! Only limits that two processes share belong here. Limits of a single component, such as the
+//! store's queue lengths, are defined in that component.
 
 /// Largest frame body either side accepts, in bytes (`IPC-1`). Larger payloads travel as files in
 /// the work directory.
@@ -19,72 +19,75 @@ pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Largest `input` text of an event, in bytes.
 pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
-/// Bytes of raw records one page of conversation history aims at. A page holds at least one record.
+/// Target size of a page of conversation history, in bytes of raw records. A page contains at least
+/// one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a text of a message that a page of a conversation shows; the whole message is asked for by itself
-/// (`OBS-1`).
+/// Longest text of a message on a page of a conversation, in bytes; clients request the full
+/// message separately (`OBS-1`).
 pub const SHOWN_TEXT_BYTES: usize = 4 * 1024;
 
 /// Largest state of one extension, and of all extensions of one instance together, in bytes of JSON
 /// (`EXT-4`).
 pub const MAX_EXTENSION_STATE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Records of audit logs that one page holds at most (`OBS-1`); a page also ends before [`HISTORY_PAGE_BYTES`] of
-/// them.
+/// Largest number of audit records per page (`OBS-1`); a page also ends before it exceeds
+/// [`HISTORY_PAGE_BYTES`].
 pub const MAX_AUDIT_PAGE: usize = 1_000;
 
-/// Conversations that one page of a list holds at most (`OBS-1`).
+/// Largest number of conversations per page (`OBS-1`).
 pub const MAX_INSTANCES_PAGE: usize = 1_000;
 
-/// Processes that one page of a list, one part of a snapshot and one part of what changed hold at most
-/// (`OBS-1`): each may name many conversations it waits for.
+/// Largest number of processes per page, snapshot part and change notification (`OBS-1`). It is low
+/// because a process may list many conversations it waits for.
 pub const MAX_PROCESSES_PAGE: usize = 250;
 
-/// Workspaces that one page of `node.list` holds at most: each names all nodes that follow it (`REP-1`).
+/// Largest number of workspaces per page of `node.list`; each lists all nodes that follow it
+/// (`REP-1`).
 pub const MAX_NODES_PAGE: usize = 250;
 
-/// Events from which on a page of a list of them ends with its conversation (`OBS-1`).
+/// Number of events after which a page ends, at the end of a conversation (`OBS-1`).
 pub const MAX_EVENTS_PAGE: usize = 1_000;
 
-/// Tasks that one page of a list holds at most (`OBS-1`).
+/// Largest number of tasks per page (`OBS-1`).
 pub const MAX_TASKS_PAGE: usize = 1_000;
 
-/// Changesets from which on a page of a list of them ends with its conversation (`OBS-5`).
+/// Number of changesets after which a page ends, at the end of a conversation (`OBS-5`).
 pub const MAX_CHANGESETS_PAGE: usize = 100;
 
-/// Workspaces that one page of a list and the state of the daemon hold at most (`OBS-1`).
+/// Largest number of workspaces per page and in the daemon's status (`OBS-1`).
 pub const MAX_WORKSPACES_PAGE: usize = 100;
 
-/// Tool calls that wait for approval, on one page of a list at most (`OBS-1`).
+/// Largest number of pending approvals per page (`OBS-1`).
 pub const MAX_APPROVALS_PAGE: usize = 250;
 
-/// Tool calls of which nobody knows if they had their effect, on one page of a list at most (`OBS-1`).
+/// Largest number of tool calls with an unknown outcome per page (`OBS-1`).
 pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
 
-/// Questions that one page of a list holds at most (`OBS-1`): each has its text.
+/// Largest number of questions per page (`OBS-1`). It is low because each contains its text.
 pub const MAX_QUESTIONS_PAGE: usize = 250;
 
-/// Proposals that one page of a list holds at most (`OBS-1`): each is read from its folder, with its notes.
+/// Largest number of proposals per page (`OBS-1`). It is low because each is read from its folder,
+/// with its notes.
 pub const MAX_PROPOSALS_PAGE: usize = 250;
 
-/// Sandboxes that one page of a list holds at most (`OBS-1`).
+/// Largest number of sandboxes per page (`OBS-1`).
 pub const MAX_SANDBOXES_PAGE: usize = 1_000;
 
-/// Checkpoints of one conversation or task that one page of a list holds at most (`OBS-1`).
+/// Largest number of checkpoints of a conversation or task per page (`OBS-1`).
 pub const MAX_CHECKPOINTS_PAGE: usize = 1_000;
 
-/// Events of a trace that one page holds at most (`OBS-1`); a page also ends behind [`HISTORY_PAGE_BYTES`] of
-/// records.
+/// Largest number of trace events per page (`OBS-1`); a page also ends after [`HISTORY_PAGE_BYTES`]
+/// of records.
 pub const MAX_TRACE_PAGE: usize = 2_000;
 
-/// Sums that one page of what replies of models took holds at most (`OBS-1`).
+/// Largest number of usage sums per page (`OBS-1`).
 pub const MAX_USAGE_PAGE: usize = 1_000;
 
 /// Longest instance key, in bytes of UTF-8 (`INST-1`).
 pub const MAX_INSTANCE_KEY_BYTES: usize = 1024;
 
-/// The most that one connection may keep, in bytes of JSON.
+/// Largest state of one connection, in bytes of JSON.
 pub const MAX_CONNECTION_STATE_BYTES: usize = 256 * 1024;
 
 /// Longest resource name (agent, connection, model, tool …), in bytes.
@@ -96,10 +99,10 @@ pub const MAX_SECRET_KEY_BYTES: usize = 128;
 /// Longest value of one entry of a secret, in bytes.
 pub const MAX_SECRET_VALUE_BYTES: usize = 64 * 1024;
 
-/// Entries one secret holds at most.
+/// Largest number of entries per secret.
 pub const MAX_SECRET_KEYS: usize = 64;
 
-/// Secrets the store holds at most.
+/// Largest number of secrets in the store.
 pub const MAX_SECRETS: usize = 256;
 
 /// Longest event, turn, step, message or tool-call id, in bytes.
@@ -108,94 +111,98 @@ pub const MAX_ID_BYTES: usize = 256;
 /// Longest workspace id, in bytes (`ROOT-9`).
 pub const MAX_WORKSPACE_ID_BYTES: usize = 120;
 
-/// Accepted but unfinished events one instance may hold. One more is refused as `overloaded`
-/// (a webhook answers 429).
+/// Largest number of accepted but unfinished events per instance. Further events are refused as
+/// `overloaded` (a webhook responds with 429).
 pub const MAX_PENDING_EVENTS_PER_INSTANCE: usize = 1_000;
 
-/// How long a request to another agent waits when it does not say, in milliseconds.
+/// Default timeout of a request to another agent, in milliseconds.
 pub const DEFAULT_REQUEST_TIMEOUT_MS: u64 = 60_000;
 
-/// Longest time a request to another agent waits, in milliseconds. After that its answer comes as an
-/// event.
+/// Longest timeout of a request to another agent, in milliseconds. After that its answer arrives as
+/// an event.
 pub const MAX_REQUEST_TIMEOUT_MS: u64 = 600_000;
 
-/// Longest text of a question to a person, in bytes. A longer one is refused.
+/// Longest text of a question to a person, in bytes. Longer questions are refused.
 pub const MAX_QUESTION_TEXT_BYTES: usize = 4 * 1024;
 
-/// Largest schema of an answer to a question, in bytes of JSON. With a larger one the question is refused.
+/// Largest schema of an answer to a question, in bytes of JSON. Questions with a larger schema are
+/// refused.
 pub const MAX_QUESTION_SCHEMA_BYTES: usize = 16 * 1024;
 
-/// Fields that an answer to a question has at most. A question that wants more is refused.
+/// Largest number of fields of an answer. Questions with more fields are refused.
 pub const MAX_QUESTION_FIELDS: usize = 32;
 
-/// Choices of one field of an answer at most. A question that offers more is refused.
+/// Largest number of choices of a field. Questions with more choices are refused.
 pub const MAX_QUESTION_CHOICES: usize = 256;
 
-/// Largest answer to a question, in bytes of JSON. A larger one is refused.
+/// Largest answer to a question, in bytes of JSON. Larger answers are refused.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
-/// Questions of one connection that may be open at one time. One more is refused.
+/// Largest number of open questions per connection. Further questions are refused.
 pub const MAX_QUESTIONS_PER_CONNECTION: usize = 16;
 
-/// Longest time a question to a person waits, in milliseconds.
+/// Longest timeout of a question to a person, in milliseconds.
 pub const MAX_QUESTION_TIMEOUT_MS: u64 = 3_600_000;
 
-/// Largest arguments of a tool call that a person is asked to approve, in bytes of JSON: so much can be shown
-/// whole. A call with more is refused to the model.
+/// Largest arguments of a tool call that a person can approve, in bytes of JSON, so that they can
+/// be shown in full. A call with larger arguments is refused to the model.
 pub const MAX_APPROVAL_INPUT_BYTES: usize = 64 * 1024;
 
-/// Largest arguments of a tool call that a person may approve by a button of a chat service, in bytes of JSON: so much
-/// a message there shows whole. A call with more is shown in part, and can be denied there, or decided elsewhere.
+/// Largest arguments of a tool call that a person can approve by a button of a chat service, in
+/// bytes of JSON, because a message must show them in full. Larger arguments are shown in part; the
+/// call can be denied there or decided elsewhere.
 pub const MAX_APPROVAL_BUTTON_BYTES: usize = 2 * 1024;
 
-/// Tool calls that wait and that one connection shows at a time. Further ones are shown when one of these is decided.
+/// Largest number of pending approvals that a connection shows. Further ones are shown as these are
+/// decided.
 pub const MAX_APPROVALS_SHOWN: usize = 100;
 
-/// Longest reason that a person gives for a decision about a tool call, in bytes. A longer one is refused.
+/// Longest reason for a decision about a tool call, in bytes. Longer reasons are refused.
 pub const MAX_APPROVAL_REASON_BYTES: usize = 4 * 1024;
 
-/// Rules by which calls of one tool are approved at most. More are an error of the configuration.
+/// Largest number of approval rules per tool. More rules are a configuration error.
 pub const MAX_APPROVE_RULES: usize = 64;
 
-/// Longest reason that an agent gives for a restart of its process, in characters.
+/// Longest reason for a restart that an agent requests, in characters.
 pub const MAX_RESTART_REASON_CHARS: usize = 500;
 
-/// Steps of one turn when the swarm's policy names no number (`maxStepsPerTurn`).
+/// Default number of steps per turn (`maxStepsPerTurn` of the swarm's policy).
 pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
 
-/// Steps in a row with the same calls and results after which a turn fails, when the swarm's policy
-/// names no number (`loopBreaker.sameCallsMax`).
+/// Default number of consecutive steps with the same calls and results after which a turn fails
+/// (`loopBreaker.sameCallsMax` of the swarm's policy).
 pub const DEFAULT_SAME_CALLS_MAX: u32 = 8;
 
-/// Steps in a row without anything new after which a turn fails, when the swarm's policy names no number
-/// (`loopBreaker.noProgressStepsMax`).
+/// Default number of consecutive steps without anything new after which a turn fails
+/// (`loopBreaker.noProgressStepsMax` of the swarm's policy).
 pub const DEFAULT_NO_PROGRESS_STEPS_MAX: u32 = 16;
 
-/// Grace period of a stop when the swarm's policy names none, in milliseconds (`SUP-6`).
+/// Default grace period of a stop, in milliseconds (`SUP-6`).
 pub const DEFAULT_GRACE_PERIOD_MS: u64 = 300_000;
 
-/// Bytes of compressed segments that a conversation keeps of each of its two logs of what was observed,
-/// when a Swarm names no `observation.maxMiB`.
+/// Default size of the compressed segments that a conversation keeps of each of its two observation
+/// logs, in bytes (`observation.maxMiB` of a Swarm).
 pub const DEFAULT_OBSERVATION_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Days that a conversation keeps such a segment when a Swarm names no `observation.maxDays`.
+/// Default age limit of such a segment, in days (`observation.maxDays` of a Swarm).
 pub const DEFAULT_OBSERVATION_DAYS: u32 = 90;
 
-/// Longest line a child may log, in bytes; longer lines are split and marked (`LOG-3`).
+/// Longest log line of a child, in bytes; longer lines are split and marked (`LOG-3`).
 pub const MAX_LOG_LINE_BYTES: usize = 64 * 1024;
 
-/// Time a child has from its start to its `hello`, in milliseconds.
+/// Timeout of a child's `hello` after its start, in milliseconds.
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 
-/// How often a process that waits for a deadline looks at the clock at least, in milliseconds (`SUP-9`).
+/// Longest interval between clock checks of a process that waits for a deadline, in milliseconds
+/// (`SUP-9`).
 pub const PAUSE_LOOK_MS: u64 = 500;
 
-/// Time without such a look from which a process counts as paused, in milliseconds. No deadline counts a
-/// pause.
+/// Interval between clock checks from which a process counts as having been paused, in
+/// milliseconds. Pauses do not count toward deadlines.
 pub const PAUSE_MIN_MS: u64 = 1_000;
 
-/// How long after a pause the deadlines of a process go on standing still, in milliseconds, so that what has
-/// come meanwhile is read, and those that were paused too can answer, before anybody is judged.
+/// Time after a pause during which deadlines remain frozen, in milliseconds. Pending input can be
+/// read and other resumed processes can respond before deadlines are enforced.
 pub const PAUSE_CATCH_UP_MS: u64 = 2_000;
 
 const _: () = assert!(PAUSE_LOOK_MS * 2 <= PAUSE_MIN_MS);

@@ -1,7 +1,7 @@
 //! Messages of a conversation and the events that change it (`MSG-2`, `MSG-3`).
 //!
-//! These are file formats as much as wire formats: other implementations write them too, so fields
-//! this version does not know are kept and written back.
+//! These types define file formats as well as wire formats. Other implementations write them too,
+//! so unknown fields are preserved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ use crate::ids::{ExtensionName, MessageId, StepId, ToolCallId, ToolName};
 use crate::images::Image;
 use crate::time::Timestamp;
 
-/// The note of a model's reply that says why it ended, in the provider's words.
+/// Metadata key of a model's reply: the reason it ended, in the provider's words.
 pub const STOP_REASON: &str = "stopReason";
 
-/// The note of a model's reply with the provider's id of it.
+/// Metadata key of a model's reply: the provider's id of the reply.
 pub const RESPONSE_ID: &str = "responseId";
 
-/// The note of a model's reply with the provider's name of the model that made it.
+/// Metadata key of a model's reply: the provider's name of the model that answered.
 pub const RESPONSE_MODEL: &str = "responseModel";
 
-/// Who speaks in a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -30,7 +30,7 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
-    /// The outcome of tool calls.
+    /// The result of tool calls.
     Tool,
 }
 
@@ -40,16 +40,16 @@ pub enum Role {
 pub struct Message {
     /// Identifies the message within its conversation.
     pub id: MessageId,
-    /// What is sent to a model.
+    /// The part sent to a model.
     pub data: MessageData,
-    /// Free notes of extensions and tools.
+    /// Free-form metadata of extensions and tools.
     #[serde(default)]
     pub metadata: JsonObject,
-    /// When it was made, kept as it was written.
+    /// Time of its creation, preserved as written.
     pub created_at: String,
-    /// Where it came from.
+    /// Origin of the message.
     pub source: MessageSource,
-    /// Fields of other versions and implementations, kept as they are.
+    /// Fields of other versions and implementations, preserved.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -57,44 +57,44 @@ pub struct Message {
 /// The part of a message that is sent to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessageData {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: Content,
-    /// Fields of other versions and implementations, kept as they are.
+    /// Fields of other versions and implementations, preserved.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
-/// What a message says: a text, or a list of parts such as `{"type":"text"}`, `{"type":"tool-call"}`
-/// and `{"type":"tool-result"}`. Parts of unknown types are kept as they are.
+/// Content of a message: a string, or a list of parts such as `{"type":"text"}`,
+/// `{"type":"tool-call"}` and `{"type":"tool-result"}`. Parts of unknown types are preserved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Content(Value);
 
-/// A tool call, as an assistant's message asks for it.
+/// A tool call requested in an assistant's message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Identifies the call; its result names it.
+    /// Identifies the call; its result repeats the id.
     pub id: ToolCallId,
-    /// The full tool name, as the model wrote it: it may name no tool there is.
+    /// The full tool name, as the model wrote it. The tool need not exist.
     pub tool_name: String,
     /// The arguments.
     pub input: Value,
 }
 
-/// How a tool call ended.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     /// The call it answers.
     pub tool_call_id: ToolCallId,
     /// The tool that was called, as the model wrote it.
     pub tool_name: String,
-    /// What the tool printed, or what went wrong.
+    /// The tool's output or error message.
     pub text: String,
-    /// Whether it went wrong.
+    /// True if the call failed.
     pub is_error: bool,
-    /// Images it returned beside the text.
+    /// Images besides the text.
     pub images: Vec<Image>,
 }
 
@@ -105,7 +105,7 @@ impl Content {
         Self(Value::String(text.into()))
     }
 
-    /// What a person says, with images; without any, a plain text.
+    /// A person's text with images; plain text if there are none.
     #[must_use]
     pub fn with_images(text: &str, images: &[Image]) -> Self {
         if images.is_empty() {
@@ -122,7 +122,7 @@ impl Content {
         Self(Value::Array(text.into_iter().chain(images).collect()))
     }
 
-    /// An assistant's turn to speak: text, if any, and tool calls.
+    /// An assistant's message: optional text and tool calls.
     #[must_use]
     pub fn assistant(text: &str, calls: &[ToolCall]) -> Self {
         if calls.is_empty() {
@@ -162,7 +162,7 @@ impl Content {
         }]))
     }
 
-    /// All text of the message: the text itself, or its text parts, joined.
+    /// All text of the message: the string, or its text parts, joined.
     #[must_use]
     pub fn to_text(&self) -> String {
         match &self.0 {
@@ -174,7 +174,7 @@ impl Content {
         }
     }
 
-    /// The images among the parts, in order. Parts that are damaged are passed over.
+    /// The images among the parts, in order. Damaged parts are skipped.
     #[must_use]
     pub fn images(&self) -> Vec<Image> {
         let field = |part: &JsonObject, name: &str| Some(part.get(name)?.as_str()?.to_owned());
@@ -188,7 +188,7 @@ impl Content {
             .collect()
     }
 
-    /// The tool calls among the parts, in order. Parts that are damaged are passed over.
+    /// The tool calls among the parts, in order. Damaged parts are skipped.
     #[must_use]
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.parts("tool-call")
@@ -202,7 +202,7 @@ impl Content {
             .collect()
     }
 
-    /// The tool results among the parts, in order. Parts that are damaged are passed over.
+    /// The tool results among the parts, in order. Damaged parts are skipped.
     #[must_use]
     pub fn tool_results(&self) -> Vec<ToolResult> {
         self.parts("tool-result")
@@ -278,7 +278,7 @@ impl From<Value> for Content {
     }
 }
 
-/// Where a message came from (`MSG-2`).
+/// Origin of a message (`MSG-2`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -288,15 +288,15 @@ impl From<Value> for Content {
 pub enum MessageSource {
     /// From the input event.
     User {
-        /// Fields of other versions and implementations, kept as they are.
+        /// Fields of other versions and implementations, preserved.
         #[serde(flatten)]
         extra: JsonObject,
     },
     /// From the model.
     Assistant {
-        /// The step that made it.
+        /// The step that produced it.
         step_id: StepId,
-        /// Fields of other versions and implementations, kept as they are.
+        /// Fields of other versions and implementations, preserved.
         #[serde(flatten)]
         extra: JsonObject,
     },
@@ -306,13 +306,13 @@ pub enum MessageSource {
         tool_call_id: ToolCallId,
         /// The tool.
         tool_name: String,
-        /// Fields of other versions and implementations, kept as they are.
+        /// Fields of other versions and implementations, preserved.
         #[serde(flatten)]
         extra: JsonObject,
     },
     /// From the system.
     System {
-        /// Fields of other versions and implementations, kept as they are.
+        /// Fields of other versions and implementations, preserved.
         #[serde(flatten)]
         extra: JsonObject,
     },
@@ -320,7 +320,7 @@ pub enum MessageSource {
     Extension {
         /// The extension.
         extension_name: ExtensionName,
-        /// Fields of other versions and implementations, kept as they are.
+        /// Fields of other versions and implementations, preserved.
         #[serde(flatten)]
         extra: JsonObject,
     },
@@ -348,13 +348,13 @@ impl Message {
         }
     }
 
-    /// What the input event says.
+    /// Message with the text of an input event.
     #[must_use]
     pub fn user(id: MessageId, at: Timestamp, text: &str) -> Self {
         Self::user_with_images(id, at, text, &[])
     }
 
-    /// The same with images.
+    /// Message with the text and images of an input event.
     #[must_use]
     pub fn user_with_images(id: MessageId, at: Timestamp, text: &str, images: &[Image]) -> Self {
         let source = MessageSource::User {
@@ -364,7 +364,7 @@ impl Message {
         Self::new(id, at, Role::User, content, source)
     }
 
-    /// What the model answered in `step_id`.
+    /// Message with the model's reply in `step_id`.
     #[must_use]
     pub fn assistant(id: MessageId, at: Timestamp, step_id: StepId, content: Content) -> Self {
         let source = MessageSource::Assistant {
@@ -374,7 +374,7 @@ impl Message {
         Self::new(id, at, Role::Assistant, content, source)
     }
 
-    /// How one tool call ended.
+    /// Message with the result of one tool call.
     #[must_use]
     pub fn tool(id: MessageId, at: Timestamp, result: &ToolResult) -> Self {
         let source = MessageSource::Tool {
@@ -385,7 +385,7 @@ impl Message {
         Self::new(id, at, Role::Tool, Content::tool_result(result), source)
     }
 
-    /// What goondan itself says.
+    /// Message from goondan itself.
     #[must_use]
     pub fn system(id: MessageId, at: Timestamp, text: &str) -> Self {
         let source = MessageSource::System {
@@ -394,7 +394,7 @@ impl Message {
         Self::new(id, at, Role::System, Content::text(text), source)
     }
 
-    /// What an extension adds.
+    /// Message that an extension adds.
     #[must_use]
     pub fn extension(
         id: MessageId,
@@ -410,7 +410,7 @@ impl Message {
         Self::new(id, at, role, Content::text(text), source)
     }
 
-    /// The step that made this message, if a model did.
+    /// The step that produced this message, if a model did.
     #[must_use]
     pub fn step_id(&self) -> Option<&StepId> {
         match &self.source {
@@ -424,7 +424,7 @@ impl Message {
 }
 
 impl Message {
-    /// Cuts its texts to so many bytes, at most. Whether there was one to cut.
+    /// Truncates its texts to at most `bytes_max` bytes. Returns true if a text was truncated.
     pub fn cut_texts(&mut self, bytes_max: usize) -> bool {
         let maps = [&mut self.metadata, &mut self.extra, &mut self.data.extra];
         let others = maps.into_iter().flat_map(JsonObject::values_mut);
@@ -452,16 +452,16 @@ fn cut_texts(value: &mut Value, bytes_max: usize) -> bool {
     }
 }
 
-/// A full tool name of its two halves: `bash` and `exec` make `bash__exec`.
+/// Joins the two halves of a full tool name: `bash` and `exec` make `bash__exec`.
 ///
 /// # Errors
 ///
-/// [`crate::ids::InvalidId`] if the result is no valid tool name.
+/// [`crate::ids::InvalidId`] if the result is not a valid tool name.
 pub fn tool_full_name(tool: &str, export: &str) -> Result<ToolName, crate::ids::InvalidId> {
     ToolName::new(format!("{tool}__{export}"))
 }
 
-/// One change of a conversation (`MSG-3`).
+/// A change of a conversation (`MSG-3`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -469,24 +469,24 @@ pub fn tool_full_name(tool: &str, export: &str) -> Result<ToolName, crate::ids::
     rename_all_fields = "camelCase"
 )]
 pub enum MessageEvent {
-    /// Adds a message at the end.
+    /// Appends a message.
     Append {
         /// The message.
         message: Message,
     },
-    /// Puts a message in the place of another.
+    /// Replaces a message.
     Replace {
-        /// The message that goes.
+        /// The replaced message.
         target_id: MessageId,
-        /// The message that comes.
+        /// The new message.
         message: Message,
     },
-    /// Takes a message out.
+    /// Removes a message.
     Remove {
-        /// The message that goes.
+        /// The removed message.
         target_id: MessageId,
     },
-    /// Takes every message out.
+    /// Removes all messages.
     Truncate,
 }
 
@@ -494,7 +494,7 @@ pub enum MessageEvent {
 mod tests {
     use super::*;
 
-    /// The seed documents' own examples, word for word.
+    /// The seed documents' own examples, verbatim.
     const SEED_MESSAGES: [&str; 2] = [
         r#"{"id":"m1","data":{"role":"user","content":"Hello"},"metadata":{},"createdAt":"...","source":{"type":"user"}}"#,
         r#"{"id":"m2","data":{"role":"assistant","content":"Hi!"},"metadata":{},"createdAt":"...","source":{"type":"assistant","stepId":"s1"}}"#,

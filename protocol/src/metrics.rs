@@ -1,12 +1,12 @@
-//! Metrics: what the daemon counts, as one snapshot from which every outlet writes (`OBS-3`).
+//! Metrics of the daemon, as one snapshot that all exporters use (`OBS-3`).
 //!
-//! [`catalog`] lists every metric there is, [`open_metrics`] writes a snapshot as text.
+//! [`catalog`] lists every metric; [`open_metrics`] formats a snapshot as text.
 //!
 //! # Invariants
 //!
-//! * No label holds an id, a key of a conversation or anything a model or a sender wrote: only names of the
-//!   configuration and words of closed sets.
-//! * Numbers are exact: whole millionths, never floating point.
+//! * Labels never contain ids, conversation keys, or text written by a model or a sender. They only
+//!   contain names of the configuration and values of closed sets.
+//! * Numbers are exact: integers of millionths, never floating point.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
 
-/// The built-in connector that answers with metrics.
+/// Built-in connector that serves metrics.
 pub const METRICS: &str = "metrics";
 
 pub mod catalog;
@@ -24,22 +24,22 @@ pub mod open_metrics;
 
 pub use catalog::{Metric, MetricInfo};
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MetricKind {
-    /// It only grows, and begins at 0 again when the daemon starts, unless it is kept on disk.
+    /// Only increases. Restarts at 0 with the daemon unless it is stored on disk.
     Counter,
-    /// It goes up and down.
+    /// Increases and decreases.
     Gauge,
-    /// How many observations were at most so large, how many there were, and their sum.
+    /// Distribution of observations: count per upper bound, total count and sum.
     Histogram,
-    /// What does not change while the daemon runs; its labels say it.
+    /// Constant while the daemon runs; the labels hold the information.
     Info,
 }
 
 impl MetricKind {
-    /// The word as OpenMetrics writes it.
+    /// The OpenMetrics name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl MetricKind {
     }
 }
 
-/// A number in whole millionths.
+/// A number in integer millionths.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -61,19 +61,19 @@ pub struct Micros(pub u64);
 impl Micros {
     const ONE: u64 = 1_000_000;
 
-    /// A whole number; the largest there is, if it is larger.
+    /// Converts a whole number, saturating.
     #[must_use]
     pub const fn whole(number: u64) -> Self {
         Self(number.saturating_mul(Self::ONE))
     }
 
-    /// So many thousandths.
+    /// Converts a number of thousandths.
     #[must_use]
     pub const fn millis(number: u64) -> Self {
         Self(number.saturating_mul(1_000))
     }
 
-    /// Both together.
+    /// Saturating addition.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -81,7 +81,7 @@ impl Micros {
 }
 
 impl fmt::Display for Micros {
-    /// As a decimal without needless zeros: `0`, `12`, `0.25`.
+    /// Formats as a decimal without trailing zeros: `0`, `12`, `0.25`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / Self::ONE, self.0 % Self::ONE);
         if rest == 0 {
@@ -92,35 +92,35 @@ impl fmt::Display for Micros {
     }
 }
 
-/// What a label says.
+/// Key of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
     /// The workspace.
     Workspace,
-    /// The agent, also that of a task.
+    /// The agent, including the agent of a task.
     Agent,
     /// The Model, by its name in the configuration.
     Model,
     /// The connection.
     Connection,
-    /// What came of it.
+    /// The outcome.
     Outcome,
-    /// Of a budget: `workspace`, `agent` or `instance`.
+    /// Scope of a budget: `workspace`, `agent` or `instance`.
     Scope,
-    /// Of a budget: `ever` or `day`.
+    /// Period of a budget: `ever` or `day`.
     Period,
-    /// Of a budget: `tokens` or `usd`.
+    /// Unit of a budget: `tokens` or `usd`.
     Unit,
-    /// Of tokens: which.
+    /// Type of tokens.
     TokenType,
-    /// `input` or `output`, by the semantic conventions for generative AI.
+    /// `input` or `output`, as in the semantic conventions for generative AI.
     GenAiTokenType,
-    /// Why a request failed, by the semantic conventions.
+    /// Error type of a failed request, as in the semantic conventions.
     ErrorType,
     /// The version of the daemon.
     Version,
-    /// Version of the protocol between the processes.
+    /// Version of the protocol between processes.
     Protocol,
 }
 
@@ -145,7 +145,7 @@ impl Label {
         }
     }
 
-    /// Whether a configuration decides how many values it has.
+    /// True if the configuration determines how many values the label has.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(
@@ -155,7 +155,7 @@ impl Label {
     }
 }
 
-/// What stands in the place of the names that are too many.
+/// Label value that replaces the names beyond the limit.
 pub const OTHER: &str = "other";
 
 /// The labels of one series.
@@ -164,31 +164,31 @@ pub const OTHER: &str = "other";
 pub struct Labels(BTreeMap<Label, String>);
 
 impl Labels {
-    /// Without any.
+    /// An empty set of labels.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// With one more.
+    /// Adds a label.
     #[must_use]
     pub fn with(mut self, label: Label, value: impl Into<String>) -> Self {
         self.0.insert(label, value.into());
         self
     }
 
-    /// All of them, by name.
+    /// All labels, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (Label, &str)> {
         self.0.iter().map(|(label, value)| (*label, value.as_str()))
     }
 
-    /// The value of one.
+    /// The value of a label.
     #[must_use]
     pub fn get(&self, label: Label) -> Option<&str> {
         self.0.get(&label).map(String::as_str)
     }
 
-    /// The same with [`OTHER`] in the place of every name that a configuration decides.
+    /// Replaces every name from the configuration by [`OTHER`].
     #[must_use]
     pub fn folded(&self) -> Self {
         let labels = self.0.iter().map(|(label, value)| {
@@ -199,20 +199,21 @@ impl Labels {
     }
 }
 
-/// How observations are spread.
+/// Distribution of observations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Histogram {
-    /// How many were at most as large as each of the metric's bounds and larger than the one before.
+    /// Number of observations per bucket: up to and including each bound of the metric, and greater
+    /// than the previous.
     pub buckets: Vec<u64>,
-    /// How many there were.
+    /// Number of observations.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the observations.
     pub sum: Micros,
 }
 
 impl Histogram {
-    /// Takes in one observation. `bounds` are the metric's.
+    /// Adds an observation. `bounds` are the metric's.
     pub fn observe(&mut self, bounds: &[Micros], value: Micros) {
         self.buckets.resize(bounds.len(), 0);
         let place = bounds.partition_point(|bound| *bound < value);
@@ -223,7 +224,7 @@ impl Histogram {
         self.sum = self.sum.plus(value);
     }
 
-    /// Adds the observations of another with the same bounds.
+    /// Adds the observations of another histogram with the same bounds.
     pub fn add(&mut self, other: &Self) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -236,13 +237,13 @@ impl Histogram {
     }
 }
 
-/// What a series says.
+/// Value of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MetricValue {
     /// A number.
     Number(Micros),
-    /// How observations are spread.
+    /// A distribution.
     Histogram(Histogram),
 }
 
@@ -252,7 +253,7 @@ pub enum MetricValue {
 pub struct Series {
     /// Its labels.
     pub labels: Labels,
-    /// What it says.
+    /// Its value.
     pub value: MetricValue,
 }
 
@@ -260,26 +261,27 @@ pub struct Series {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricFamily {
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
-    /// Its series, by labels. At least one.
+    /// Its series, sorted by labels; at least one.
     pub series: Vec<Series>,
 }
 
-/// All that is counted, at one moment.
+/// All metrics at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricsSnapshot {
     /// The moment.
     pub at: Timestamp,
-    /// When the daemon started, and with it what is not kept on disk.
+    /// Start time of the daemon, and of metrics that are not stored on disk.
     pub started_at: Timestamp,
-    /// The metrics of which there is anything to tell, in the order of [`Metric::ALL`].
+    /// The metrics with a value, in the order of [`Metric::ALL`].
     pub families: Vec<MetricFamily>,
 }
 
 impl MetricsSnapshot {
-    /// What concerns one workspace and the daemon itself; of others what is told together.
+    /// Keeps the metrics of one workspace, of the daemon itself, and totals without a workspace
+    /// label.
     #[must_use]
     pub fn of_workspace(mut self, id: &WorkspaceId) -> Self {
         for family in &mut self.families {
@@ -293,10 +295,10 @@ impl MetricsSnapshot {
     }
 }
 
-/// A number that is told of a metric, or added to what is counted of it.
+/// A number to set as the value of a metric or to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
     /// Its labels.
     pub labels: Labels,

@@ -1,13 +1,14 @@
-//! Which program runs a module file of a project (`ROOT-5` says where such a file may lie).
+//! Selection of the program that runs a module file of a project (`ROOT-5` defines where such files
+//! may be).
 //!
-//! Rules only: a file's ending names its [`ModuleKind`], a kind names the [`Runtime`]s that can run it,
-//! and a runtime names its program and arguments. Whoever starts processes, or checks whether they could be
-//! started, looks for the program in `PATH` and asks node for its version.
+//! This module only contains rules: a file extension determines its [`ModuleKind`], a kind the
+//! [`Runtime`]s that can run it, and a runtime its program and arguments. Callers search `PATH` for
+//! the program and query node for its version.
 
 use std::fmt;
 use std::path::Path;
 
-/// What a module file is written in, by the ending of its name.
+/// Language of a module file, by its file extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleKind {
     /// `.js`, `.mjs` or `.cjs`.
@@ -16,11 +17,11 @@ pub enum ModuleKind {
     TypeScript,
     /// `.py`.
     Python,
-    /// Anything else: the file itself is the program.
+    /// Any other file: the file itself is the program.
     Executable,
 }
 
-/// What runs module files.
+/// Runtime for module files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Runtime {
     /// Bun.
@@ -46,7 +47,7 @@ impl ModuleKind {
         }
     }
 
-    /// The runtimes that can run such a file, the preferred one first. None for an executable.
+    /// The runtimes that can run such a file, the preferred one first. Empty for an executable.
     #[must_use]
     pub fn runtimes(self) -> &'static [Runtime] {
         match self {
@@ -56,7 +57,7 @@ impl ModuleKind {
         }
     }
 
-    /// What to install when no runtime is there, as the end of a sentence.
+    /// The runtimes to install when none is available, as the end of a sentence.
     #[must_use]
     pub fn choices(self) -> &'static str {
         match self {
@@ -91,10 +92,11 @@ impl Runtime {
         }
     }
 
-    /// Arguments before the text of a host of modules, which the runtime runs without the configuration, caches and
-    /// packages that it would look for where it starts and in `HOME`. `node` is node's version; it matters to node alone.
+    /// Arguments before the source text of a module host. They keep the runtime from loading
+    /// configuration, caches and packages from its working directory and `HOME`. `node` is node's
+    /// version and only used for node.
     ///
-    /// A host of Python gets the module's path as its one argument.
+    /// A Python host receives the module's path as its only argument.
     #[must_use]
     pub fn host_arguments(self, node: NodeVersion) -> Vec<&'static str> {
         match self {
@@ -110,27 +112,27 @@ impl Runtime {
                     .chain(["--input-type=module", "-e"])
                     .collect()
             }
-            // `-I`: no files of the user's and none of where it starts. `-B`: nothing is written beside a module (`ROOT-2`).
-            // `-u`: its output is a protocol, and a line must not wait in a buffer.
+            // `-I`: no files of the user or the working directory. `-B`: no files written next to a
+            // module (`ROOT-2`). `-u`: unbuffered, because the output is a protocol.
             Self::Python => vec!["-I", "-B", "-u", "-c"],
         }
     }
 
-    /// Arguments that stand before the path of a file which is run as a program. `node` is node's
-    /// version; it matters to node alone.
+    /// Arguments before the path of a file that runs as a program. `node` is node's version and
+    /// only used for node.
     #[must_use]
     pub fn file_arguments(self, kind: ModuleKind, node: NodeVersion) -> &'static [&'static str] {
         match self {
             Self::Bun => &["run"],
             Self::Deno => &["run", "--allow-all", "--quiet"],
             Self::Node => node.arguments(kind),
-            // Its output is a protocol: a line must not wait in a buffer.
+            // Unbuffered, because the output is a protocol.
             Self::Python => &["-u"],
         }
     }
 }
 
-/// The version of node, of which depends whether it runs TypeScript.
+/// Version of node, which determines whether it runs TypeScript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeVersion {
     /// The first number.
@@ -140,19 +142,19 @@ pub struct NodeVersion {
 }
 
 impl NodeVersion {
-    /// The first version that runs TypeScript, by taking the types out.
+    /// The first version that runs TypeScript, by stripping the types.
     pub const TYPESCRIPT: Self = Self {
         major: 22,
         minor: 6,
     };
 
-    /// The first version that can be kept from the packages in `HOME`.
+    /// The first version that can ignore the packages in `HOME`.
     pub const GLOBAL_SEARCH_PATHS: Self = Self {
         major: 16,
         minor: 10,
     };
 
-    /// Reads what `node --version` prints: `v22.6.0`.
+    /// Parses the output of `node --version`: `v22.6.0`.
     #[must_use]
     pub fn parse(printed: &str) -> Option<Self> {
         let mut numbers = printed.trim().strip_prefix('v')?.split('.');
@@ -162,7 +164,7 @@ impl NodeVersion {
         })
     }
 
-    /// Whether it can run files of a kind.
+    /// True if it can run files of a kind.
     #[must_use]
     pub fn runs(self, kind: ModuleKind) -> bool {
         match kind {
@@ -172,10 +174,10 @@ impl NodeVersion {
         }
     }
 
-    /// Arguments without which it does not run files of a kind; none where none would help.
+    /// Arguments that it needs to run files of a kind; empty if no arguments would help.
     #[must_use]
     pub fn arguments(self, kind: ModuleKind) -> &'static [&'static str] {
-        // Without being told so from 22.18 and 23.6 on.
+        // Enabled by default from 22.18 and 23.6 on.
         let by_itself = match self.major {
             22 => self.minor >= 18,
             23 => self.minor >= 6,
@@ -189,28 +191,28 @@ impl NodeVersion {
     }
 }
 
-/// Why nothing on a machine runs a module.
+/// Error: no runtime on this machine runs the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRuntime {
-    /// What the module is written in.
+    /// The language of the module.
     pub kind: ModuleKind,
-    /// What there is of node.
+    /// The problem with node.
     pub node: UnfitNode,
 }
 
-/// Why node does not run a module.
+/// Reason why node does not run a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfitNode {
-    /// It is not in `PATH`, or would not be asked.
+    /// It is not in `PATH`, or was not queried.
     Absent,
-    /// It does not say its version.
+    /// It does not report its version.
     Silent,
-    /// It is older than what it would have to be.
+    /// Its version is too old.
     TooOld(NodeVersion),
 }
 
 impl fmt::Display for NoRuntime {
-    /// What follows the name of the module's file. [`ModuleKind::choices`] says what to do.
+    /// Formats the text after the module's file name. [`ModuleKind::choices`] suggests a fix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind;
         match (kind, self.node) {
@@ -255,7 +257,7 @@ mod tests {
         let arguments =
             |printed| Runtime::Node.host_arguments(NodeVersion::parse(printed).unwrap());
         let script = ["--input-type=module", "-e"];
-        // It refuses to start with an option it does not know.
+        // Old versions refuse to start with an unknown option.
         assert_eq!(arguments("v16.9.0"), script);
         assert_eq!(
             arguments("v20.0.0"),
@@ -282,7 +284,7 @@ mod tests {
         let old = NodeVersion::parse("v18.0.0").unwrap();
         assert!(old.runs(ModuleKind::JavaScript));
         assert!(old.arguments(ModuleKind::JavaScript).is_empty());
-        // It refuses to start with an option it does not know.
+        // Old versions refuse to start with an unknown option.
         assert!(old.arguments(ModuleKind::TypeScript).is_empty());
         assert_eq!(NodeVersion::parse("22"), None);
     }

@@ -1,8 +1,8 @@
-//! OAuth: the applications a project names, what asks for their tokens, and the requests to authorization
-//! servers (`SYS-2`, `SYS-4`).
+//! OAuth: the applications of a project, the placeholders for their tokens, and the requests to
+//! authorization servers (`SYS-2`, `SYS-4`).
 //!
-//! The orchestrator decides and keeps; a connector process of the name [`OAUTH`] makes the requests. Nobody
-//! else sees a refresh token, a client secret or a verifier.
+//! The orchestrator decides and stores; a connector process named [`OAUTH`] sends the requests. No
+//! other process sees a refresh token, a client secret or a PKCE verifier.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,51 +12,53 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{OAuthSubject, ResourceName};
 use crate::secret::SecretValue;
 
-/// The connection whose process makes the requests, and its connector: one that nobody writes.
+/// Name of the implicit connection, and of its connector, whose process sends the requests. No
+/// project defines it.
 pub const OAUTH: &str = "oauth";
 
-/// What stands before the name of an application where one is referred to: `OAuthApp/github`.
+/// Prefix of a reference to an application, as in `OAuthApp/github`.
 pub const OAUTH_APP_PREFIX: &str = "OAuthApp/";
 
-/// The method that reads what an authorization server says of itself: from a [`MetadataRequest`] to a
-/// [`Reply`] of [`Metadata`].
+/// Method that reads the metadata of an authorization server: takes a [`MetadataRequest`] and
+/// returns a [`Reply`] of [`Metadata`].
 pub const METADATA: &str = "metadata";
 
-/// The method that asks for tokens: from a [`FormRequest`] to a [`Reply`] of [`Token`].
+/// Method that requests tokens: takes a [`FormRequest`] and returns a [`Reply`] of [`Token`].
 pub const TOKEN: &str = "token";
 
-/// The method that takes a token back: from a [`FormRequest`] to a [`Reply`] of nothing.
+/// Method that revokes a token: takes a [`FormRequest`] and returns an empty [`Reply`].
 pub const REVOKE: &str = "revoke";
 
-/// The method that begins a login on another device: from a [`FormRequest`] to a [`Reply`] of
+/// Method that starts a login on another device: takes a [`FormRequest`] and returns a [`Reply`] of
 /// [`DeviceCode`].
 pub const DEVICE: &str = "device";
 
-/// The method that registers an application at a server (RFC 7591): from a [`RegisterRequest`] to a [`Reply`]
-/// of [`Client`].
+/// Method that registers an application at a server (RFC 7591): takes a [`RegisterRequest`] and
+/// returns a [`Reply`] of [`Client`].
 pub const REGISTER: &str = "register";
 
-/// What stands in a configuration for a token until a process is started with it.
+/// Prefix of the placeholder that a configuration holds until a process starts with the token.
 const PLACEHOLDER: &str = "goondan-oauth:";
 
-/// Whose token something needs.
+/// Identifies the token that a resource needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthNeed {
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom: [`OAuthSubject::global`] unless the application tells people apart.
+    /// The subject of the token: [`OAuthSubject::global`] unless the application has a token per
+    /// person.
     pub subject: OAuthSubject,
 }
 
 impl OAuthNeed {
-    /// What stands in a configuration in place of the token.
+    /// Placeholder that a configuration holds instead of the token.
     #[must_use]
     pub fn placeholder(&self) -> String {
         format!("{PLACEHOLDER}{}:{}", self.app, self.subject)
     }
 
-    /// What this text stands for, if it is such a placeholder.
+    /// Parses a placeholder; `None` if the text is not one.
     #[must_use]
     pub fn of_placeholder(text: &str) -> Option<Self> {
         let (app, subject) = text.strip_prefix(PLACEHOLDER)?.split_once(':')?;
@@ -66,7 +68,7 @@ impl OAuthNeed {
         })
     }
 
-    /// What comes behind `gdn oauth login`, `show` and the like.
+    /// Arguments that follow `gdn oauth login`, `show` and similar commands.
     #[must_use]
     pub fn arguments(&self) -> String {
         if self.subject.is_global() {
@@ -88,21 +90,21 @@ impl fmt::Display for OAuthNeed {
     }
 }
 
-/// How an application says who it is.
+/// Client authentication method of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientAuth {
-    /// By the header `Authorization`.
+    /// In the `Authorization` header.
     Basic,
-    /// By fields of the request.
+    /// In fields of the request body.
     Post,
-    /// It has no secret: only its id is sent.
+    /// The application has no secret; only its id is sent.
     #[default]
     None,
 }
 
 impl ClientAuth {
-    /// The word by which it is written.
+    /// The name of the method in configuration files.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -112,10 +114,10 @@ impl ClientAuth {
         }
     }
 
-    /// How each is written, in the order of the variants.
+    /// Names of the methods, in the order of the variants.
     pub const WORDS: [&'static str; 3] = ["basic", "post", "none"];
 
-    /// The one that is written so.
+    /// Looks up a method by its name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
@@ -133,70 +135,72 @@ impl ClientAuth {
 pub struct OAuthApp {
     /// Its name.
     pub name: ResourceName,
-    /// The authorization server, which says itself where its endpoints are.
+    /// The authorization server, which publishes its endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Its endpoints as they are written; they come before what it says.
+    /// Configured endpoints; they override published ones.
     #[serde(default)]
     pub endpoints: Endpoints,
-    /// The server whose tokens they are (RFC 8707), such as an MCP server. Without `issuer` it says itself which
-    /// authorization server that is (RFC 9728).
+    /// The server that accepts the tokens (RFC 8707), such as an MCP server. Without `issuer` it
+    /// names its authorization server (RFC 9728).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The application's id at the server, or the address of what is said of it; none: it is registered there.
+    /// The application's id at the server, or the URL of its client metadata document. If absent,
+    /// the application is registered dynamically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// Its secret, if it has one. Never logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretValue>,
-    /// How it says who it is.
+    /// Its client authentication method.
     #[serde(default)]
     pub client_auth: ClientAuth,
-    /// What it asks for.
+    /// Scopes to request.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// What people may be asked for beyond that when a server says that a token allows too little.
+    /// Further scopes that a person may be asked to grant when a server reports that a token lacks
+    /// permission.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wider_scopes: Vec<String>,
-    /// Where the server sends people back to, exactly as it is registered there; none: a port of this
+    /// Redirect URI, exactly as registered at the server; if absent, a loopback port of this
     /// machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// Whether there is a token for each person rather than one for all.
+    /// True if each person has a separate token; false if all share one.
     #[serde(default)]
     pub per_user: bool,
-    /// Further fields of the authorization request.
+    /// Additional fields of the authorization request.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
 }
 
-/// Where an authorization server takes requests.
+/// Endpoints of an authorization server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
-    /// Where people consent.
+    /// Authorization endpoint, at which people consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<String>,
-    /// Where tokens are given.
+    /// Token endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Where they are taken back.
+    /// Revocation endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation: Option<String>,
-    /// Where a login on another device begins.
+    /// Device authorization endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_authorization: Option<String>,
 }
 
-/// The event by which a connection tells that somebody came back from an authorization server to a public address
-/// that it hears. Its input is the query of that address; it goes to no agent.
+/// Event by which a connection reports that a browser returned from an authorization server to its
+/// public URL. The input is the query of that URL. No agent receives the event.
 pub const CALLBACK_EVENT: &str = "oauth.callback";
 
-/// The setting of a webhook that names the path on which it hears them.
+/// Setting of a webhook that names the path of its OAuth callbacks.
 pub const CALLBACK_SETTING: &str = "oauthCallback";
 
-/// The path of a public address that people are sent back to; none of one that is no address with `https`, which a
-/// program of the person's own hears.
+/// Path of a public redirect URI; `None` if the URI does not use `https`, because a local program
+/// then receives the callback.
 #[must_use]
 pub fn public_path(redirect_uri: &str) -> Option<&str> {
     let rest = redirect_uri.strip_prefix("https://")?;
@@ -204,73 +208,75 @@ pub fn public_path(redirect_uri: &str) -> Option<&str> {
     path.split('?').next()
 }
 
-/// What [`METADATA`] is asked with.
+/// Parameters of [`METADATA`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetadataRequest {
-    /// The authorization server; none: `resource` says which it is.
+    /// The authorization server; if absent, `resource` names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The server whose tokens are wanted, if they are for one alone.
+    /// The server that accepts the tokens, if they are limited to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// Whether `issuer` was named by `resource`, and not by a person: then it leads where that may lead.
+    /// True if `resource` named the `issuer`, not a person. The issuer may then only use addresses
+    /// that `resource` may use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_found: bool,
 }
 
-/// What an authorization server says of itself (RFC 8414), and a resource of its tokens (RFC 9728).
+/// Metadata of an authorization server (RFC 8414) and of a protected resource (RFC 9728).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Where it takes requests.
+    /// The endpoints.
     pub endpoints: Endpoints,
-    /// Whether it says in every callback who it is (RFC 9207).
+    /// True if each callback contains the issuer (RFC 9207).
     #[serde(default)]
     pub says_issuer: bool,
-    /// Who it says it is.
+    /// The issuer that the metadata names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// What the tokens are for, as it calls itself (RFC 8707).
+    /// Identifier of the protected resource, as it publishes it (RFC 8707).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// What is asked for where the application does not say.
+    /// Scopes to request if the application does not configure any.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// Where applications are registered (RFC 7591).
+    /// Registration endpoint (RFC 7591).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<String>,
-    /// Whether an application's id may be the address of what is said of it.
+    /// True if a client id may be the URL of a client metadata document.
     #[serde(default)]
     pub takes_client_documents: bool,
-    /// How a registered application is to say who it is.
+    /// Client authentication method for registered applications.
     #[serde(default)]
     pub registered_auth: ClientAuth,
-    /// Whether its addresses were named by a server of the Internet, and so lead to such alone.
+    /// True if a server on the Internet named the endpoints. They may then only resolve to public
+    /// addresses.
     #[serde(default)]
     pub public_only: bool,
 }
 
-/// What [`REGISTER`] is asked with.
+/// Parameters of [`REGISTER`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterRequest {
-    /// Where it goes.
+    /// The endpoint that receives the request.
     pub endpoint: String,
-    /// Where people are sent back to; none: they log in on another device.
+    /// Redirect URI; if absent, people log in on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// What is asked for.
+    /// Scopes to request.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// How the application wants to say who it is.
+    /// Client authentication method that the application prefers.
     pub client_auth: ClientAuth,
-    /// Whether it goes to an address of the Internet alone.
+    /// True if the request may only go to a public address.
     #[serde(default)]
     pub public_only: bool,
 }
 
-/// Who an application is at one server.
+/// Credentials of an application at one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Client {
@@ -279,47 +285,47 @@ pub struct Client {
     /// Its secret, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretValue>,
-    /// How it says who it is.
+    /// Its client authentication method.
     pub auth: ClientAuth,
 }
 
-/// A request with a form, to the token endpoint or one like it.
+/// Form request to the token endpoint or a similar one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FormRequest {
-    /// Where it goes.
+    /// The endpoint that receives the request.
     pub endpoint: String,
     /// The application's id.
     pub client_id: String,
     /// Its secret, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<SecretValue>,
-    /// How it says who it is.
+    /// Its client authentication method.
     pub client_auth: ClientAuth,
-    /// The fields, but for those by which it says so.
+    /// The fields, without those for client authentication.
     pub form: BTreeMap<String, SecretValue>,
-    /// Whether it goes to an address of the Internet alone.
+    /// True if the request may only go to a public address.
     #[serde(default)]
     pub public_only: bool,
 }
 
-/// What an authorization server answers.
+/// Answer of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reply<T> {
-    /// What was asked for.
+    /// The request succeeded.
     Granted(T),
-    /// It declines.
+    /// The server refused the request.
     Refused(Refused),
 }
 
-/// Why an authorization server declines.
+/// Error response of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refused {
     /// Its code, such as `invalid_grant`.
     pub error: String,
-    /// The same in its words.
+    /// Description of the error in the server's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -333,48 +339,48 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What a token endpoint gives.
+/// Response of a token endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// What opens the service.
+    /// The access token.
     pub access_token: SecretValue,
-    /// What gets the next one, if there is a new one.
+    /// The refresh token, if the server issued a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<SecretValue>,
-    /// How long the access token lives, in seconds; none if the server does not say.
+    /// Lifetime of the access token, in seconds; absent if the server does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<u64>,
-    /// What it allows, if the server says so.
+    /// Granted scopes, if the server reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
-/// How a person logs in on another device (RFC 8628).
+/// Device authorization response (RFC 8628).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCode {
-    /// What the token endpoint is asked with.
+    /// The code to poll the token endpoint with.
     pub device_code: SecretValue,
-    /// What the person types.
+    /// The code that the person types.
     pub user_code: String,
-    /// Where.
+    /// URL at which the person types it.
     pub verification_uri: String,
-    /// The same with the code in it, if the server has one.
+    /// URL that includes the code, if the server provides one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification_uri_complete: Option<String>,
-    /// How long it may be used, in seconds.
+    /// Lifetime of the codes, in seconds.
     pub expires_in_s: u64,
-    /// How long to wait between two questions, in seconds.
+    /// Polling interval, in seconds.
     pub interval_s: u64,
 }
 
-/// Whether a byte stands for itself in a form or a query.
+/// True if a byte needs no escape in a form or a query.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// A text as it stands in a form or a query.
+/// Percent-encodes a text for a form or a query.
 #[must_use]
 pub fn url_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -388,7 +394,7 @@ pub fn url_encoded(text: &str) -> String {
     encoded
 }
 
-/// Fields as a form or a query.
+/// Encodes fields as a form or a query.
 #[must_use]
 pub fn form_encoded<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let fields = fields.into_iter();
@@ -397,7 +403,7 @@ pub fn form_encoded<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     fields.collect::<Vec<_>>().join("&")
 }
 
-/// The text that stands in a form or a query so; `None` if it is no text in UTF-8.
+/// Decodes a percent-encoded text of a form or a query; `None` if the result is not UTF-8.
 #[must_use]
 pub fn url_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

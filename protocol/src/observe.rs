@@ -1,7 +1,7 @@
-//! Observability events of a turn (`MSG-12`): what happened, when, and how long it took.
+//! Runtime events of a turn (`MSG-12`), with time and duration.
 //!
-//! They are written to `runtime-events.jsonl` and shown to whoever watches a turn. They are never an
-//! input of message state.
+//! They are written to `runtime-events.jsonl` and shown to clients that watch a turn. They never
+//! influence message state.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,64 +20,64 @@ mod span;
 
 pub use span::{SpanOutcome, SpanPhase, SpanRecord, Standing};
 
-/// What happened.
+/// Kind of a runtime event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuntimeEventKind {
     /// A turn began.
     #[serde(rename = "turn.started")]
     TurnStarted,
-    /// A turn that a crash had cut short goes on in a new process.
+    /// A turn interrupted by a crash resumed in a new process.
     #[serde(rename = "turn.resumed")]
     TurnResumed,
-    /// A turn ended with an answer.
+    /// A turn completed with an answer.
     #[serde(rename = "turn.completed")]
     TurnCompleted,
-    /// A turn ended without one.
+    /// A turn failed.
     #[serde(rename = "turn.failed")]
     TurnFailed,
-    /// A turn that crashed too many processes was given up; its event waits for a person.
+    /// A turn was parked because it crashed too many processes; its event waits for a person.
     #[serde(rename = "turn.parked")]
     TurnParked,
-    /// The model was asked.
+    /// A request to the model started.
     #[serde(rename = "step.started")]
     StepStarted,
-    /// The model answered, and its tools ran.
+    /// The model replied, and its tools ran.
     #[serde(rename = "step.completed")]
     StepCompleted,
-    /// The model could not answer.
+    /// The request to the model failed.
     #[serde(rename = "step.failed")]
     StepFailed,
     /// A tool was called.
     #[serde(rename = "tool.called")]
     ToolCalled,
-    /// A tool ended well.
+    /// A tool succeeded.
     #[serde(rename = "tool.completed")]
     ToolCompleted,
-    /// A tool ended in an error, which the model was told.
+    /// A tool failed; the model received the error.
     #[serde(rename = "tool.failed")]
     ToolFailed,
-    /// A tool call waits for a person's answer to a question.
+    /// A tool call waits for a person to answer a question.
     #[serde(rename = "question.asked")]
     QuestionAsked,
-    /// It waits no longer: the question was answered, declined or withdrawn, or its time was up.
+    /// A question was answered, declined or withdrawn, or it expired.
     #[serde(rename = "question.closed")]
     QuestionClosed,
-    /// A tool call waits for a person to approve it.
+    /// A tool call waits for approval.
     #[serde(rename = "approval.asked")]
     ApprovalAsked,
-    /// It waits no longer: a person approved or denied it.
+    /// A person approved or denied a tool call.
     #[serde(rename = "approval.closed")]
     ApprovalClosed,
     /// A budget is nearly spent.
     #[serde(rename = "budget.warning")]
     BudgetWarning,
-    /// A message event named a message that is not there (`MSG-4`).
+    /// A message event named a message that does not exist (`MSG-4`).
     #[serde(rename = "message.warning")]
     MessageWarning,
 }
 
 impl RuntimeEventKind {
-    /// The event's name as it is written.
+    /// The serialized name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,23 +102,23 @@ impl RuntimeEventKind {
     }
 }
 
-/// What a provider says of a reply.
+/// Provider's metadata of a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelResponse {
-    /// Its id of the reply.
+    /// The provider's id of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Its name of the model that answered.
+    /// The provider's name of the model that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Why the reply ended.
+    /// Reason why the reply ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
 }
 
 impl ModelResponse {
-    /// Reads it from the metadata of a reply; none if nothing is said.
+    /// Reads it from the metadata of a reply; `None` if it has none.
     #[must_use]
     pub fn of_metadata(metadata: &JsonObject) -> Option<Self> {
         let read = |name: &str| metadata.get(name)?.as_str().map(str::to_owned);
@@ -130,7 +130,7 @@ impl ModelResponse {
         (response != Self::default()).then_some(response)
     }
 
-    /// The same in texts of at most [`MAX_DETAIL_CHARS`].
+    /// Truncates the texts to [`MAX_DETAIL_CHARS`].
     #[must_use]
     pub fn shortened(self) -> Self {
         let short = |text: Option<String>| text.map(|text| detail_of(&text));
@@ -146,16 +146,16 @@ impl ModelResponse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeEvent {
-    /// What happened.
+    /// The kind of event.
     #[serde(rename = "type")]
     pub kind: RuntimeEventKind,
-    /// When.
+    /// Time of the event.
     pub timestamp: Timestamp,
     /// The trace.
     pub trace_id: TraceId,
     /// The span of the turn, step or tool call.
     pub span_id: SpanId,
-    /// The span around it.
+    /// The parent span.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<SpanId>,
     /// The agent.
@@ -164,55 +164,56 @@ pub struct RuntimeEvent {
     pub instance_key: InstanceKey,
     /// The turn.
     pub turn_id: TurnId,
-    /// The event that the turn answers, if it is about a turn as a whole.
+    /// The event that the turn answers, for events about a whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    /// The step, if it is about one.
+    /// The step, for events about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<StepId>,
-    /// The tool call, if it is about one.
+    /// The tool call, for events about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<ToolCallId>,
     /// The tool's full name, as the model wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The question to a person, if it is about one.
+    /// The question, for events about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question_id: Option<QuestionId>,
-    /// What a tool call is approved by, if it is about that.
+    /// The id of the approval, for events about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<ApprovalId>,
-    /// The SHA-256 of the configuration the turn runs under, as hex digits, for the start of a turn.
+    /// SHA-256 of the turn's configuration, in hexadecimal, at the start of a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
-    /// The revision that the agent works with, if its conversation has a configuration of its own (`BUNDLE-7`).
+    /// The agent's active revision, if its conversation has its own configuration (`BUNDLE-7`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_revision: Option<RevisionId>,
-    /// How long it took, for the end of a span, in milliseconds.
+    /// Duration in milliseconds, at the end of a span.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// The tokens of the step's reply, or of all replies of the turn, for the end of either.
+    /// Tokens of the step's reply or of all replies of the turn, at the end of either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What they cost; absent if that is not known.
+    /// Their cost; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<MicroUsd>,
-    /// What the provider says of the step's reply, for the end of a step.
+    /// Provider's metadata of the step's reply, at the end of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<ModelResponse>,
-    /// How strictly the programs of a tool call were confined, for its end; absent if it started none (`SEC-3`).
+    /// Confinement level of the tool call's programs, at its end; absent if it started none
+    /// (`SEC-3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Level>,
-    /// Of a tool call that failed: whether nobody knows if it had its effect, since it was cut short.
+    /// For a failed tool call: true if it was interrupted and its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome_unknown: bool,
-    /// A short text: the head of the input, of the arguments, of the result, or what went wrong.
+    /// A short text: the beginning of the input, arguments or result, or the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
 impl RuntimeEvent {
-    /// Something that happened in a turn, at its place in a trace, of which nothing else is known yet.
+    /// Creates an event with its position in a trace; all optional fields are empty.
     #[must_use]
     pub fn new(
         kind: RuntimeEventKind,
@@ -248,24 +249,24 @@ impl RuntimeEvent {
         }
     }
 
-    /// Returns its line in `runtime-events.jsonl`, with the newline. All ids are whole, so that lines join with the
-    /// messages and with other logs.
+    /// Serializes the event as a line of `runtime-events.jsonl`, including the newline. Ids are
+    /// written in full, so that lines can be joined with messages and other logs.
     ///
     /// # Errors
     ///
-    /// As `serde_json` says; none is known.
+    /// The error of `serde_json`; none is known.
     pub fn to_record(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
         Ok(line)
     }
 
-    /// Reads such a line. Earlier versions wrote ids of steps and tool calls without the turn's id that they
-    /// begin with: `.1` for the step `t1.1`.
+    /// Parses such a line. Earlier versions wrote ids of steps and tool calls without their prefix,
+    /// the turn's id: `.1` for the step `t1.1`.
     ///
     /// # Errors
     ///
-    /// As `serde_json` says.
+    /// The error of `serde_json`.
     pub fn from_record(line: &[u8]) -> serde_json::Result<Self> {
         let mut event: Self = serde_json::from_slice(line)?;
         let whole = |rest: &str| {
@@ -285,13 +286,13 @@ impl RuntimeEvent {
     }
 }
 
-/// How much of each of a conversation's two logs of what was observed is kept, besides the current file
-/// and the newest segment.
+/// Retention of each of a conversation's two observation logs, besides the current file and the
+/// newest segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservationBounds {
-    /// Bytes of its compressed segments.
+    /// Size limit of its compressed segments, in bytes.
     pub bytes: u64,
-    /// Days since a segment was full.
+    /// Age limit of a segment since it was full, in days.
     pub days: u32,
 }
 
@@ -304,10 +305,10 @@ impl Default for ObservationBounds {
     }
 }
 
-/// Longest `detail`, in characters; longer texts are cut.
+/// Longest `detail`, in characters; longer texts are truncated.
 pub const MAX_DETAIL_CHARS: usize = 200;
 
-/// Cuts a text to a `detail`: one line, at most [`MAX_DETAIL_CHARS`] characters.
+/// Shortens a text to a `detail`: one line of at most [`MAX_DETAIL_CHARS`] characters.
 #[must_use]
 pub fn detail_of(text: &str) -> String {
     let mut out: String = text
@@ -365,7 +366,7 @@ mod tests {
         let ids = r#""stepId":"t2.1","toolCallId":"t2.1:c0""#;
         assert!(text.ends_with("}\n") && text.contains(ids), "{text}");
         assert_eq!(RuntimeEvent::from_record(&line).unwrap(), whole);
-        // As an earlier version wrote it.
+        // In the form of an earlier version.
         let short = text.replace(ids, r#""stepId":".1","toolCallId":".1:c0""#);
         assert_ne!(short, text);
         assert_eq!(RuntimeEvent::from_record(short.as_bytes()).unwrap(), whole);

@@ -1,43 +1,45 @@
-//! What a package asks for beyond what every module may do, and what a person has granted it (`PKG-3`).
+//! Permissions that a package requests beyond those of every module, and that a person grants
+//! (`PKG-3`).
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a package asks for, or may have. The default is nothing. Texts as its makers write them: they mean the same on
-/// every machine, and are found on one when a project is loaded.
+/// Requested or granted permissions; empty by default. They are texts as the package's authors
+/// write them, with the same meaning on every machine. Loading a project resolves them on its
+/// machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Permissions {
-    /// Hosts that its modules reach, as `network` of a sandbox lists them.
+    /// Hosts that its modules may reach, in the syntax of a sandbox's `network`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts: BTreeSet<String>,
-    /// Paths that its modules read, as `read` of a sandbox lists them.
+    /// Paths that its modules may read, in the syntax of a sandbox's `read`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub read: BTreeSet<String>,
-    /// Paths that its modules change, as `write` of a sandbox lists them.
+    /// Paths that its modules may change, in the syntax of a sandbox's `write`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub write: BTreeSet<String>,
-    /// Names of secrets that its modules are given: those of a Connection, and those of a task.
+    /// Names of secrets that its modules receive: for a Connection or a task.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub secrets: BTreeSet<String>,
-    /// Built-in connectors by whose Connections its Tools work.
+    /// Built-in connectors whose Connections its Tools may use.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub connections: BTreeSet<String>,
-    /// Built-in tools that its Tools stand for.
+    /// Built-in tools that its Tools may replace.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tools: BTreeSet<String>,
 }
 
 impl Permissions {
-    /// Whether it is nothing.
+    /// True if no permission is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sections().iter().all(|(_, texts)| texts.is_empty())
     }
 
-    /// All there is, by the names of the fields.
+    /// All permissions, by field name.
     #[must_use]
     pub fn sections(&self) -> [(&'static str, &BTreeSet<String>); 6] {
         [
@@ -50,7 +52,8 @@ impl Permissions {
         ]
     }
 
-    /// What of this is not in `other`, text by text: what means less in other words counts as new.
+    /// Permissions that are not in `other`, compared as text. A narrower permission in different
+    /// words counts as new.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         let beyond = |own: &BTreeSet<String>, other: &BTreeSet<String>| {

@@ -1,9 +1,9 @@
-//! Questions to a person: what a tool call wants to know before it goes on.
+//! Questions to a person that a tool call needs answered before it continues.
 //!
-//! Today an MCP server asks (`elicitation/create`); its connector hands the question to the orchestrator
-//! ([`QuestionAsk`]), which keeps it until a person answers it over the control API, its time is up, or
-//! the call it came under is over. Either way the connector hears exactly one [`QuestionAnswered`], or at
-//! once a [`QuestionRefused`].
+//! Today an MCP server asks (`elicitation/create`). Its connector sends the question to the
+//! orchestrator ([`QuestionAsk`]), which stores it until a person answers through the control API,
+//! the question expires, or its call ends. The connector receives exactly one [`QuestionAnswered`],
+//! or an immediate [`QuestionRefused`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,63 +17,63 @@ mod schema;
 pub use form::{Choice, FieldKind, FormField, QuestionForm, TextFormat};
 pub use schema::BadForm;
 
-/// `question.ask`: a connector asks a person something, for the sake of a call that it makes.
+/// `question.ask`: a connector asks a person a question on behalf of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionAsk {
-    /// The call, by the orchestrator's name: the question lives as long as it does.
+    /// The call, by the orchestrator's id. The question ends with it.
     pub call_id: CallId,
-    /// What is asked, in words: 1 to [`crate::limits::MAX_QUESTION_TEXT_BYTES`].
+    /// The text of the question: 1 to [`crate::limits::MAX_QUESTION_TEXT_BYTES`].
     pub message: String,
     /// The form of the answer, as the server wrote it: a flat JSON Schema that
-    /// [`QuestionForm::of_schema`] takes.
+    /// [`QuestionForm::of_schema`] accepts.
     pub schema: Value,
-    /// How long the question may wait, in milliseconds.
+    /// Longest wait for an answer, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// `question.withdraw`: whoever asked does not want to know any more. There is no answer to it, nor to the
-/// question.
+/// `question.withdraw`: the requester withdraws its question. Neither this message nor the question
+/// gets a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionWithdraw {
-    /// The id of the request that asked.
+    /// The id of the `question.ask` request.
     pub request_id: u64,
 }
 
-/// `question.answered`: what came of a question.
+/// `question.answered`: outcome of a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionAnswered {
-    /// What was decided.
+    /// The decision.
     pub action: QuestionAction,
-    /// The answer, which fits the form, if one was given.
+    /// The answer, which matches the form, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<JsonObject>,
 }
 
-/// `question.refused`: nobody will be asked that.
+/// `question.refused`: the question will not be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionRefused {
-    /// Why, and what would be taken.
+    /// The reason, and what is supported.
     pub message: String,
 }
 
-/// What was decided about a question, in MCP's words.
+/// Decision about a question, in the terms of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuestionAction {
     /// A person answered.
     Accept,
-    /// A person does not want to answer; the call goes on without.
+    /// A person declined to answer; the call continues without an answer.
     Decline,
-    /// Nobody decided: the time was up, or the question was withdrawn.
+    /// The question expired or was withdrawn.
     Cancel,
 }
 
 impl QuestionAction {
-    /// The action as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,25 +1,25 @@
-//! A page's records, carried without being parsed.
+//! Records of a page, transferred without parsing.
 //!
-//! A long history would be parsed several times over on its way from a file to the process that
-//! needs it. So records travel as one JSON array in a frame of their own, behind the message that says
-//! how long each of them is; who receives it cuts it up and reads only what it looks at.
+//! Otherwise a long history would be parsed several times between the file and the process that
+//! needs it. Records travel as one JSON array in a separate frame after the message that contains
+//! their lengths. The recipient splits the array and parses only the records it inspects.
 
 use std::ops::Range;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// JSON texts, each on its own, that travel together.
+/// JSON texts that travel together.
 ///
-/// Written with `serde` it is the list of their lengths in bytes; the texts are [`Records::frame`].
+/// `serde` serializes the list of their lengths in bytes; the texts are in [`Records::frame`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Records {
     lengths: Vec<u32>,
-    /// `[a,b]`; empty if there is no record.
+    /// `[a,b]`; empty if there are no records.
     array: Bytes,
 }
 
-/// A frame of records is not what was announced.
+/// A frame of records differs from its announcement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{announced} records were announced, and a frame of {bytes} bytes that holds others came")]
 pub struct NotAsAnnounced {
@@ -28,24 +28,25 @@ pub struct NotAsAnnounced {
 }
 
 impl Records {
-    /// How many there are.
+    /// Number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there are none. Then no frame follows.
+    /// True if there are no records. Then no frame follows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The records that stand at `places` in `text`, in order; places outside of it are left out.
+    /// Takes the records at the ranges `places` of `text`, in order; ranges outside of it are
+    /// ignored.
     ///
-    /// They are not copied if the text is nothing but they: one byte before the first, one between any
-    /// two and one behind the last, whatever these bytes are. So a caller who reads lines leaves room
-    /// for one byte before them. Whether each record is JSON is the caller's business, as it is to give
-    /// no more than a frame holds.
+    /// The text is not copied if it consists only of the records, with one arbitrary byte before
+    /// the first, between any two and after the last. A caller that reads lines therefore leaves
+    /// room for one byte before them. The caller is responsible for passing valid JSON records, and
+    /// no more than fit in a frame.
     #[must_use]
     pub fn cut_from(mut text: Vec<u8>, places: &[Range<usize>]) -> Self {
         if places.is_empty() {
@@ -78,13 +79,14 @@ impl Records {
         }
     }
 
-    /// The frame that carries them; none if there are none.
+    /// The frame with the records; `None` if there are no records.
     #[must_use]
     pub fn frame(&self) -> Option<&Bytes> {
         (!self.is_empty()).then_some(&self.array)
     }
 
-    /// Bytes of the frame that carries them, be it here or announced only; 0 if there is none.
+    /// Size of the frame with the records, whether it has arrived or is only announced; 0 if there
+    /// is none.
     #[must_use]
     pub fn frame_bytes(&self) -> u64 {
         let brackets_and_commas = self.lengths.len() as u64 + u64::from(!self.is_empty());
@@ -95,11 +97,11 @@ impl Records {
             + brackets_and_commas
     }
 
-    /// Where in the frame that carries them the records stand whose lengths are known.
+    /// Ranges of the announced records in the frame that carries them.
     ///
     /// # Errors
     ///
-    /// [`NotAsAnnounced`] if the frame holds other records. Whether each is JSON is not looked at.
+    /// [`NotAsAnnounced`] if the frame contains other records. The JSON is not validated.
     pub fn places_in(&self, frame: &[u8]) -> Result<Vec<Range<usize>>, NotAsAnnounced> {
         let not_as_announced = NotAsAnnounced {
             announced: self.len(),
@@ -135,12 +137,12 @@ impl Records {
     }
 }
 
-/// A record's length. One that is longer fits no frame.
+/// The length of a record. Longer records do not fit in a frame.
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// Puts records together.
+/// Collects records into one frame.
 #[derive(Debug, Default)]
 struct RecordsBuilder {
     lengths: Vec<u32>,
@@ -229,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Where the records lie close together nothing is copied, and nothing is different for it.
+        /// Adjacent records are not copied, with the same result.
         #[test]
         fn records_are_cut_from_a_text(
             texts in prop::collection::vec("[a-z]{0,4}", 0..8),
@@ -245,7 +247,7 @@ mod tests {
             prop_assert_eq!(Records::cut_from(text, &places), expected);
         }
 
-        /// The records that come out are those that went in, and the frame is one JSON array of them.
+        /// Records survive a round trip, and the frame is one JSON array of them.
         #[test]
         fn records_travel(values in prop::collection::vec(any::<(u32, String)>(), 0..20)) {
             let texts: Vec<String> = values.iter().map(|v| serde_json::to_string(v).unwrap()).collect();

@@ -1,7 +1,8 @@
-//! Rehearsals: recorded turns of a conversation, played with another configuration before that is active
-//! (`BUNDLE-7`).
+//! Rehearsals: replays of a conversation's recorded turns with a new configuration before it
+//! becomes active (`BUNDLE-7`).
 //!
-//! The daemon has the binary of agents play them ([`RehearsalScript`]), and tells a client what came of it ([`Rehearsal`]).
+//! The daemon starts the agent binary with a [`RehearsalScript`], and returns a [`Rehearsal`] to
+//! the client.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,126 +10,126 @@ use crate::definition::AgentAssignment;
 use crate::ids::{ChangesetId, RevisionId, ToolCallId, ToolName, TurnId};
 use crate::message::Message;
 
-/// Turns that are rehearsed if nobody says how many.
+/// Default number of turns to replay.
 pub const DEFAULT_REHEARSAL_TURNS: u32 = 10;
 
-/// What is played. The binary of agents reads it from its standard input, as JSON.
+/// Input of a rehearsal. The agent binary reads it from standard input, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RehearsalScript {
-    /// The agent as it works now.
+    /// The agent with the active configuration.
     pub before: AgentAssignment,
-    /// The agent as it is to work.
+    /// The agent with the new configuration.
     pub after: AgentAssignment,
-    /// The conversation as it is recorded, the oldest message first.
+    /// The recorded conversation, oldest message first.
     pub messages: Vec<Message>,
-    /// How many turns are played, from the latest one backwards.
+    /// Number of turns to replay, counted back from the latest one.
     pub turns: u32,
 }
 
-/// What came of playing turns. The binary of agents writes it to its standard output, as JSON.
+/// Result of a replay. The agent binary writes it to standard output, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Played {
-    /// Why nothing could be played.
+    /// Problems that prevented the replay.
     pub problems: Vec<String>,
-    /// In which tools the two configurations differ.
+    /// Differences between the tools of the two configurations.
     pub tools: ToolsDiffer,
-    /// The turns, the oldest first.
+    /// The turns, oldest first.
     pub turns: Vec<RehearsedTurn>,
-    /// What could not be looked at.
+    /// Notes about parts that could not be checked.
     pub notes: Vec<String>,
 }
 
-/// What `bundle.rehearse` returns.
+/// Result of `bundle.rehearse`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rehearsal {
     /// The changeset, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changeset_id: Option<ChangesetId>,
-    /// The revision; none for a changeset that was not committed yet.
+    /// The revision; absent for a changeset that is not committed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionId>,
-    /// The revision it is compared with: the one that is active.
+    /// The active revision, which it is compared with.
     pub against: RevisionId,
-    /// Whether something would not work any more that works now: there are problems, or findings that break.
+    /// True if something that works now would break: there are problems or breaking findings.
     pub breaks: bool,
-    /// Why it could not become active: it is stale or refused, does not load, or its modules do not start. Then no
-    /// turn was played, but for modules.
+    /// Reasons why it cannot become active: it is stale or refused, does not load, or its modules
+    /// do not start. Turns are then only replayed if the problem is in the modules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// What becomes of the prompt, as a unified diff; empty if nothing does.
+    /// Change of the prompt, as a unified diff; empty if unchanged.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// What becomes of the model; none if nothing does.
+    /// Change of the model; absent if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChange>,
-    /// What becomes of the tools.
+    /// Changes of the tools.
     #[serde(default, skip_serializing_if = "ToolsDiffer::is_none")]
     pub tools: ToolsDiffer,
-    /// The turns, the oldest first.
+    /// The turns, oldest first.
     pub turns: Vec<RehearsedTurn>,
-    /// What could not be looked at.
+    /// Notes about parts that could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Another model is asked, or the same one otherwise.
+/// Change of the model or its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelChange {
-    /// The Model it was, and what its provider calls it.
+    /// The previous Model, with the provider's name for it.
     pub before: String,
-    /// The one it is.
+    /// The new Model, with the provider's name for it.
     pub after: String,
 }
 
-/// In which tools two configurations differ, as a model sees them.
+/// Differences between the tools of two configurations, as shown to a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolsDiffer {
-    /// New ones.
+    /// Added tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<ToolName>,
-    /// Those that there are no more.
+    /// Removed tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<ToolName>,
-    /// Those that are described otherwise, or take other arguments.
+    /// Tools with a changed description or changed arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ToolName>,
 }
 
 impl ToolsDiffer {
-    /// Whether they differ in none.
+    /// True if there are no differences.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 }
 
-/// A recorded turn that was played.
+/// A replayed turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RehearsedTurn {
     /// The turn.
     pub turn_id: TurnId,
-    /// When it began, as its message says.
+    /// Start time of the turn, as recorded in its message.
     pub at: String,
-    /// The head of what it was to answer.
+    /// The beginning of its input.
     pub input: String,
-    /// The requests to the model, each with what of it differs.
+    /// The requests to the model, with their differences.
     pub steps: Vec<RehearsedStep>,
-    /// What is otherwise than it was, in order.
+    /// The findings, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// Why it was not played to its end.
+    /// Reason why the replay stopped before the end of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
 impl RehearsedTurn {
-    /// Whether something of it would not work any more.
+    /// True if a finding of the turn breaks something.
     #[must_use]
     pub fn breaks(&self) -> bool {
         self.findings.iter().any(|finding| finding.breaks)
@@ -139,9 +140,9 @@ impl RehearsedTurn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RehearsedStep {
-    /// The step, from 1.
+    /// The step, counted from 1.
     pub step: u32,
-    /// What of the request differs from the one that the active revision would make.
+    /// Parts that differ from the request of the active revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<Part>,
 }
@@ -152,16 +153,16 @@ pub struct RehearsedStep {
 pub enum Part {
     /// The system prompt.
     Prompt,
-    /// The model, or what it is asked for.
+    /// The model or its parameters.
     Model,
-    /// The tools it is offered.
+    /// The offered tools.
     Tools,
     /// The messages.
     Messages,
 }
 
 impl Part {
-    /// The word for it.
+    /// The name shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -173,35 +174,36 @@ impl Part {
     }
 }
 
-/// Something that is otherwise than with the active revision.
+/// A difference from the active revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What.
+    /// The kind of difference.
     pub what: FindingKind,
     /// The step.
     pub step: u32,
-    /// The recorded call that it is about.
+    /// The recorded call it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<ToolCallId>,
     /// The tool that was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// In words.
+    /// Details, for people to read.
     pub detail: String,
-    /// Whether it worked and would not any more.
+    /// True if something that worked would fail.
     pub breaks: bool,
 }
 
-/// What is otherwise.
+/// Kind of difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingKind {
-    /// A recorded call is refused: there is no such tool, its arguments do not fit, or a rule is against it.
+    /// A recorded call is refused: the tool does not exist, its arguments are invalid, or a rule
+    /// forbids it.
     CallRefused,
-    /// A recorded call that is refused now is taken.
+    /// A recorded call that is refused now would be accepted.
     CallTaken,
-    /// A recorded call waits for a person, or waits no more.
+    /// A recorded call starts or stops requiring approval.
     Approval,
     /// The turn fails.
     TurnFails,
@@ -210,7 +212,7 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// The words for it.
+    /// The description shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

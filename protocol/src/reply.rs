@@ -1,14 +1,15 @@
-//! How a connection hears what an agent answered to one of its events (`MSG-13`).
+//! Messages by which a connection gets the agent's answer to one of its events (`MSG-13`).
 //!
-//! Who asks names the event and the conversation that `event.accepted` told it. What came of an event is on
-//! disk, so the answer is the same whoever asks, however often, and whatever was restarted meanwhile.
+//! The request names the event and the conversation from `event.accepted`. The outcome of an event
+//! is stored on disk, so repeated requests return the same answer, even after restarts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::TurnOutcome;
 use crate::ids::{EventId, InstanceKey};
 
-/// `reply.await`: a connection asks for the reply to one of its own events. It may take as long as a turn.
+/// `reply.await`: a connection requests the reply to one of its events. The reply may take as long
+/// as a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplyAwait {
@@ -18,28 +19,29 @@ pub struct ReplyAwait {
     pub event_id: EventId,
 }
 
-/// `reply.forget`: nobody waits for the answers to these requests any more.
+/// `reply.forget`: the connection no longer waits for the replies to these requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplyForget {
-    /// The ids of requests `reply.await`.
+    /// The ids of the `reply.await` requests.
     pub request_ids: Vec<u64>,
 }
 
-/// `reply`: what there is to say of the event now.
+/// `reply`: the current state of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Reply {
-    /// Its turn is over. This stays so.
+    /// The turn is over. This is final.
     Over {
-        /// How it ended.
+        /// Outcome of the turn.
         outcome: TurnOutcome,
     },
-    /// Its turn may still come, but nothing is to be waited for now. To ask again later is of use.
+    /// The turn may still happen, but there is nothing to wait for now. The connection may request
+    /// the reply later.
     Open {
         /// Why, for people to read.
         message: String,
     },
-    /// There is no such event, or not any more.
+    /// The event does not exist, or no longer exists.
     Unknown {},
 }

@@ -1,6 +1,7 @@
-//! What the programs that run for a model may touch, as a person asked for it (`SEC-3`, `BOX-3`).
+//! Sandbox policies: permissions of programs that run for a model, as configured by a person
+//! (`SEC-3`, `BOX-3`).
 //!
-//! This is data. The kernel holds it to that in the crate `goondan-confinement`.
+//! These types are data. The crate `goondan-confinement` makes the kernel enforce them.
 
 mod network;
 mod own;
@@ -17,27 +18,28 @@ pub use own::OwnSandbox;
 pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use right::{Facts, Right};
 
-/// How strictly a program is confined.
+/// Confinement level of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// `Landlock`, and namespaces of its own: no file but the policy's paths, no process and no network of the
-    /// machine is there.
+    /// Landlock and private namespaces: only the policy's paths are visible, and no other process
+    /// and no network of the machine.
     #[default]
     Full,
-    /// Files, signals and abstract sockets by Landlock; no sockets but pairs, and no dangerous system calls.
+    /// Landlock for files, signals and abstract sockets; only socket pairs, and no dangerous system
+    /// calls.
     Landlock,
-    /// Files, signals and the network by a profile of macOS. Untested.
+    /// A macOS profile for files, signals and the network. Untested.
     Seatbelt,
     /// All rights of the user.
     Off,
 }
 
 impl Level {
-    /// The levels from the strictest on.
+    /// The levels, strictest first.
     pub const FROM_STRICTEST: [Self; 4] = [Self::Full, Self::Landlock, Self::Seatbelt, Self::Off];
 
-    /// The strictest level that can be had. `Off` always can.
+    /// The strictest available level. `Off` is always available.
     #[must_use]
     pub fn strictest(can_be_had: impl Fn(Self) -> bool) -> Self {
         let mut levels = Self::FROM_STRICTEST.into_iter();
@@ -56,31 +58,32 @@ impl fmt::Display for Level {
     }
 }
 
-/// A policy that cannot be weakened once it is enforced. The default is the strictest, with no paths.
+/// A policy, which cannot be weakened once it is enforced. The default is the strictest, without
+/// any paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPolicy {
-    /// The level that must be reached; with less, nothing is started.
+    /// The minimum level; if it is not available, nothing is started.
     pub require: Level,
-    /// What may be read and executed, with all below it.
+    /// Paths that may be read and executed, recursively.
     #[serde(default)]
     pub read: Vec<SandboxPath>,
-    /// What may be read, executed and changed, with all below it.
+    /// Paths that may be read, executed and changed, recursively.
     #[serde(default)]
     pub write: Vec<SandboxPath>,
-    /// What may be reached over the network.
+    /// Network access.
     #[serde(default)]
     pub network: Network,
 }
 
 impl SandboxPolicy {
-    /// Whether it is the default.
+    /// True if it equals the default.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The hosts that may be reached by the egress, if only some may.
+    /// The hosts that are reachable through the egress, if access is limited to some.
     #[must_use]
     pub fn allow_list(&self) -> Option<&[ReachableHost]> {
         match &self.network {
@@ -89,7 +92,7 @@ impl SandboxPolicy {
         }
     }
 
-    /// No sandbox.
+    /// A policy without confinement.
     #[must_use]
     pub fn off() -> Self {
         Self {
@@ -113,14 +116,14 @@ impl SandboxPath {
         &self.0
     }
 
-    /// Whether it is `/`, with all that there is below it.
+    /// True if the path is `/`, which includes everything.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0 == Path::new("/")
     }
 }
 
-/// A path that a policy cannot name.
+/// The path cannot be used in a policy.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}` cannot be a path of a sandbox; write an absolute path without `..`", .0.display())]
 pub struct InvalidPath(PathBuf);

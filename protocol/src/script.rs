@@ -1,8 +1,8 @@
-//! The script of the `scripted` model: any agent behaviour, written down and replayed.
+//! Script of the `scripted` model, which replays predefined agent behavior.
 //!
-//! A script is a list of rules. For every step the model looks at the conversation, takes the first
-//! rule whose conditions all hold, and does what it says. `docs/scripted-model.md` explains it to
-//! users; `agent-process` plays it.
+//! A script is a list of rules. In each step the model checks the conversation against the rules
+//! and executes the first one whose conditions all match. `docs/scripted-model.md` is the user
+//! documentation; `agent-process` executes scripts.
 
 use std::collections::BTreeMap;
 
@@ -13,67 +13,68 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
-    /// The rules, tried in order; the first that matches is played.
+    /// The rules, tried in order; the first match is executed.
     pub rules: Vec<Rule>,
 }
 
-/// One rule: when it applies and what the model then does.
+/// A rule: its conditions and the model's behavior.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
-    /// When the rule applies. All conditions that are given must hold; none given always holds.
+    /// The conditions. All given conditions must match; a rule without conditions always matches.
     #[serde(default, skip_serializing_if = "When::is_empty")]
     pub when: When,
-    /// Text the model says. `${name}` is replaced by a capture.
+    /// Text of the reply. `${name}` is replaced by a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub say: Option<String>,
-    /// Tools the model calls.
+    /// Tool calls of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub call: Vec<ScriptedCall>,
-    /// The model call fails with this text instead.
+    /// The model call fails with this error text instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<String>,
-    /// How long the model takes to answer, in milliseconds.
+    /// Delay of the reply, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
 }
 
-/// Conditions of a rule. The texts are regular expressions, searched for anywhere in what they are
-/// held against (anchor with `^` and `$`); their named groups are captures for `say` and `call`.
+/// Conditions of a rule. The strings are regular expressions that may match anywhere in the text
+/// (anchor with `^` and `$`). Their named groups are captures for `say` and `call`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct When {
-    /// Against the latest user message.
+    /// Pattern for the latest user message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The latest message is the result of this tool, by its full name.
+    /// Full name of the tool whose result is the latest message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Against that result's text. Holds only if the latest message is a tool result.
+    /// Pattern for the text of that result. Only matches if the latest message is a tool result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Whether that result is an error.
+    /// True if that result must be an error, false if it must not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<bool>,
-    /// Against the system prompt.
+    /// Pattern for the system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Against every earlier message of the conversation, newest first: what the model remembers.
+    /// Pattern for every earlier message of the conversation, newest first; a match acts as the
+    /// model's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
-    /// The number of the step within its turn, from 1.
+    /// The number of the step within its turn, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
 }
 
 impl When {
-    /// Whether no condition is given.
+    /// True if there are no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The regular expressions of the conditions, with the field each stands in.
+    /// The regular expressions of the conditions, with their field names.
     pub fn patterns(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
             ("user", &self.user),
@@ -92,7 +93,7 @@ impl When {
 pub struct ScriptedCall {
     /// The tool's full name, such as `bash__exec`.
     pub tool: String,
-    /// Its arguments. `${name}` within any text is replaced by a capture.
+    /// Its arguments. `${name}` within any string is replaced by a capture.
     #[serde(default)]
     pub args: BTreeMap<String, Value>,
 }

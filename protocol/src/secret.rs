@@ -1,5 +1,4 @@
-//! Secrets by their names: what they are called, and how a configuration asks for one. The values
-//! themselves are kept by the orchestrator, encrypted (`SEC-1`).
+//! Secrets: names, references and lookup. The orchestrator stores the values, encrypted (`SEC-1`).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,24 +6,24 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The environment variable that may hold the identity secrets are encrypted for. No configuration can
-/// read it, and no child process gets it.
+/// Environment variable that may contain the identity that secrets are encrypted to. Configurations
+/// cannot read it, and child processes do not receive it.
 pub const IDENTITY_VAR: &str = "GOONDAN_AGE_IDENTITY";
 
-/// The environment variable with which whoever starts the daemon lets a debugger of the same user look into
-/// it and its connectors, with the secrets in their memory.
+/// Environment variable by which an operator lets a debugger of the same user attach to the daemon
+/// and its connectors, whose memory holds secrets.
 pub const ALLOW_DEBUGGER_VAR: &str = "GOONDAN_ALLOW_DEBUGGER";
 
-/// What stands before a secret's name where one is referred to: `Secret/github`.
+/// Prefix of a reference to a secret, as in `Secret/github`.
 pub const SECRET_PREFIX: &str = "Secret/";
 
-/// A secret value on its way to where it is kept. Shown nowhere.
+/// A secret value in transit. It is never displayed.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct SecretValue(String);
 
 impl SecretValue {
-    /// Takes a value; its length is checked by whoever keeps it.
+    /// Wraps a value; the store checks its length.
     #[must_use]
     pub fn new(value: String) -> Self {
         Self(value)
@@ -45,7 +44,8 @@ impl fmt::Debug for SecretValue {
 
 impl<'de> Deserialize<'de> for SecretValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What is no text is not quoted in the error, as serde would: it may be the secret.
+        // The error does not quote a value of the wrong type, as serde would, because it may be the
+        // secret.
         match serde_json::Value::deserialize(deserializer) {
             Ok(serde_json::Value::String(value)) => Ok(Self(value)),
             _ => Err(D::Error::custom("the value of a secret is a text")),
@@ -53,47 +53,47 @@ impl<'de> Deserialize<'de> for SecretValue {
     }
 }
 
-/// Where secrets are looked up when a configuration is loaded. Handed in, so that loading does no more
-/// than it is given.
+/// Lookup of secrets while a configuration is loaded. Passed in, so that the loader has no other
+/// access.
 pub trait SecretStore {
-    /// The value of one entry of one secret.
+    /// The value of an entry of a secret.
     ///
     /// # Errors
     ///
-    /// Why there is none, without any value in it.
+    /// The reason why there is no value; it never contains a value.
     fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem>;
 }
 
-/// Why a secret has no value.
+/// Reason why a secret has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretProblem {
-    /// No secret could ever have that name, or that entry; says why.
+    /// The name of the secret or entry is invalid; contains the reason.
     InvalidName(String),
-    /// There is no such secret.
+    /// The secret does not exist.
     NoSecret {
-        /// Those there are.
+        /// The existing secrets.
         names: Vec<String>,
     },
-    /// The secret has no such entry.
+    /// The secret does not have this entry.
     NoKey {
-        /// Those it has.
+        /// The existing entries.
         keys: Vec<String>,
     },
-    /// No person has allowed this project to use it (`SEC-6`).
+    /// No person has consented to its use in this project (`SEC-6`).
     NotAllowed {
         /// The project.
         project_root: PathBuf,
     },
     /// The secret cannot be read.
     Unreadable {
-        /// What is wrong.
+        /// The cause.
         message: String,
-        /// What to do about it.
+        /// A suggested fix.
         help: String,
     },
 }
 
-/// A store without secrets, for what is loaded where none is at hand.
+/// A store without secrets, for callers that have no real store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSecrets;
 

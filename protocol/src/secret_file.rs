@@ -1,11 +1,11 @@
-//! Files that are kept for the secrets in them, by their names (`SEC-2`, `BOX-2`).
+//! Names of files that usually contain secrets (`SEC-2`, `BOX-2`).
 
 use std::path::Path;
 
-/// Directories in which every file holds secrets.
+/// Directories in which every file is secret.
 const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
 
-/// Files that hold secrets, with the directory they stand in if that matters.
+/// Secret files, with their directory if it matters.
 const FILES: [(&str, &str); 16] = [
     (".git", "config"),
     (".git", "credentials"),
@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 16] = [
     ("", "identity.age"),
 ];
 
-/// Endings of files with keys.
+/// Extensions of key files.
 const ENDINGS: [&str; 8] = [
     ".pem",
     ".key",
@@ -37,10 +37,10 @@ const ENDINGS: [&str; 8] = [
     ".kdbx",
 ];
 
-/// Environment files that are templates, by their last part: they are there to be read.
+/// Suffixes of environment file templates, which may be read.
 const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 
-/// Whether a path names a file that holds secrets.
+/// True if a path names a file that usually contains secrets.
 #[must_use]
 pub fn holds_secrets(path: &Path) -> bool {
     let names: Vec<String> = path
@@ -65,7 +65,7 @@ fn is_environment(name: &str) -> bool {
     (is_env || name.ends_with(".env")) && !is_template
 }
 
-/// `id_ed25519`, `server.pem`; a public half can be read.
+/// `id_ed25519`, `server.pem`; a public key may be read.
 fn is_key(name: &str) -> bool {
     let is_ssh = name.starts_with("id_") && !name.contains('.');
     is_ssh || ENDINGS.iter().any(|ending| name.ends_with(ending))

@@ -1,13 +1,14 @@
-//! What agents have connections do: the services there are, each with its actions.
+//! Services that agents use through connections, each with its actions.
 //!
-//! An action is declared once, in the module of its service: what models are told of it, what its
-//! arguments become, and the variant that goes to the connector. The agent process builds its tools of
-//! that, configuration is checked by it, and the connector reads the variant. A call's method is the
-//! name of the variant, its parameters are the variant's fields.
+//! Each action is declared once, in the module of its service: its description for models, the
+//! conversion of its arguments, and the enum variant that the connector receives. The agent process
+//! builds its tools from this declaration, configuration is checked against it, and the connector
+//! parses the variant. A call's method is the name of the variant, and its parameters are the
+//! variant's fields.
 //!
-//! * `action`: how actions are declared, and how one is called.
-//! * `split`, `text`: texts that become messages.
-//! * The others: a service each.
+//! * `action`: declaration and planning of actions.
+//! * `split`, `text`: conversion of texts to messages.
+//! * The others: one service each.
 
 mod action;
 mod discord;
@@ -27,13 +28,13 @@ pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
 pub use telegram::{TELEGRAM, Telegram};
 
-/// Longest file that a chat's connection fetches, in bytes: its text in base64 must fit a message.
+/// Largest file that a chat connection downloads, in bytes. Its base64 form must fit in a message.
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
-/// The services there are.
+/// All services.
 pub const SERVICES: &[Service] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
 
-/// The service of a built-in tool, if it works by a connection.
+/// The service of a built-in tool, if the tool uses a connection.
 #[must_use]
 pub fn service_of(tool: &str) -> Option<&'static Service> {
     SERVICES.iter().find(|service| service.tool == tool)
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
     use crate::JsonObject;
 
-    /// What is asked of the connector for a call in a turn that answers an event with these facts.
+    /// Plans a call in a turn that answers an event with these properties.
     fn planned(
         tool: &str,
         action: &str,
@@ -65,7 +66,7 @@ mod tests {
         })
     }
 
-    /// The requests, each as `method params`.
+    /// The requests, each formatted as `method params`.
     fn asked(plan: &Plan) -> Vec<String> {
         let requests = plan.requests().iter();
         let shown = requests.map(|it| format!("{} {}", it.method, it.params));

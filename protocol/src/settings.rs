@@ -1,7 +1,8 @@
-//! What the built-in tools and extensions take as `config`, as data.
+//! Schemas of the `config` of built-in tools and extensions, as data.
 //!
-//! The loader of `goondan.yaml` and the agent process both [`check`] by what stands here, and the JSON
-//! Schemas are made of it, so that `gdn validate` refuses exactly what an agent would refuse.
+//! The loader of `goondan.yaml` and the agent process both [`check`] against these schemas, and the
+//! JSON Schemas are generated from them. `gdn validate` therefore refuses exactly what an agent
+//! would refuse.
 
 use std::fmt;
 
@@ -16,29 +17,29 @@ use crate::extension_settings::bounds::{
 use crate::field::{Default, Field};
 use crate::service::service_of;
 
-/// Longest text of a setting, in bytes.
+/// Longest text value of a setting, in bytes.
 pub const MAX_SETTING_TEXT_BYTES: usize = 64 * 1024;
 
-/// What a built-in tool or extension takes.
+/// Settings of a built-in tool or extension.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Its settings.
     pub settings: &'static [Setting],
-    /// Settings of which at least one must be set; none if there is no such demand.
+    /// Settings of which at least one must be set; empty if none is required.
     pub any_of: &'static [&'static str],
 }
 
 /// One setting.
 pub type Setting = Field<Content>;
 
-/// What a setting's value may be.
+/// Allowed values of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// A text that is not blank, of at most [`MAX_SETTING_TEXT_BYTES`].
+    /// A text that is not blank and has at most [`MAX_SETTING_TEXT_BYTES`].
     Text,
-    /// A list, not empty, of such texts.
+    /// A non-empty list of such texts.
     Texts,
-    /// A whole number from the first to the second.
+    /// An integer in this inclusive range.
     Number(u64, u64),
     /// `true` or `false`.
     Truth,
@@ -54,7 +55,7 @@ impl Settings {
         }
     }
 
-    /// Whether something must be set.
+    /// True if a setting is required.
     #[must_use]
     pub fn demands_any(&self) -> bool {
         !self.any_of.is_empty() || self.settings.iter().any(|setting| setting.is_required)
@@ -69,7 +70,7 @@ impl Settings {
 /// The built-in tool that reads and writes files.
 pub const FILE_SYSTEM: &str = "file-system";
 
-/// The setting of a tool that works by a connection.
+/// Setting that names the connection of a tool.
 pub const CONNECTION: &str = "connection";
 
 static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
@@ -79,7 +80,7 @@ static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
      connector.",
 )]);
 
-/// The setting of `file-system` that names files with secrets which may be opened all the same.
+/// Setting of `file-system` that lists secret files which may be opened nevertheless.
 pub const SECRET_FILES: &str = "secretFiles";
 
 static OF_FILE_SYSTEM: Settings = Settings::of(&[Setting::optional(
@@ -91,7 +92,7 @@ static OF_FILE_SYSTEM: Settings = Settings::of(&[Setting::optional(
 
 static OF_OTHER_TOOLS: Settings = Settings::NONE;
 
-/// What the built-in tool `name` takes; `None` if there is no such tool.
+/// Settings of the built-in tool `name`; `None` if no such tool exists.
 #[must_use]
 pub fn of_tool(name: &str) -> Option<&'static Settings> {
     if service_of(name).is_some() {
@@ -236,10 +237,10 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
     ),
 ];
 
-/// The full name of the tool that the extension `tool-search` gives an agent.
+/// Full name of the tool that the extension `tool-search` adds to an agent.
 pub const TOOL_SEARCH_FIND: &str = "tool-search__find";
 
-/// What the built-in extension `name` takes; `None` if there is no such extension.
+/// Settings of the built-in extension `name`; `None` if no such extension exists.
 #[must_use]
 pub fn of_extension(name: &str) -> Option<&'static Settings> {
     let found = OF_EXTENSIONS
@@ -248,38 +249,38 @@ pub fn of_extension(name: &str) -> Option<&'static Settings> {
     found.map(|(_, settings)| settings)
 }
 
-/// One thing that is wrong with settings.
+/// A problem in settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// A setting of that name means nothing here.
+    /// The setting does not exist.
     Unknown {
         /// Its name.
         name: String,
-        /// The names that mean something.
+        /// The names of existing settings.
         known: Vec<&'static str>,
     },
-    /// One of these must be set, and none is.
+    /// None of the settings of which one is required is set.
     Missing {
-        /// Their names; mostly one.
+        /// Their names; usually one.
         names: Vec<&'static str>,
     },
-    /// The value is of another type.
+    /// The value has the wrong type.
     WrongType {
-        /// Where it stands.
+        /// Position of the value.
         at: At,
-        /// What it may be, in words.
+        /// The expected type, as text.
         expected: &'static str,
     },
-    /// The value is of the right type and cannot be.
+    /// The value has the right type but is not allowed.
     WrongValue {
-        /// Where it stands.
+        /// Position of the value.
         at: At,
-        /// What it may be, in words.
+        /// The expected value, as text.
         expected: String,
     },
 }
 
-/// Where a value stands.
+/// Position of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
     /// The setting.
@@ -319,7 +320,7 @@ fn quoted(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Everything that is wrong with `given`. A setting without a value counts as not set.
+/// All problems of `given`. A setting without a value counts as not set.
 #[must_use]
 pub fn check(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
     let mut problems = check_written(settings, given);
@@ -327,7 +328,7 @@ pub fn check(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with what is written, whatever else there is to come.
+/// Problems of the settings that are present, without checking for missing ones.
 #[must_use]
 pub fn check_written(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -344,7 +345,7 @@ pub fn check_written(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
     problems
 }
 
-/// What must be set and is not.
+/// Required settings that are missing.
 #[must_use]
 pub fn check_missing(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
     let is_set = |name: &str| given.get(name).is_some_and(|value| !value.is_null());

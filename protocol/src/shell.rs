@@ -1,10 +1,10 @@
-//! Texts that people paste into a shell.
+//! Texts for pasting into a shell.
 
-/// Longest text that a hint repeats as a shell argument, in characters.
+/// Longest text that a hint quotes as a shell argument, in characters.
 const QUOTE_MAX_CHARS: usize = 200;
 
-/// The text as one argument of a POSIX shell, so that a hint can be pasted; nothing if it is too long
-/// to repeat.
+/// Quotes a text as one argument of a POSIX shell, so that a hint can be pasted; `None` if it is
+/// too long to quote.
 #[must_use]
 pub fn shell_quoted(text: &str) -> Option<String> {
     if text.chars().nth(QUOTE_MAX_CHARS).is_some() || text.chars().any(char::is_control) {

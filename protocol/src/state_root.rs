@@ -1,8 +1,10 @@
-//! Owner and mode of the files of the state root, because a user who can write one of them controls the agents (`SEC-4`).
+//! Owner and mode of the state root's files, because a user who can write one of them controls the
+//! agents (`SEC-4`).
 
 use std::path::{Path, PathBuf};
 
-/// What must belong to the daemon's user alone, where it is there: the state root, and paths below it.
+/// Paths that must belong to the daemon's user alone, if they exist: the state root, and paths
+/// below it.
 const OWNED: [&str; 7] = [
     "",
     "run",
@@ -13,10 +15,10 @@ const OWNED: [&str; 7] = [
     "workspaces",
 ];
 
-/// What of a file's mode lets its group and all others write.
+/// Mode bits that let the group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Why a path of the state root is not the daemon's own.
+/// Reason why a path of the state root is not exclusively the daemon's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Exposed {
     /// It belongs to another user.
@@ -24,9 +26,9 @@ pub enum Exposed {
     Foreign {
         /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         theirs: u32,
-        /// Whose it must be.
+        /// The required owner.
         ours: u32,
     },
     /// Other users can write it.
@@ -40,7 +42,7 @@ pub enum Exposed {
 }
 
 impl Exposed {
-    /// What to do about it.
+    /// A suggested fix.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -58,7 +60,7 @@ impl Exposed {
     }
 }
 
-/// The paths of a state root that must be its user's own, the root itself first.
+/// Paths of a state root that must belong exclusively to its user, starting with the root itself.
 pub fn owned(root: &Path) -> impl Iterator<Item = PathBuf> {
     let path = |name: &str| match name {
         "" => root.to_owned(),
@@ -67,11 +69,7 @@ pub fn owned(root: &Path) -> impl Iterator<Item = PathBuf> {
     OWNED.into_iter().map(path)
 }
 
-/// Checks a path that exists, by its owner and its mode.
-///
-/// # Errors
-///
-/// [`Exposed`] if another user owns it or can write it.
+/// Checks the owner and mode of an existing path.
 pub fn check(path: PathBuf, owner: u32, mode: u32, user: u32) -> Result<(), Exposed> {
     if owner != user {
         return Err(Exposed::Foreign {

@@ -1,4 +1,4 @@
-//! Values that are written as a text: ids, addresses, points in time.
+//! Values serialized as text: ids, addresses, timestamps.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -7,11 +7,12 @@ use std::str::FromStr;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads a value from its text, where the text lies: there are a dozen in every frame, and none is kept.
+/// Parses a value from its text without copying the text, because every frame contains a dozen of
+/// them.
 ///
 /// # Errors
 ///
-/// As the deserializer says if there is no text, and as the value's type says if the text is none of its.
+/// The deserializer's error if there is no text, and the parse error if the text is invalid.
 pub(crate) fn parse<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr,

@@ -1,19 +1,19 @@
-//! Points in time, as the records write them.
+//! Timestamps, in the form of the records.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A point in time: ISO 8601, UTC, milliseconds (`INST-2`), e.g. `2026-11-21T21:06:00.123Z`.
+/// A timestamp: ISO 8601, UTC, milliseconds (`INST-2`), e.g. `2026-11-21T21:06:00.123Z`.
 ///
-/// Finer parts are cut off when it is made, so that what is written and what is read compare equal.
+/// Smaller units are truncated on construction, so that a value equals itself after a round trip.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(jiff::Timestamp);
 
 impl Timestamp {
-    /// The point `millis` milliseconds after 1970-01-01T00:00:00Z, held within the range a calendar
-    /// can show.
+    /// The time `millis` milliseconds after 1970-01-01T00:00:00Z, clamped to the range of the
+    /// calendar.
     #[must_use]
     pub fn from_unix_millis(millis: i64) -> Self {
         let clamped = millis.clamp(
@@ -29,14 +29,14 @@ impl Timestamp {
         self.0.as_millisecond()
     }
 
-    /// The day it is in, in UTC.
+    /// The day of the timestamp, in UTC.
     #[must_use]
     pub fn day(self) -> Day {
         Day(self.0.to_zoned(jiff::tz::TimeZone::UTC).date())
     }
 }
 
-/// A day in UTC, written as `2026-11-21`.
+/// A day in UTC, formatted as `2026-11-21`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(jiff::civil::Date);
 

@@ -1,7 +1,7 @@
-//! Trace context: the ids that tie a webhook request to the turn, the tool call and the reply.
+//! Trace context: the ids that connect a webhook request to the turn, the tool calls and the reply.
 //!
-//! The ids and the `traceparent` text are those of W3C Trace Context, so that a caller's trace goes
-//! on unbroken.
+//! The ids and the `traceparent` format follow W3C Trace Context, so that a caller's trace
+//! continues unbroken.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use std::str::FromStr;
 use crate::ids::{StepId, ToolCallId, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a text is no trace context.
+/// Reason why a text is not a trace context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTrace {
-    /// The text is not exactly so many lower-case hexadecimal digits.
+    /// The text is not exactly the expected number of lower-case hexadecimal digits.
     #[error("expected {expected} lower-case hexadecimal digits")]
     NotHex {
         /// The number of digits.
         expected: usize,
     },
-    /// All digits are zero, which the standard keeps for "no id".
+    /// All digits are zero, which the standard reserves for "no id".
     #[error("an id of zeros only is not valid")]
     Zero,
-    /// A `traceparent` that is not `00-<trace>-<span>-<flags>`.
+    /// The text does not match `00-<trace>-<span>-<flags>`.
     #[error("expected `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`")]
     NotTraceparent,
 }
@@ -50,8 +50,8 @@ fn parse_hex<const N: usize>(text: &str) -> Result<[u8; N], InvalidTrace> {
     }
 }
 
-/// The lower-case hexadecimal digits of some bytes. Every frame and every log line holds several ids, so
-/// they are not written byte by byte through a formatter.
+/// Formats bytes as lower-case hexadecimal digits. It avoids a formatter because every frame and
+/// log line contains several ids.
 fn hex_text<const N: usize>(bytes: [u8; N], digits: &mut [[u8; 2]; N]) -> &str {
     let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
     for (pair, byte) in digits.iter_mut().zip(bytes) {
@@ -67,7 +67,7 @@ macro_rules! hex_id {
         pub struct $name([u8; $len]);
 
         impl $name {
-            /// Makes an id of random bytes. Zeros only, which is not valid, become a fixed id.
+            /// Creates an id from random bytes. The invalid all-zero value becomes a fixed id.
             #[must_use]
             pub fn from_random(random: [u8; $len]) -> Self {
                 if random == [0; $len] { Self([1; $len]) } else { Self(random) }
@@ -118,13 +118,13 @@ hex_id!(
 );
 
 impl TraceId {
-    /// Makes a trace id of a fresh UUID, whose 16 bytes are all it needs.
+    /// Creates a trace id from a random UUID, whose 16 bytes it uses.
     #[must_use]
     pub fn from_uuid(uuid: uuid::Uuid) -> Self {
         Self::from_random(*uuid.as_bytes())
     }
 
-    /// Returns the trace id of a turn that no event of ours caused: two spans' worth of hashes of its id.
+    /// Derives the trace id of a turn whose event has none: two hashes of the turn's id.
     #[must_use]
     pub fn of_turn(turn_id: &TurnId) -> Self {
         let (SpanId(head), SpanId(tail)) = (
@@ -140,15 +140,15 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// Makes a span id of the random half of a fresh UUID.
+    /// Creates a span id from the random half of a random UUID.
     #[must_use]
     pub fn from_uuid(uuid: uuid::Uuid) -> Self {
         let [.., a, b, c, d, e, f, g, h] = *uuid.as_bytes();
         Self::from_random([a, b, c, d, e, f, g, h])
     }
 
-    /// The span of something that has an id of its own, so that a span which began before a crash
-    /// ends after it as the same one: the FNV-1a hash of the id.
+    /// Derives a span id from another id (FNV-1a), so that a span that starts before a crash ends
+    /// as the same span after it.
     #[must_use]
     pub fn of_id(id: &str) -> Self {
         let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -176,15 +176,15 @@ impl SpanId {
     }
 }
 
-/// Where in a trace something happens. Carried by every frame, unchanged by the router (`IPC-2`).
+/// Position in a trace. Every frame carries it, and the router passes it on unchanged (`IPC-2`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TraceContext {
     /// The trace.
     pub trace_id: TraceId,
-    /// The span at hand.
+    /// The current span.
     pub span_id: SpanId,
-    /// The span that caused it, if it is known.
+    /// The parent span, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<SpanId>,
 }
@@ -200,7 +200,7 @@ impl TraceContext {
         }
     }
 
-    /// A span caused by this one.
+    /// A child span of this one.
     #[must_use]
     pub fn child(self, span_id: SpanId) -> Self {
         Self {
@@ -210,12 +210,12 @@ impl TraceContext {
         }
     }
 
-    /// Reads a W3C `traceparent` header. Versions above 00 are read by their first four fields, as
-    /// the standard asks.
+    /// Parses a W3C `traceparent` header. Of versions above 00 the first four fields are used, as
+    /// the standard requires.
     ///
     /// # Errors
     ///
-    /// [`InvalidTrace`] if the text is not of that form.
+    /// [`InvalidTrace`] if the text does not have this form.
     pub fn from_traceparent(header: &str) -> Result<Self, InvalidTrace> {
         let mut fields = header.trim().split('-');
         let (Some(version), Some(trace), Some(span), Some(flags)) =
@@ -233,7 +233,7 @@ impl TraceContext {
         Ok(Self::root(trace.parse()?, span.parse()?))
     }
 
-    /// Writes this span as a W3C `traceparent` header (sampled).
+    /// Formats this span as a W3C `traceparent` header (sampled).
     #[must_use]
     pub fn to_traceparent(self) -> String {
         format!("00-{}-{}-01", self.trace_id, self.span_id)

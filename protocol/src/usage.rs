@@ -1,7 +1,7 @@
-//! What the replies of models take: tokens and money.
+//! Usage of models: tokens and cost.
 //!
-//! Money is counted in millionths of a US dollar, as whole numbers: sums are exact. A cost that is not
-//! known is absent, never 0.
+//! Money is an integer number of millionths of a US dollar, so that sums are exact. An unknown cost
+//! is absent, never 0.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,47 +11,49 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::time::Timestamp;
 
-/// The field of a reply's metadata that holds its [`Usage`].
+/// Metadata key of a reply that holds its [`Usage`].
 pub const USAGE: &str = "usage";
 
-/// The field of a reply's metadata that holds what it cost, as [`MicroUsd`]; absent if that is not known.
+/// Metadata key of a reply that holds its cost, as [`MicroUsd`]; absent if unknown.
 pub const COST: &str = "costMicroUsd";
 
-/// The tokens of one call to a model, or of several. What goes in is counted in three parts that do not
-/// overlap.
+/// Tokens of one or more calls to a model. The three input counts do not overlap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Read, and neither found in the provider's cache nor put there.
+    /// Input tokens that were neither read from nor written to the provider's cache.
     #[serde(default)]
     pub input_tokens: u64,
-    /// Written, thoughts included.
+    /// Output tokens, including reasoning.
     #[serde(default)]
     pub output_tokens: u64,
-    /// Read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     #[serde(default)]
     pub cache_read_tokens: u64,
-    /// Read and put into the provider's cache.
+    /// Input tokens written to the provider's cache.
     #[serde(default)]
     pub cache_write_tokens: u64,
-    /// Those of the output that are thoughts, as far as the provider tells.
+    /// Output tokens spent on reasoning, if the provider reports them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
 impl Usage {
-    /// All tokens, in and out.
+    /// All tokens, input and output.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.read().saturating_add(self.output_tokens)
     }
 
-    /// All tokens that went in.
+    /// All input tokens.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.input_tokens
@@ -88,19 +90,19 @@ impl Usage {
 pub struct MicroUsd(pub u64);
 
 impl MicroUsd {
-    /// A dollar.
+    /// One dollar.
     pub const USD: Self = Self(1_000_000);
 
-    /// Decimals of a dollar that an amount can have.
+    /// Number of decimals of an amount in dollars.
     const DECIMALS: usize = 6;
 
-    /// Both together; the largest amount there is, if they are more.
+    /// Saturating addition.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left of this without `other`.
+    /// Saturating subtraction.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -108,7 +110,8 @@ impl MicroUsd {
 }
 
 impl fmt::Display for MicroUsd {
-    /// In dollars, with as many decimals as it takes and at least two: `$0.0123`, `$5.00`.
+    /// Formats the amount in dollars with as many decimals as necessary and at least two:
+    /// `$0.0123`, `$5.00`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = format!("{:06}", self.0 % Self::USD.0);
         let shown = decimals.trim_end_matches('0').len().max(2);
@@ -117,7 +120,7 @@ impl fmt::Display for MicroUsd {
     }
 }
 
-/// A text that is no amount of money.
+/// The text is not an amount of money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an amount in US dollars with at most six decimals, such as `0.25`")]
 pub struct InvalidAmount;
@@ -125,7 +128,7 @@ pub struct InvalidAmount;
 impl FromStr for MicroUsd {
     type Err = InvalidAmount;
 
-    /// Reads an amount in dollars, written as a plain decimal.
+    /// Parses an amount in dollars, written as a plain decimal.
     fn from_str(text: &str) -> Result<Self, InvalidAmount> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -142,24 +145,24 @@ impl FromStr for MicroUsd {
     }
 }
 
-/// What a model's tokens cost from some day on: amounts for a million tokens.
+/// Prices of a model's tokens from some day on, per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
-    /// From when on it holds; `None`: from always.
+    /// Start of its validity; `None` for always.
     pub since: Option<Timestamp>,
-    /// For what goes in.
+    /// Price of input.
     pub input: MicroUsd,
-    /// For what comes out, thoughts included.
+    /// Price of output, including reasoning.
     pub output: MicroUsd,
-    /// For what is read from the provider's cache.
+    /// Price of reads from the provider's cache.
     pub cache_read: MicroUsd,
-    /// For what is put into the provider's cache.
+    /// Price of writes to the provider's cache.
     pub cache_write: MicroUsd,
 }
 
 impl Price {
-    /// What these tokens cost, rounded up to the next millionth of a dollar.
+    /// Cost of these tokens, rounded up to the next millionth of a dollar.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> MicroUsd {
         const TOKENS: u128 = 1_000_000;
@@ -175,20 +178,21 @@ impl Price {
     }
 }
 
-/// What a model's tokens cost, and since when.
+/// Prices of a model's tokens over time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PriceTable(Vec<Price>);
 
 impl PriceTable {
-    /// A table of these prices.
+    /// Creates a table of these prices.
     #[must_use]
     pub fn new(mut prices: Vec<Price>) -> Self {
         prices.sort_by_key(|price| price.since);
         Self(prices)
     }
 
-    /// The price that holds at this time: the one that began last. None if none is known.
+    /// The price valid at this time, which is the one that started last. `None` if no price is
+    /// known.
     #[must_use]
     pub fn at(&self, when: Timestamp) -> Option<&Price> {
         let begun = self.0.iter().rev();
@@ -196,24 +200,24 @@ impl PriceTable {
         begun.next()
     }
 
-    /// Whether no price is known.
+    /// True if no price is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What one reply took, as its record says.
+/// Usage and cost of one reply, as recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Its tokens, if the provider told.
+    /// Its tokens, if the provider reported them.
     pub usage: Option<Usage>,
-    /// What it cost, if that is known.
+    /// Its cost, if known.
     pub cost: Option<MicroUsd>,
 }
 
 impl Spent {
-    /// Reads it from the metadata of a reply.
+    /// Reads usage and cost from the metadata of a reply.
     #[must_use]
     pub fn of_metadata(metadata: &JsonObject) -> Self {
         let read = |name: &str| metadata.get(name).cloned();
@@ -224,20 +228,20 @@ impl Spent {
     }
 }
 
-/// What several replies took.
+/// Total usage and cost of several replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spending {
-    /// How many replies.
+    /// Number of replies.
     pub replies: u64,
-    /// Their tokens, as far as they are known.
+    /// Their known tokens.
     pub usage: Usage,
-    /// What they cost, as far as that is known.
+    /// Their known cost.
     pub cost_micro_usd: MicroUsd,
-    /// Replies among them whose tokens the provider did not tell.
+    /// Number of replies whose tokens the provider did not report.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmetered: u64,
-    /// Replies among them whose cost is not known.
+    /// Number of replies with an unknown cost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced: u64,
 }
@@ -256,7 +260,7 @@ impl Spending {
         }
     }
 
-    /// Adds what others took.
+    /// Adds another total.
     pub fn add(&mut self, other: &Self) {
         self.replies = self.replies.saturating_add(other.replies);
         self.usage.add(&other.usage);
@@ -265,7 +269,7 @@ impl Spending {
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
     }
 
-    /// The whole as if it were one reply: what is not known of each is not known of all.
+    /// The total as one reply. A value that is unknown for one reply is unknown for the total.
     #[must_use]
     pub fn as_spent(&self) -> Spent {
         let is_any = self.replies > 0;
@@ -276,25 +280,25 @@ impl Spending {
     }
 }
 
-/// What counts against a budget: what replies took and, where that was not told, what they were taken to
-/// take at most.
+/// Amount charged to a budget: actual usage of replies, and estimated maximum usage where it was
+/// not reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Charge {
-    /// Tokens, in and out.
+    /// Tokens, input and output.
     pub tokens: u64,
-    /// Money.
+    /// Cost.
     pub micro_usd: MicroUsd,
 }
 
 impl Charge {
-    /// Whether nothing counts.
+    /// True if the charge is zero.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Both together.
+    /// Saturating addition.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

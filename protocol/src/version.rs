@@ -1,18 +1,18 @@
-//! The exact version handshake.
+//! Exact version handshake.
 //!
-//! Binaries of different versions never work together: they refuse each other loudly at the first
-//! frame. So no message needs to be understood by any version but its own. (What is compared is the
-//! version, not the commit: two builds of one version pass for the same.)
+//! Binaries of different versions never work together: they refuse each other at the first frame.
+//! Messages therefore need no compatibility between versions. The handshake compares versions, not
+//! commits: two builds of one version are treated as equal.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the wire protocol. Raised with every change of a message's golden bytes.
+/// Version of the wire protocol. It increases with every change of a message's golden bytes.
 pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Version of this build of goondan.
 pub const GOONDAN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What one side says it speaks.
+/// Versions that one side announces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
@@ -56,13 +56,13 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The other side is of another version.
+/// The peer has a different version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the other side is goondan {theirs}, this is goondan {ours}")]
 pub struct VersionMismatch {
-    /// What the other side said.
+    /// The peer's version.
     pub theirs: Version,
-    /// What this build is.
+    /// This build's version.
     pub ours: Version,
 }
 

@@ -1,4 +1,4 @@
-//! `approval.*`: tool calls that wait for a person to approve them (`STEER-3`).
+//! `approval.*`: tool calls that wait for approval (`STEER-3`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,33 +10,33 @@ use crate::time::Timestamp;
 
 use super::paging::page_of;
 
-/// `approval.list`: one page of them, those that have waited for longest first (`OBS-1`).
+/// `approval.list`: one page of the pending approvals, oldest first (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListApprovals {
-    /// Only this workspace's.
+    /// Return only approvals of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Only those of the conversation of this key.
+    /// Return only approvals of this conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ApprovalPlace>,
-    /// Most of them on the page, at most and if it is not said [`MAX_APPROVALS_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_APPROVALS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The place of one in the list of all.
+/// Position of an approval in the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalPlace {
-    /// When it was asked about.
+    /// Time of the request.
     pub asked_at: Timestamp,
     /// Its workspace.
     pub workspace_id: WorkspaceId,
-    /// What it is approved by.
+    /// The id to decide it with.
     pub approval_id: ApprovalId,
 }
 
@@ -44,15 +44,15 @@ pub struct ApprovalPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalsPage {
-    /// The calls that wait.
+    /// The pending approvals.
     pub approvals: Vec<ApprovalInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ApprovalPlace>,
 }
 
 impl ListApprovals {
-    /// The page that begins with these calls, which come by their places and are all behind
+    /// The page that starts with these calls, which must be sorted by position and all follow
     /// [`after`](Self::after).
     pub fn page_of(&self, approvals: impl Iterator<Item = ApprovalInfo>) -> ApprovalsPage {
         let (limit, place_of) = (self.limit, ApprovalInfo::place);
@@ -67,7 +67,7 @@ impl ListApprovals {
 pub struct ShowApproval {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What waits.
+    /// The approval.
     pub approval_id: ApprovalId,
 }
 
@@ -77,22 +77,22 @@ pub struct ShowApproval {
 pub struct DecideApproval {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What waits.
+    /// The approval.
     pub approval_id: ApprovalId,
-    /// What is decided.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// Why, for the model: at most [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
+    /// The reason, for the model: at most [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A tool call that waits for a person, without its arguments.
+/// A tool call that waits for approval, without its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalInfo {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What it is approved by.
+    /// The id to decide it with.
     pub approval_id: ApprovalId,
     /// The conversation whose turn waits.
     pub instance_key: InstanceKey,
@@ -106,17 +106,17 @@ pub struct ApprovalInfo {
     pub tool_call_id: ToolCallId,
     /// The tool's full name.
     pub tool_name: String,
-    /// The beginning of the arguments. A model wrote them: they are not to be trusted.
+    /// The beginning of the arguments. They are untrusted because a model wrote them.
     pub summary: String,
-    /// Whether a process before this one may have begun the call: its rule was another then.
+    /// True if a previous process, running with different rules, may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
-    /// When it was asked about.
+    /// Time of the request.
     pub asked_at: Timestamp,
 }
 
 impl ApprovalInfo {
-    /// Its place in the list of all.
+    /// Its position in the list.
     #[must_use]
     pub fn place(&self) -> ApprovalPlace {
         ApprovalPlace {
@@ -127,13 +127,13 @@ impl ApprovalInfo {
     }
 }
 
-/// Result of `approval.show`: all that is to be approved.
+/// Result of `approval.show`: the complete call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDetail {
     /// The call.
     pub approval: ApprovalInfo,
-    /// Its arguments, whole.
+    /// Its complete arguments.
     pub input: Value,
 }
 
@@ -141,11 +141,11 @@ pub struct ApprovalDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {
-    /// What waited.
+    /// The approval.
     pub approval_id: ApprovalId,
-    /// What was decided.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// The conversation that goes on.
+    /// The conversation that continues.
     pub instance_key: InstanceKey,
     /// The tool's full name.
     pub tool_name: String,

@@ -1,42 +1,43 @@
-//! `bundle.*`: what an agent made of the configuration of its own conversation (`BUNDLE-8`).
+//! `bundle.*`: an agent's changes to the configuration of its own conversation (`BUNDLE-8`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{ChangesetInfo, ChangesetRecord, StatusRecord};
 use crate::ids::{AgentName, ChangesetId, InstanceKey, RehearsalSubject, RevisionId, WorkspaceId};
 
-/// `bundle.waiting`: one page of the changesets of a workspace that wait for a person (`OBS-5`).
+/// `bundle.waiting`: one page of a workspace's changesets that wait for a person (`OBS-5`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListWaitingChangesets {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The conversation behind which the page begins: what the page before said in `next`; none for the first.
+    /// The conversation after which the page starts: `next` of the previous page; absent for the
+    /// first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<InstanceKey>,
-    /// With how many changesets the page ends, as soon as their conversation has no more; at most and if it is not
-    /// said [`MAX_CHANGESETS_PAGE`](crate::limits::MAX_CHANGESETS_PAGE).
+    /// Number of changesets after which the page ends, at the end of a conversation. Defaults to
+    /// and is capped at [`MAX_CHANGESETS_PAGE`](crate::limits::MAX_CHANGESETS_PAGE).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// Result of `bundle.waiting`. Those of a conversation are all on one page: whatever is decided meanwhile, none is
-/// missed or told twice.
+/// Result of `bundle.waiting`. All changesets of a conversation are on one page, so concurrent
+/// decisions never cause changesets to be missed or repeated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingChangesetsPage {
-    /// The changesets, by their conversations, in the order in which they were opened. There may be none though a
-    /// page follows.
+    /// The changesets, grouped by conversation and in the order in which they were opened. May be
+    /// empty even if another page follows.
     pub changesets: Vec<WaitingChangeset>,
-    /// Conversations of this page of which it cannot be read.
+    /// Conversations of this page whose changesets cannot be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<InstanceKey>,
-    /// Behind which conversation the next page begins; none on the last page.
+    /// The conversation after which the next page starts; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<InstanceKey>,
 }
 
-/// A changeset that waits, and whose it is.
+/// A pending changeset and its conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingChangeset {
@@ -70,7 +71,7 @@ requests_about! {
     RehearseBundle {
         /// The changeset or revision.
         subject: RehearsalSubject,
-        /// How many of the latest turns are played.
+        /// Number of latest turns to replay.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turns: Option<u32>,
     }
@@ -79,7 +80,7 @@ requests_about! {
     ApproveChangeset {
         /// The changeset.
         changeset_id: ChangesetId,
-        /// What is said of it.
+        /// A comment on the approval.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     }
@@ -88,44 +89,44 @@ requests_about! {
     RejectChangeset {
         /// The changeset.
         changeset_id: ChangesetId,
-        /// Why; its agent is told.
+        /// The reason, which the agent receives.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     }
 
     /// `bundle.revert`.
     RevertBundle {
-        /// The revision; the last one that proved itself if none is given.
+        /// The revision to revert to; defaults to the last promoted one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         revision: Option<RevisionId>,
-        /// Why; its agent is told.
+        /// The reason, which the agent receives.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     }
 
     /// `bundle.pin`.
     PinBundle {
-        /// Whether it is kept from now on.
+        /// True to pin the configuration, false to unpin it.
         pinned: bool,
     }
 }
 
-/// What `bundle.log` returns.
+/// Result of `bundle.log`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleLogs {
-    /// The changesets, the oldest first; the last [`BUNDLE_RECORDS_MAX`](crate::bundle::BUNDLE_RECORDS_MAX).
+    /// The last [`BUNDLE_RECORDS_MAX`](crate::bundle::BUNDLE_RECORDS_MAX) changesets, oldest first.
     pub changesets: Vec<ChangesetRecord>,
-    /// What became of them, the oldest first; as many.
+    /// Their status records, oldest first, with the same limit.
     pub statuses: Vec<StatusRecord>,
 }
 
-/// What `bundle.show` returns.
+/// Result of `bundle.show`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownChangeset {
     /// The changeset.
     pub changeset: ChangesetInfo,
-    /// What it changes, as a unified diff.
+    /// Its changes, as a unified diff.
     pub diff: String,
 }

@@ -1,4 +1,4 @@
-//! `call.*`: tool calls that were cut short, and of which nobody knows if they had their effect (`OBS-5`).
+//! `call.*`: interrupted tool calls with an unknown outcome (`OBS-5`).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,22 @@ use crate::time::Timestamp;
 
 use super::paging::page_of;
 
-/// `call.unknown`: one page of those that no person has looked after yet (`OBS-1`).
+/// `call.unknown`: one page of the unresolved calls (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListUnknownCalls {
-    /// Only this workspace's.
+    /// Return only calls of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<UnknownCallPlace>,
-    /// Most of them on the page, at most and if it is not said [`MAX_UNKNOWN_CALLS_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_UNKNOWN_CALLS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The place of one in the list of all.
+/// Position of a call in the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UnknownCallPlace {
@@ -39,15 +39,15 @@ pub struct UnknownCallPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownCallsPage {
-    /// The calls, by workspace, conversation and id.
+    /// The calls, sorted by workspace, conversation and id.
     pub calls: Vec<UnknownCallInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<UnknownCallPlace>,
 }
 
 impl ListUnknownCalls {
-    /// The page that begins with these calls, which come by their places and are all behind
+    /// The page that starts with these calls, which must be sorted by position and all follow
     /// [`after`](Self::after).
     pub fn page_of(&self, calls: impl Iterator<Item = UnknownCallInfo>) -> UnknownCallsPage {
         let (limit, place_of) = (self.limit, UnknownCallInfo::place);
@@ -56,7 +56,7 @@ impl ListUnknownCalls {
     }
 }
 
-/// A tool call of which nobody knows if it had its effect.
+/// A tool call with an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownCallInfo {
@@ -72,14 +72,14 @@ pub struct UnknownCallInfo {
     pub tool_call_id: ToolCallId,
     /// The tool's full name, as the model wrote it.
     pub tool_name: String,
-    /// When it was cut short.
+    /// Time of the interruption.
     pub at: Timestamp,
-    /// How.
+    /// Cause of the interruption.
     pub detail: String,
 }
 
 impl UnknownCallInfo {
-    /// Its place in the list of all.
+    /// Its position in the list.
     #[must_use]
     pub fn place(&self) -> UnknownCallPlace {
         UnknownCallPlace {
@@ -90,7 +90,7 @@ impl UnknownCallInfo {
     }
 }
 
-/// `call.settle`: a person has looked whether the call had its effect. Only a person may.
+/// `call.settle`: resolves a call after a person checked its effect. Only a person may send this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SettleCall {
@@ -100,15 +100,16 @@ pub struct SettleCall {
     pub instance_key: InstanceKey,
     /// The call.
     pub tool_call_id: ToolCallId,
-    /// What the person found, for the audit log: at most [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
+    /// The person's finding, for the audit log: at most
+    /// [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Result of `call.settle`. It is in the audit log, durably.
+/// Result of `call.settle`. The audit log contains it durably.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallSettled {
-    /// What is settled.
+    /// The resolved call.
     pub call: UnknownCallInfo,
 }

@@ -29,7 +29,7 @@ pub struct Connected {
     pub pid: u32,
     /// The System Root it owns.
     pub state_root: PathBuf,
-    /// Where it writes its log: a directory, or none when it writes to stdout only.
+    /// Its log directory; absent if it only logs to stdout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_dir: Option<PathBuf>,
 }
@@ -47,42 +47,42 @@ pub struct DaemonStatus {
     pub version: Version,
     /// Its process id.
     pub pid: u32,
-    /// When it started.
+    /// Start time.
     pub started_at: Timestamp,
-    /// The file of its program, all links followed; none if the system does not tell.
+    /// The path of its program, with all links resolved; absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
     /// The System Root it owns.
     pub state_root: PathBuf,
-    /// Where it writes its log: a directory, or none when it writes to stdout only.
+    /// Its log directory; absent if it only logs to stdout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_dir: Option<PathBuf>,
-    /// The control group in which each of its children has one of its own; none where there are none.
+    /// The control group that contains one group per child; absent if control groups are not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
     /// Log lines dropped because stdout was read too slowly.
     pub dropped_log_lines: u64,
-    /// When that was noticed last; none if it never was.
+    /// Time of the last dropped log line; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_lines_dropped_at: Option<Timestamp>,
-    /// Its file descriptors; none if the system does not tell.
+    /// Its file descriptors; absent if the system does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<OpenFiles>,
-    /// What has run short, so that idle agents are stopped to make room.
+    /// Exhausted resources, for which idle agents are stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short_of: Vec<Resource>,
-    /// Conversations with work whose agents wait for room.
+    /// Number of conversations whose agents wait for capacity.
     #[serde(default)]
     pub waiting_for_room: usize,
-    /// Whether an operator lets other processes of the same user look into the memory of the daemon and its
-    /// children, where secrets are.
+    /// True if an operator lets other processes of the same user read the memory of the daemon and
+    /// its children, which holds secrets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub memory_open: bool,
-    /// Whether it is stopping.
+    /// True if it is stopping.
     pub stopping: bool,
     /// The registered workspaces: the first page of `workspace.list`.
     pub workspaces: Vec<WorkspaceInfo>,
-    /// After which of them the next page begins; none if all are on the first.
+    /// Start of the next page of workspaces; absent if the first page has all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_workspace: Option<WorkspaceId>,
 }
@@ -91,13 +91,13 @@ pub struct DaemonStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenFiles {
-    /// How many there are.
+    /// Number of open descriptors.
     pub open: u64,
-    /// How many there may be.
+    /// Limit of open descriptors.
     pub limit: u64,
 }
 
-/// Something that processes need, and that can run short.
+/// A resource that can be exhausted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
@@ -110,7 +110,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// What people call it.
+    /// The name shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -121,8 +121,9 @@ impl Resource {
     }
 }
 
-/// `daemon.check`: tries what the daemon's processes can do where they run. Under a service manager or in a container
-/// that can be less than in a person's shell. Takes some seconds at most.
+/// `daemon.check`: tests the capabilities of the daemon's processes in their environment. A service
+/// manager or a container can restrict them more than a person's shell. Takes at most a few
+/// seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckDaemon {}
@@ -131,13 +132,13 @@ pub struct CheckDaemon {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonCheck {
-    /// What the kernel can hold programs to that the daemon starts.
+    /// Rights that the kernel can enforce on programs that the daemon starts.
     pub rights: Facts,
-    /// Why no path can be opened beneath a directory (`openat2`), as file tools, sandboxes and proposals do; missing if
-    /// it can.
+    /// Reason why paths cannot be opened beneath a directory (`openat2`), which file tools,
+    /// sandboxes and proposals need; absent if they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_open_beneath: Option<String>,
-    /// Projects that the daemon cannot write into, so that no proposal can be applied there.
+    /// Projects that the daemon cannot write to. Proposals cannot be applied there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read_only_projects: Vec<PathBuf>,
 }

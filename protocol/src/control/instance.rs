@@ -14,26 +14,26 @@ use crate::time::Timestamp;
 
 use super::{ProcessInfo, RewindRecord};
 
-/// `instance.list`: one page of the conversations there are (`OBS-1`).
+/// `instance.list`: one page of the conversations (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListInstances {
-    /// Only this workspace's.
+    /// Return only conversations of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Only this agent's.
+    /// Return only conversations of this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<AgentName>,
-    /// Only those with this text in their key or in the name of their agent, in small or large letters.
+    /// Return only conversations whose key or agent name contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
-    /// In which order.
+    /// Sort order.
     #[serde(default, skip_serializing_if = "InstanceOrder::is_default")]
     pub order: InstanceOrder,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<InstanceCursor>,
-    /// Most conversations on the page, at most and if it is not said [`MAX_INSTANCES_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_INSTANCES_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -42,21 +42,25 @@ pub struct ListInstances {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum InstanceOrder {
-    /// By workspace and key. What changes meanwhile keeps its place, so that all pages together miss nothing.
+    /// By workspace and key. A conversation that changes meanwhile keeps its position, so all pages
+    /// together are complete.
     #[default]
     Key,
-    /// By their last change, the latest first. What changes meanwhile moves to the first page.
+    /// By last change, latest first. A conversation that changes meanwhile moves to the first page.
     Changed,
 }
 
 impl InstanceOrder {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "signature required by serde"
+    )]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The last conversation of a page. A client hands it back as it got it.
+/// The last conversation of a page. Opaque to clients, which return it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstanceCursor {
@@ -64,7 +68,7 @@ pub struct InstanceCursor {
     pub workspace_id: WorkspaceId,
     /// Its key.
     pub instance_key: InstanceKey,
-    /// When it had last changed.
+    /// Time of its last change.
     pub updated_at: Timestamp,
 }
 
@@ -74,15 +78,15 @@ pub struct InstanceCursor {
 pub struct InstancesPage {
     /// The conversations.
     pub instances: Vec<InstanceSummary>,
-    /// How many there are of those that are asked for, on all pages.
+    /// Number of matching conversations on all pages.
     pub total: usize,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<InstanceCursor>,
 }
 
 impl ListInstances {
-    /// The page of these conversations that is asked for.
+    /// The requested page of these conversations.
     #[must_use]
     pub fn page_of(&self, mut all: Vec<InstanceSummary>) -> InstancesPage {
         let wanted = self.containing.as_ref().map(|text| text.to_lowercase());
@@ -113,7 +117,7 @@ impl ListInstances {
     }
 }
 
-/// What a list is ordered by.
+/// Sort key of a list.
 type Place<'a> = (&'a WorkspaceId, &'a InstanceKey, Timestamp);
 
 impl InstanceOrder {
@@ -144,9 +148,9 @@ pub struct InstanceSummary {
     pub agent_name: AgentName,
     /// `idle` or `processing`.
     pub status: String,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of its last change.
     pub updated_at: Timestamp,
 }
 
@@ -155,7 +159,7 @@ impl InstanceSummary {
         (&self.workspace_id, &self.instance_key, self.updated_at)
     }
 
-    /// The place of a page that ends with it.
+    /// The cursor of a page that ends with this conversation.
     #[must_use]
     pub fn cursor(&self) -> InstanceCursor {
         InstanceCursor {
@@ -180,25 +184,25 @@ pub struct ShowInstance {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceDetail {
-    /// What the list shows.
+    /// The fields shown in lists.
     #[serde(flatten)]
     pub summary: InstanceSummary,
     /// Its directory.
     pub directory: PathBuf,
-    /// Where its tools work.
+    /// The working directory of its tools.
     pub work_dir: PathBuf,
-    /// Confirmed messages.
+    /// Number of confirmed messages.
     pub messages: u64,
     /// Bytes of the confirmed messages.
     pub base_bytes: u64,
-    /// Events that wait for their turn or are in it.
+    /// Number of pending events, including the one of the current turn.
     pub pending_events: usize,
-    /// Its process, if one runs or is to be started.
+    /// Its process, if one runs or will be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessInfo>,
     /// State of its extensions, by name.
     pub extensions: std::collections::BTreeMap<String, Value>,
-    /// When it was rewound, the oldest first (`CKPT-6`).
+    /// Its rewinds, oldest first (`CKPT-6`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewinds: Vec<RewindRecord>,
 }
@@ -211,7 +215,7 @@ pub struct InstanceHistory {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Where the page begins: 0, then what the page before said in `next`.
+    /// Start of the page: 0, then `next` of the previous page.
     #[serde(default)]
     pub offset: u64,
 }
@@ -222,15 +226,15 @@ pub struct InstanceHistory {
 pub struct History {
     /// Confirmed messages.
     pub messages: Vec<Message>,
-    /// Messages of the open turn, not confirmed yet; behind the last confirmed message only,
-    /// on further pages if they are many.
+    /// Unconfirmed messages of the open turn. They follow the last confirmed message, on further
+    /// pages if necessary.
     pub pending: Vec<Message>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
-/// `instance.page`: the conversation from its end on.
+/// `instance.page`: one page of the conversation, read from its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstancePage {
@@ -238,12 +242,13 @@ pub struct InstancePage {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Where the page ends: what the page behind it said in `previous`; none for the latest messages.
+    /// End of the page: `previous` of the following page; absent for the latest messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
-    /// Most messages on the page.
+    /// Largest number of messages on the page.
     pub limit: u64,
-    /// Whether messages come whole. Otherwise texts end behind [`crate::limits::SHOWN_TEXT_BYTES`].
+    /// True for complete messages. Otherwise texts are truncated to
+    /// [`crate::limits::SHOWN_TEXT_BYTES`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
@@ -252,31 +257,31 @@ pub struct InstancePage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationPage {
-    /// The messages, and those of the open turn behind the latest of them.
+    /// The messages; those of the open turn follow the latest confirmed message.
     #[serde(flatten)]
     pub history: History,
-    /// Where the page before this one ends; none if this one begins with the first message.
+    /// End of the preceding page; absent if this one starts with the first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<u64>,
-    /// Confirmed messages there are.
+    /// Total number of confirmed messages.
     pub total: u64,
-    /// The messages on the page of which a text was cut.
+    /// The messages with a truncated text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<CutMessage>,
 }
 
-/// A message of which a page shows a part.
+/// A message that a page shows truncated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CutMessage {
     /// The message.
     pub message_id: MessageId,
-    /// Where it is; none if it is of the open turn.
+    /// Its offset; absent for a message of the open turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
 
-/// `message.get`: one message, whole (`OBS-1`).
+/// `message.get`: one complete message (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetMessage {
@@ -286,7 +291,7 @@ pub struct GetMessage {
     pub instance_key: InstanceKey,
     /// The message.
     pub message_id: MessageId,
-    /// Where it is, as the page said; none if it is of the open turn.
+    /// Its offset, as returned with the page; absent for a message of the open turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
@@ -307,22 +312,22 @@ pub struct InstanceTurns {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Where the page begins: 0, then what the page before said in `next`.
+    /// Start of the page: 0, then `next` of the previous page.
     #[serde(default)]
     pub offset: u64,
 }
 
-/// Result of `instance.turns`: one page of what happened in the turns.
+/// Result of `instance.turns`: one page of runtime events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnsPage {
-    /// What happened, oldest first.
+    /// The events, oldest first.
     pub events: Vec<RuntimeEvent>,
-    /// Lines of this page that cannot be read and were passed over.
+    /// Number of unreadable lines that were skipped.
     pub unreadable: u64,
-    /// Whether an event waits for its turn or is in it now.
+    /// True if an event is pending or its turn runs.
     pub busy: bool,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -335,34 +340,34 @@ pub struct ExportInstance {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Whether records that are damaged are left out; otherwise they are an error.
+    /// True to leave out damaged records. If false, they are an error.
     #[serde(default)]
     pub skip_damaged: bool,
-    /// Where the part begins: none for the first, then what the part before said in `next`.
+    /// Start of the part: absent for the first, then `next` of the previous part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<ExportPosition>,
 }
 
-/// How far an export has come. A client hands it back as it got it.
+/// Progress of an export. Opaque to clients, which return it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExportPosition {
-    /// Bytes of the confirmed messages when the export began: it ends there.
+    /// Size of the confirmed messages when the export began, which is where it ends.
     pub until: u64,
-    /// The checksum of the checksums of those messages: they must not change meanwhile.
+    /// Checksum of the checksums of those messages, which must not change during the export.
     pub revision: u32,
-    /// Bytes of them that are exported.
+    /// Bytes of confirmed messages already exported.
     pub offset: u64,
-    /// The latest extension that is exported.
+    /// The last exported extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension: Option<String>,
-    /// Bytes of the lines that follow this position that were handed out already.
+    /// Bytes after this position that were already returned.
     pub skip: usize,
-    /// Messages so far.
+    /// Number of messages so far.
     pub messages: u64,
-    /// Extensions so far.
+    /// Number of extensions so far.
     pub extensions: u64,
-    /// Damaged records that were left out so far.
+    /// Number of damaged records left out so far.
     pub damaged: u64,
     /// The checksum of the archive so far.
     pub crc32: u32,
@@ -374,30 +379,30 @@ pub struct ExportPosition {
 pub struct ExportPart {
     /// The next bytes of the archive.
     pub text: String,
-    /// Messages in the archive so far.
+    /// Number of messages in the archive so far.
     pub messages: u64,
-    /// Extensions whose state is in the archive so far.
+    /// Number of extensions whose state is in the archive so far.
     pub extensions: u64,
-    /// Damaged records that were left out so far.
+    /// Number of damaged records left out so far.
     pub damaged: u64,
-    /// Events that wait or are worked on: what becomes of them is not in the archive.
+    /// Number of pending and running events. Their results are not in the archive.
     pub pending_events: usize,
-    /// Where the next part begins; none after the last.
+    /// Start of the next part; absent after the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ExportPosition>,
 }
 
-/// `instance.import`: makes a conversation from an archive.
+/// `instance.import`: creates a conversation from an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportInstance {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The conversation it becomes; there must be none yet.
+    /// The key of the new conversation, which must not exist yet.
     pub instance_key: InstanceKey,
-    /// The agent it belongs to then.
+    /// The agent of the new conversation.
     pub agent: AgentName,
-    /// The archive, absolute. The daemon reads it.
+    /// Absolute path of the archive, which the daemon reads.
     pub path: PathBuf,
 }
 
@@ -405,9 +410,9 @@ pub struct ImportInstance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Imported {
-    /// Messages of the conversation.
+    /// Number of imported messages.
     pub messages: u64,
-    /// Extensions that have a state.
+    /// Number of extensions with a state.
     pub extensions: u64,
 }
 
@@ -417,11 +422,11 @@ pub struct Imported {
 pub struct PruneInstances {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Those whose last change is longer ago, in milliseconds, instead of those that are due by the
-    /// swarm's policy.
+    /// Minimum time since the last change, in milliseconds. If absent, the swarm's retention policy
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_than_ms: Option<u64>,
-    /// Only tell which they are.
+    /// True to list the conversations without deleting them.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -430,13 +435,13 @@ pub struct PruneInstances {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pruned {
-    /// The conversations that are due, or were deleted; oldest first.
+    /// The conversations that are due or were deleted, oldest first.
     pub instances: Vec<Prunable>,
-    /// Whether they were deleted.
+    /// True if they were deleted.
     pub deleted: bool,
 }
 
-/// A conversation that nobody has used for long.
+/// A conversation that was not used for a long time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prunable {
@@ -444,9 +449,9 @@ pub struct Prunable {
     pub instance_key: InstanceKey,
     /// Its agent.
     pub agent_name: AgentName,
-    /// When it last changed.
+    /// Time of its last change.
     pub updated_at: Timestamp,
-    /// Since when it may be deleted.
+    /// Time from which it may be deleted.
     pub due_at: Timestamp,
 }
 
@@ -460,11 +465,11 @@ pub struct DeleteInstance {
     pub instance_key: InstanceKey,
 }
 
-/// Result of `instance.delete`. What is not there is deleted with success (`INST-5`).
+/// Result of `instance.delete`. Deleting a missing conversation succeeds (`INST-5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deleted {
-    /// Whether there was anything to delete.
+    /// True if the conversation existed.
     pub existed: bool,
 }
 

@@ -9,48 +9,48 @@ use crate::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
-/// The file a daemon in the background writes its log to, in the directory of its log. Older ones have
-/// `.1`, `.2` … behind it (`LOG-4`).
+/// File that a background daemon logs to, in its log directory. Rotated files have the suffixes
+/// `.1`, `.2` and so on (`LOG-4`).
 pub const LOG_FILE_NAME: &str = "orchestrator.log";
 
 /// `logs.follow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FollowLogs {
-    /// How many of the latest lines to begin with.
+    /// Number of latest lines to start with.
     pub tail: usize,
-    /// Whether to go on with new lines. If not, the request ends after the tail.
+    /// True to continue with new lines. If false, the request ends after the tail.
     pub follow: bool,
-    /// Only lines of this workspace.
+    /// Return only lines of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Only lines of this agent.
+    /// Return only lines of this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
-    /// Only lines of this conversation.
+    /// Return only lines of this conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Only lines about this event.
+    /// Return only lines about this event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    /// Only lines of this trace.
+    /// Return only lines of this trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
-    /// Only lines of processes of this kind.
+    /// Return only lines of processes of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<LogProcess>,
-    /// Only lines that weigh as much or more.
+    /// Minimum log level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LogLevel>,
-    /// Only lines of this moment or later.
+    /// Return only lines from this time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only lines of before this moment.
+    /// Return only lines before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// Which kind of process writes a line.
+/// Kind of process that writes a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LogProcess {
@@ -60,27 +60,27 @@ pub enum LogProcess {
     Agent,
     /// A connection or a model.
     Connector,
-    /// What speaks to the server that workspaces' logs stand in.
+    /// The client of the server that stores workspace logs.
     Replica,
 }
 
-/// How much a line weighs, the least first.
+/// Log level, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LogLevel {
     /// Every step.
     Trace,
-    /// For whoever looks for a fault.
+    /// Details for debugging.
     Debug,
-    /// What goes on.
+    /// Normal operation.
     Info,
-    /// What is not as it should be.
+    /// Unexpected conditions.
     Warn,
-    /// What failed.
+    /// Failures.
     Error,
 }
 
-/// The fields of a log line that can be chosen by.
+/// Fields of a log line that filters apply to.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Choice<'a> {
@@ -103,8 +103,8 @@ struct Choice<'a> {
 }
 
 impl FollowLogs {
-    /// Whether a line of the log is one of those that are asked for. One that is no such object of JSON is
-    /// not, if anything is asked for.
+    /// True if a line of the log passes all filters. A line that is not a JSON object only passes
+    /// if no filter is set.
     #[must_use]
     pub fn takes(&self, line: &[u8]) -> bool {
         let any = Self {
@@ -148,7 +148,7 @@ impl FollowLogs {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
-    /// The `logs.follow` request it answers.
+    /// The `logs.follow` request it belongs to.
     pub request_id: u64,
     /// The line: a JSON object.
     pub line: Box<RawValue>,

@@ -1,4 +1,4 @@
-//! `oauth.*`: tokens of authorization servers (`SYS-4`). No answer ever holds one.
+//! `oauth.*`: tokens of authorization servers (`SYS-4`). Responses never contain a token.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,22 +6,22 @@ use crate::ids::{ConnectionName, LoginId, OAuthSubject, ResourceName, WorkspaceI
 use crate::secret::SecretValue;
 use crate::time::Timestamp;
 
-/// How a grant stands.
+/// State of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GrantState {
-    /// Nobody has logged in yet.
+    /// No login has happened yet.
     None,
-    /// There is a token.
+    /// A valid token is stored.
     Active,
-    /// There is one, and the next is being asked for.
+    /// A token is stored and is being refreshed.
     Refreshing,
-    /// A person has to log in again. What there was is kept.
+    /// A person must log in again. The old grant is kept.
     NeedsAuth,
 }
 
 impl GrantState {
-    /// The state as it is written.
+    /// The serialized form of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl GrantState {
     }
 }
 
-/// What is known of the tokens of an application for somebody, without any of them.
+/// Information about an application's tokens for a subject, without the tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantInfo {
@@ -41,30 +41,31 @@ pub struct GrantInfo {
     pub workspace_id: WorkspaceId,
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom.
+    /// The subject.
     pub subject: OAuthSubject,
-    /// How it stands.
+    /// Its state.
     pub state: GrantState,
-    /// What it allows, as the server said last.
+    /// Granted scopes, as last reported by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// What it would have to allow besides, as a server said that was called with it. The next login asks for it.
+    /// Further scopes that a server required when it was called with the token. The next login
+    /// requests them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider_scope: Option<String>,
-    /// When the token was given.
+    /// Time at which the token was issued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obtained_at: Option<Timestamp>,
-    /// When it ends; `None` if the server does not say.
+    /// Time at which the token expires; `None` if the server does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// When the next one is asked for, if something needs it.
+    /// Time at which the token is refreshed, if a resource needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_at: Option<Timestamp>,
-    /// Whether it can be renewed without a person.
+    /// True if it can be refreshed without a person.
     pub renewable: bool,
-    /// Whether anything in the project asks for it.
+    /// True if a resource of the project needs it.
     pub needed: bool,
-    /// Why it needs a person, or what keeps it from being renewed.
+    /// Reason why a person is needed or the refresh fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -73,7 +74,7 @@ pub struct GrantInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListGrants {
-    /// Only those of this workspace.
+    /// Return only grants of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
 }
@@ -86,7 +87,7 @@ pub struct ShowGrant {
     pub workspace_id: WorkspaceId,
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom; everybody if it is not said.
+    /// The subject; defaults to the shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<OAuthSubject>,
 }
@@ -99,42 +100,43 @@ pub struct BeginLogin {
     pub workspace_id: WorkspaceId,
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom; everybody if it is not said.
+    /// The subject; defaults to the shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<OAuthSubject>,
-    /// The port of this machine that the client listens on: where people are sent back to, unless the
-    /// application says where itself.
+    /// Loopback port on which the client listens for the redirect, unless the application
+    /// configures a redirect URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Whether the person logs in on another device, by a code.
+    /// True if the person logs in on another device, with a code.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
 }
 
-/// Result of `oauth.login`: what a person does next.
+/// Result of `oauth.login`: the next step for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginBegun {
-    /// Names the login.
+    /// Identifies the login.
     pub login_id: LoginId,
-    /// The address to open in a browser.
+    /// The URL to open in a browser.
     pub url: String,
-    /// The authorization server that a person logs in at, if it says who it is.
+    /// The authorization server, if it names itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// What a person is asked to consent to, if anything is named.
+    /// The requested scopes, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Where the server sends people back to from there; `None` of a login on another device.
+    /// The redirect URI; `None` for a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// The connection that hears who is sent back there, if one does: then nothing is to be handed in.
+    /// The connection that receives the redirect, if one does. The client then does not submit the
+    /// callback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_by: Option<ConnectionName>,
-    /// What is to be typed at the address, if it is a login on another device.
+    /// The code to type at the URL, for a login on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_code: Option<String>,
-    /// Until when.
+    /// Time at which the login expires.
     pub expires_at: Timestamp,
 }
 
@@ -146,8 +148,8 @@ pub struct FinishLogin {
     pub workspace_id: WorkspaceId,
     /// The login.
     pub login_id: LoginId,
-    /// The whole address that the person was sent back to. Without it the answer comes when a login has ended that
-    /// is made on another device, or whose address a connection hears.
+    /// The full callback URL. If absent, the request waits for a login that completes on another
+    /// device or through a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<SecretValue>,
 }
@@ -160,7 +162,7 @@ pub struct RefreshGrant {
     pub workspace_id: WorkspaceId,
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom; everybody if it is not said.
+    /// The subject; defaults to the shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<OAuthSubject>,
 }
@@ -173,10 +175,10 @@ pub struct RevokeGrant {
     pub workspace_id: WorkspaceId,
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom; everybody if it is not said.
+    /// The subject; defaults to the shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<OAuthSubject>,
-    /// Whether the tokens are forgotten here even if the server cannot be told.
+    /// True to delete the stored tokens even if the server cannot be notified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forget: bool,
 }
@@ -187,11 +189,11 @@ pub struct RevokeGrant {
 pub struct GrantRevoked {
     /// The `OAuthApp`.
     pub app: ResourceName,
-    /// For whom.
+    /// The subject.
     pub subject: OAuthSubject,
-    /// Whether the server has taken the tokens back. If not, they are good until they end.
+    /// True if the server revoked the tokens. If false, they remain valid until they expire.
     pub at_server: bool,
-    /// Why not, if not.
+    /// Reason why the server did not revoke them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! `package.*`: what of packages the daemon does, which alone writes below the System Root (`PKG-1`).
+//! `package.*`: package operations of the daemon, which alone writes below the System Root
+//! (`PKG-1`).
 //!
-//! Which packages a project uses, and where they come from, is the client's: it resolves, fetches, and writes the
-//! lockfile.
+//! The client decides which packages a project uses and where they come from: it resolves, fetches,
+//! and writes the lockfile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,24 +15,26 @@ use crate::permissions::Permissions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StorePackage {
-    /// What the package must be called, if that is known.
+    /// Expected name of the package, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Which version of it it must be, if that is known.
+    /// Expected version, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The archive, on this machine: a tar archive, compressed with gzip or not, with everything in one directory.
+    /// Path of the archive on this machine: a tar archive, optionally compressed with gzip, that
+    /// contains one directory.
     pub archive: PathBuf,
-    /// The SHA-512 that it must have, as `sha512-…`. It is checked before anything is unpacked.
+    /// Expected SHA-512, as `sha512-…`. It is checked before unpacking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrity: Option<String>,
-    /// The digest that what comes out of it must have, as `sha256-…`.
+    /// Expected digest of the unpacked content, as `sha256-…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// What the package must require, as ranges and places by name, if that is known.
+    /// Expected requirements, as ranges and sources by name, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<BTreeMap<String, String>>,
-    /// Whether it is only checked, and not kept: so that of several packages all are kept or none.
+    /// True to check the package without storing it, so that either all or none of several packages
+    /// are stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_only: bool,
 }
@@ -40,21 +43,22 @@ pub struct StorePackage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageStored {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
     /// The SHA-512 of its archive.
     pub integrity: String,
-    /// The digest of what it holds.
+    /// Digest of its content.
     pub tree: String,
-    /// What it requires, as ranges and places by name, without the package that is built in.
+    /// Its requirements, as ranges and sources by name, without the built-in package.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: BTreeMap<String, String>,
-    /// What it asks for.
+    /// The permissions it requests.
     #[serde(default, skip_serializing_if = "Permissions::is_empty")]
     pub permissions: Permissions,
-    /// Where it is, or would be: `packages/<name>@<version>` of the System Root.
+    /// Its directory, or the directory it would get: `packages/<name>@<version>` of the System
+    /// Root.
     pub directory: PathBuf,
 }
 
@@ -62,12 +66,12 @@ pub struct PackageStored {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrunePackages {
-    /// Digests of packages that stay, whoever uses them: those of the project that asks.
+    /// Digests of packages to keep regardless of use: those of the requesting project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
-    /// Days that a package has been in the store before it may go.
+    /// Minimum age in the store before a package is pruned, in days.
     pub min_age_days: u32,
-    /// Whether it is only said what would go.
+    /// True to report packages without pruning them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
@@ -76,20 +80,20 @@ pub struct PrunePackages {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PackagesPruned {
-    /// What went, or would go.
+    /// Packages that were pruned or would be.
     pub pruned: Vec<PrunedPackage>,
-    /// How many packages stay.
+    /// Number of packages that remain.
     pub kept: u64,
 }
 
-/// One package of it.
+/// A pruned package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrunedPackage {
-    /// The digest of what it held.
+    /// Digest of its content.
     pub tree: String,
-    /// By which names and versions it was found.
+    /// Names and versions it was stored under.
     pub names: Vec<String>,
-    /// Bytes of its files.
+    /// Size of its files, in bytes.
     pub bytes: u64,
 }

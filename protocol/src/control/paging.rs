@@ -1,7 +1,7 @@
-//! Lists that are told in pages (`OBS-1`).
+//! Paging of lists (`OBS-1`).
 
-/// Cuts the first page off what is listed: at most `limit` items, and at most and if it is not said
-/// `limit_max`; with it the place of the last one if more follow.
+/// Takes the first page of a list: at most `limit` items, which defaults to and is capped at
+/// `limit_max`. Also returns the position of the last item if more follow.
 pub(super) fn page_of<T, P>(
     items: impl Iterator<Item = T>,
     limit: Option<usize>,
@@ -16,11 +16,11 @@ pub(super) fn page_of<T, P>(
     (page, next)
 }
 
-/// The same of what has to be read first: not more than one item behind the page is.
+/// Like [`page_of`] for items that must be read first; reads at most one item beyond the page.
 ///
 /// # Errors
 ///
-/// The first of theirs.
+/// The first error of the iterator.
 pub(super) fn try_page_of<T, P, E>(
     items: impl Iterator<Item = Result<T, E>>,
     limit: Option<usize>,
@@ -42,7 +42,7 @@ mod tests {
         for limit in [None, Some(0), Some(1), Some(2), Some(3), Some(9)] {
             let mut after = None;
             let mut seen = Vec::new();
-            // Between pages one that was seen goes, and one more comes before what was seen.
+            // Between pages one seen item disappears, and one is added before the cursor.
             let mut there = vec![2, 3, 5, 7];
             loop {
                 let behind = there.iter().copied();

@@ -1,4 +1,4 @@
-//! What clients are told of child processes.
+//! Child processes as shown to clients.
 
 use std::cmp::Ordering;
 
@@ -14,21 +14,22 @@ use crate::trace::TraceId;
 
 use super::paging::page_of;
 
-/// How much the moment at which a start is due may differ for it to be the same, in milliseconds: it is counted by
-/// another clock than the one that people read.
+/// Largest difference between two due times of the same start, in milliseconds. Due times vary
+/// because they are converted from the monotonic clock.
 const SAME_MOMENT_MS: u64 = 1_000;
 
-/// `daemon.processes`: one page of the processes there are, by workspace, kind and name (`OBS-1`).
+/// `daemon.processes`: one page of the child processes, sorted by workspace, kind and name
+/// (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListProcesses {
-    /// Only this workspace's.
+    /// Return only processes of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ProcessKey>,
-    /// Most processes on the page, at most and if it is not said [`MAX_PROCESSES_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_PROCESSES_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -39,13 +40,13 @@ pub struct ListProcesses {
 pub struct ProcessesPage {
     /// The processes.
     pub processes: Vec<ProcessInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ProcessKey>,
 }
 
 impl ListProcesses {
-    /// The page that begins with these processes, which come in the order of their keys and are all behind
+    /// The page that starts with these processes, which must be sorted by key and all follow
     /// [`after`](Self::after).
     pub fn page_of(&self, processes: impl Iterator<Item = ProcessInfo>) -> ProcessesPage {
         let (processes, next) =
@@ -54,53 +55,53 @@ impl ListProcesses {
     }
 }
 
-/// `process.watch`: the processes, and each that is another way than it was told, as `process.change`
-/// notifications. Ends when the workspace is stopped, or its client goes.
+/// `process.watch`: subscribes to processes. Sends all of them first and then each change, as
+/// `process.change` notifications. Ends when the workspace is stopped or the client disconnects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WatchProcesses {
-    /// Only this workspace's.
+    /// Watch only processes of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Also those of which only the memory is different.
+    /// True to also report changes of memory usage alone.
     #[serde(default)]
     pub memory: bool,
 }
 
-/// The parameters of [`super::PROCESS_CHANGE`]: a part of what is different.
+/// The parameters of [`super::PROCESS_CHANGE`]: some of the changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessChange {
-    /// The request that watches.
+    /// The request that subscribed.
     pub request_id: u64,
-    /// When it was looked.
+    /// Time of the observation.
     pub at: Timestamp,
-    /// The processes that are new or different, as they are.
+    /// New and changed processes.
     pub processes: Vec<ProcessInfo>,
-    /// Those that are not there any more.
+    /// Processes that no longer exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<ProcessKey>,
-    /// Whether more of the same look follows.
+    /// True if more changes of the same observation follow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
-/// Which process: of all that are known at a time no other has the same.
+/// Identifies a process uniquely among all current ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessKey {
     /// Its workspace.
     pub workspace_id: WorkspaceId,
-    /// What it is.
+    /// Its role.
     pub role: ChildRole,
-    /// An agent's conversation.
+    /// The conversation, for agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
     /// The name of the agent, the connection, the model or the task.
     pub name: String,
 }
 
-/// What processes are ordered by.
+/// Sort key of processes.
 type Place<'a> = (&'a WorkspaceId, u8, Option<&'a InstanceKey>, &'a str);
 
 fn place<'a>(
@@ -109,7 +110,7 @@ fn place<'a>(
     instance_key: Option<&'a InstanceKey>,
     name: &'a str,
 ) -> Place<'a> {
-    // Those of which there are many, at last.
+    // The most numerous kind comes last.
     let rank = match role {
         ChildRole::Connector => 0,
         ChildRole::Model => 1,
@@ -125,7 +126,7 @@ impl ProcessKey {
         place(&self.workspace_id, self.role, key, &self.name)
     }
 
-    /// Whether the process of a workspace that is of this kind, conversation and name comes behind this one.
+    /// True if the given process sorts after this one.
     #[must_use]
     pub fn is_before(
         &self,
@@ -154,24 +155,24 @@ impl PartialOrd for ProcessKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProcessState {
-    /// Started; its handshake is not done.
+    /// Started; the handshake is not finished.
     Spawning,
-    /// Ready, with nothing to do.
+    /// Ready and without work.
     Idle,
-    /// An agent in a turn; a connector or a model with an outgoing call.
+    /// An agent in a turn, or a connector or model with an outgoing call.
     Processing,
-    /// Told to stop; finishes what is in progress.
+    /// Was requested to stop; finishes work in progress.
     Draining,
-    /// Ended as it was asked to.
+    /// Ended as requested.
     Terminated,
-    /// Ended as it was not asked to; a new one starts at once.
+    /// Ended unexpectedly; a new process starts immediately.
     Crashed,
-    /// Crashed too often; a new one starts after a delay.
+    /// Crashed too often; a new process starts after a delay.
     CrashLoopBackOff,
 }
 
 impl ProcessState {
-    /// The state as it is written.
+    /// The serialized form of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -186,20 +187,20 @@ impl ProcessState {
     }
 }
 
-/// What a connector or the process of a model says of its own work (`OBS-6`).
+/// Readiness reported by a connector or the process of a model (`OBS-6`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Readiness {
-    /// It has said nothing yet.
+    /// No report yet.
     Starting,
-    /// It does its work: it listens, or is connected.
+    /// Works: it listens or is connected.
     Ready,
-    /// It runs and cannot do its work; `detail` says why.
+    /// Runs but cannot work; `detail` contains the reason.
     NotReady,
 }
 
 impl Readiness {
-    /// The word as people read it.
+    /// The name shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -216,69 +217,70 @@ impl Readiness {
 pub struct ProcessInfo {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What it is.
+    /// Its role.
     pub role: ChildRole,
     /// The agent's or the connection's name.
     pub name: String,
-    /// An agent's conversation.
+    /// The conversation, for agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
     /// Its state.
     pub state: ProcessState,
-    /// Of a connector or a model that runs: whether it can do its work.
+    /// Readiness of a running connector or model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness: Option<Readiness>,
-    /// Its process id, while it runs.
+    /// Its process id, while running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// When the running process started.
+    /// Start time of the running process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// Crashes since the last completed turn.
     pub consecutive_crashes: u32,
-    /// When the next start is due, in back-off.
+    /// Due time of the next start, in back-off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_start_at: Option<Timestamp>,
-    /// Events waiting, the one in its turn included.
+    /// Number of pending events, including the one of the current turn.
     pub pending_events: usize,
     /// The turn in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Its trace.
+    /// The trace of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
-    /// Whose answers its turn waits for.
+    /// Conversations whose answers its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<InstanceKey>,
-    /// The logins at authorization servers that its turn waits for, such as `OAuthApp/github`.
+    /// Logins at authorization servers that its turn waits for, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
-    /// The tool calls of its turn that wait for a person to approve them.
+    /// Tool calls of its turn that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ApprovalId>,
-    /// The questions whose answers by a person its turn waits for.
+    /// Questions to people that its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionId>,
-    /// What it says it does, or how the last one ended.
+    /// Its reported activity, or the exit status of the last process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Memory it takes now with all that it started, in bytes; only where the system tells.
+    /// Memory used by the process and its descendants, in bytes; absent if the system does not
+    /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// How much of its memory counts against its limit, in bytes, if it has one: what the largest of its processes
-    /// asked for of its own, or where it has a control group, all of it.
+    /// Memory that counts against its limit, in bytes; absent without a limit. In a control group
+    /// this is all memory, otherwise the private memory of its largest process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_memory_bytes: Option<u64>,
-    /// How much of the machine it may take; none while it does not run.
+    /// Resource limits; empty while it does not run.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
-    /// How it and what it starts are confined, while it runs.
+    /// Confinement of the process and the programs it starts, while running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confinement: Option<Confinement>,
 }
 
 impl ProcessInfo {
-    /// Which it is.
+    /// The key of the process.
     #[must_use]
     pub fn key(&self) -> ProcessKey {
         ProcessKey {
@@ -289,7 +291,7 @@ impl ProcessInfo {
         }
     }
 
-    /// Whether nothing is different but how much memory it takes, which always is.
+    /// True if the processes are equal apart from memory usage, which changes constantly.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let is_same_start = match (self.next_start_at, other.next_start_at) {
@@ -308,27 +310,28 @@ impl ProcessInfo {
     }
 }
 
-/// How a process that runs is confined, right by right (`SEC-3`).
+/// Confinement of a running process, right by right (`SEC-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Confinement {
-    /// What the kernel holds the process itself to, as it says.
+    /// Rights that the kernel enforces on the process itself, as it reports them.
     pub own: Facts,
-    /// Why that is not all that a process of its kind holds itself to; absent if it is.
+    /// Reason why the confinement is weaker than intended for this kind of process; absent if it is
+    /// complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
-    /// The programs that it starts; absent if it starts none.
+    /// Confinement of the programs it starts; absent if it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Achieved>,
 }
 
-/// A level, and what the kernel holds for it.
+/// A confinement level and the rights that the kernel enforces for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Achieved {
     /// The level.
     pub level: Level,
-    /// What is held.
+    /// The enforced rights.
     pub rights: Facts,
 }
 
@@ -382,7 +385,7 @@ mod tests {
                 ..ListProcesses::default()
             };
             assert_eq!(named(list.clone(), |_| {}), all, "{limit}");
-            // What comes before a page changes nothing of it, and what is gone is nowhere any more.
+            // Changes before a page do not affect it, and ended processes are not listed.
             let changed = named(list, |there| {
                 there.retain(|one| one.name != "inbox");
                 there.push(process("connector", "aa", None));

@@ -1,7 +1,8 @@
-//! `proposal.*`: what a worker changed in its sandbox, handed in for a person to look at (`PROP-1`, `PROP-3`).
+//! `proposal.*`: changes that a worker made in its sandbox and submitted for review (`PROP-1`,
+//! `PROP-3`).
 //!
-//! Paths of files are relative to the Project Root, and quoted as git quotes them where they are no UTF-8 or
-//! hold control characters.
+//! File paths are relative to the Project Root. They are quoted as git quotes them if they are not
+//! UTF-8 or contain control characters.
 
 use std::path::PathBuf;
 
@@ -22,34 +23,34 @@ pub const PROPOSAL_VERSION: &str = "1";
 pub struct CreateProposal {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The sandbox. A proposal in it that was not applied is replaced.
+    /// The sandbox. A previous proposal in it that was not applied is replaced.
     #[serde(rename = "sandbox")]
     pub at: SandboxRef,
-    /// Who hands it in and why, in a line or two.
+    /// Author and reason, in a line or two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notes: String,
-    /// What was done and why, as Markdown. Without it `summary.md` is taken that the worker wrote into
-    /// `proposal/`, else one is made of the list of files.
+    /// Description of the changes and their reasons, as Markdown. If absent, the worker's
+    /// `summary.md` in `proposal/` is used, or else a summary is generated from the list of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// What the tests said. Without it `test.log` is taken that the worker wrote into `proposal/`, if any.
+    /// Test output. If absent, the worker's `test.log` in `proposal/` is used, if it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_log: Option<String>,
 }
 
-/// `proposal.list`: one page of them, by run and worker (`OBS-1`).
+/// `proposal.list`: one page of the proposals, sorted by run and worker (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListProposals {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Only those of this run.
+    /// Return only proposals of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<SandboxRef>,
-    /// Most proposals on the page, at most and if it is not said [`MAX_PROPOSALS_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_PROPOSALS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -58,26 +59,27 @@ pub struct ListProposals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalsPage {
-    /// The proposals, by run and worker.
+    /// The proposals, sorted by run and worker.
     pub proposals: Vec<ProposalInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<SandboxRef>,
 }
 
 impl ListProposals {
-    /// Whether a sandbox is not on a page before this one.
+    /// True if a sandbox is not on an earlier page.
     #[must_use]
     pub fn is_behind(&self, at: &SandboxRef) -> bool {
         self.after.as_ref().is_none_or(|after| after < at)
     }
 
-    /// The page that begins with these proposals, which come by run and worker and are all
-    /// [behind](Self::is_behind) the page before. Not more of them are taken than a page and one.
+    /// The page that starts with these proposals, which must be sorted by run and worker and all
+    /// [follow](Self::is_behind) the previous page. At most one proposal more than fits on the page
+    /// is consumed.
     ///
     /// # Errors
     ///
-    /// The first of theirs.
+    /// The first error of the iterator.
     pub fn page_of<E>(
         &self,
         proposals: impl Iterator<Item = Result<ProposalInfo, E>>,
@@ -90,7 +92,7 @@ impl ListProposals {
 
 requests_about! {
     {
-        /// The sandbox whose proposal it is.
+        /// The sandbox of the proposal.
         #[serde(rename = "sandbox")]
         pub at: SandboxRef
     }
@@ -98,7 +100,7 @@ requests_about! {
     ShowProposal {}
     /// `proposal.diff`.
     DiffProposal {
-        /// From which byte of the patch on.
+        /// Byte offset in the patch at which the part starts.
         #[serde(default)]
         offset: u64,
     }
@@ -108,17 +110,17 @@ requests_about! {
     ReviewProposal {}
     /// `proposal.apply`.
     ApplyProposal {
-        /// The digest of the proposal that was looked at: another one is not applied in its place.
+        /// Digest of the reviewed proposal. A proposal with a different digest is not applied.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<String>,
-        /// Also if the git head is another one by now, or files that were given and not changed are. Files
-        /// that the proposal changes must be as they were.
+        /// Apply even if the git head or files that the worker received but did not change differ
+        /// by now. Files that the proposal changes must always be unmodified.
         #[serde(default)]
         allow_moved_base: bool,
     }
     /// `proposal.reject`.
     RejectProposal {
-        /// Why, for whoever made it.
+        /// The reason, for the proposal's author.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     }
@@ -126,46 +128,46 @@ requests_about! {
     RevertProposal {}
     /// `proposal.merge`.
     MergeProposal {
-        /// The worker that the new proposal is one of, in the same run; without it `AGENT-merged`, or the
-        /// first of `AGENT-merged-2`, … that has no sandbox.
+        /// The worker of the new proposal, in the same run. If absent, `AGENT-merged` or the first
+        /// of `AGENT-merged-2`, … that has no sandbox.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         into: Option<WorkerId>,
     }
 }
 
-/// Where the parts of a proposal are, relative to the sandbox.
+/// Locations of a proposal's parts, relative to the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProposalPaths {
     /// The baseline.
     pub input_dir: String,
-    /// What the worker changed.
+    /// The changed files.
     pub work_dir: String,
     /// The patch.
     pub patch_file: String,
-    /// What was done and why.
+    /// The summary.
     pub summary_file: String,
-    /// What the tests said, if they did.
+    /// The test output, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_log_file: Option<String>,
 }
 
-/// What became of a file or link.
+/// Change of a file or link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FileStatus {
-    /// It is new.
+    /// The file was added.
     Added,
-    /// Its content, or whether it can be executed, is another one.
+    /// Its content or executable bit changed.
     Modified,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
-    /// A file became a link, or a link a file.
+    /// A file became a link, or a link became a file.
     TypeChanged,
 }
 
 impl FileStatus {
-    /// The word for it.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -183,27 +185,27 @@ impl FileStatus {
 pub struct ProposedChange {
     /// Its path.
     pub path: String,
-    /// What becomes of it.
+    /// The kind of change.
     pub status: FileStatus,
-    /// The SHA-256 of its content before, if it was there; of a link, of where it points.
+    /// SHA-256 of its content before the change, if it existed; for a link, of its target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_sha256: Option<String>,
-    /// The same of its content after, if it is there then.
+    /// SHA-256 of its content after the change, if it still exists; for a link, of its target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_sha256: Option<String>,
 }
 
-/// A directory that a proposal makes or removes, which a patch does not tell.
+/// A directory that a proposal creates or removes. Patches cannot express this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DirectoryChange {
     /// Its path.
     pub path: String,
-    /// Whether it is made, or else removed.
+    /// True if it is created, false if it is removed.
     pub is_made: bool,
 }
 
-/// Permission bits of a file that are to change, in octal. A patch tells whether it can be executed, and no more.
+/// Change of a file's permission bits, in octal. A patch only expresses the executable bit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModeChange {
@@ -215,7 +217,7 @@ pub struct ModeChange {
     pub new: String,
 }
 
-/// Which proposal another one was merged from, on top of the project's files as they were then (`PROP-4`).
+/// The proposal that another one was merged from, with the project's files of that time (`PROP-4`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MergedFrom {
@@ -225,7 +227,7 @@ pub struct MergedFrom {
     pub agent_id: WorkerId,
     /// The digest of its `proposal.json`.
     pub digest: String,
-    /// The files that hold lines of both: of the proposal, and of who edited them in the project.
+    /// Files that combine lines of the proposal with lines edited in the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
 }
@@ -240,15 +242,15 @@ pub struct ProposalRecord {
     pub run_id: RunId,
     /// The worker.
     pub agent_id: WorkerId,
-    /// When it was handed in.
+    /// Time of submission.
     pub created_at: Timestamp,
-    /// What it was made from.
+    /// State of the project that it is based on.
     pub base: ProposalBase,
-    /// Where its parts are.
+    /// Locations of its parts.
     pub paths: ProposalPaths,
-    /// The files and links that it changes, by path.
+    /// The files and links that it changes, sorted by path.
     pub changed_files: Vec<ProposedChange>,
-    /// Directories that it makes or removes.
+    /// Directories that it creates or removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<DirectoryChange>,
     /// Permission bits that it changes.
@@ -256,12 +258,12 @@ pub struct ProposalRecord {
     pub modes: Vec<ModeChange>,
     /// The SHA-256 of `changes.patch`.
     pub patch_sha256: String,
-    /// The digest of all files after the change, as [`ProposalBase::sha256`] is of those before.
+    /// Digest of all files after the change, computed like [`ProposalBase::sha256`].
     pub result_sha256: String,
-    /// Which proposal it was merged from, if from one.
+    /// The proposal it was merged from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_from: Option<MergedFrom>,
-    /// Who handed it in and why.
+    /// Author and reason.
     pub notes: String,
 }
 
@@ -272,45 +274,46 @@ pub struct ProposalInfo {
     /// The sandbox it is in.
     #[serde(flatten)]
     pub at: SandboxRef,
-    /// How it stands.
+    /// Its state.
     pub state: ProposalState,
-    /// When it was handed in.
+    /// Time of submission.
     pub created_at: Timestamp,
-    /// How many files and links it changes.
+    /// Number of files and links it changes.
     pub changed_files: usize,
-    /// The SHA-256 of its `proposal.json`, which stands for all of it.
+    /// SHA-256 of its `proposal.json`, which identifies the whole proposal.
     pub digest: String,
-    /// Who handed it in and why.
+    /// Author and reason.
     pub notes: String,
     /// The directory of its `proposal.json`.
     pub directory: PathBuf,
-    /// Why it cannot be used, in a list, if it is damaged; nothing is known of its files and notes then.
+    /// Reason why it is unusable, if it is damaged. Only lists contain damaged proposals; their
+    /// files and notes are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl ProposalInfo {
-    /// The directory that the worker worked in, beside that of the proposal (`BOX-1`).
+    /// The worker's directory, next to the proposal's (`BOX-1`).
     #[must_use]
     pub fn work_dir(&self) -> PathBuf {
         self.directory.with_file_name("work")
     }
 }
 
-/// A file of a proposal, as a person is shown it.
+/// A file of a proposal, with details for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalFile {
-    /// What becomes of it.
+    /// The change.
     #[serde(flatten)]
     pub change: ProposedChange,
-    /// The deleted file with the same content, if it is new: it was moved.
+    /// For a new file: the deleted file with the same content, which was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed_from: Option<String>,
-    /// Its bytes before.
+    /// Size before the change, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_bytes: Option<u64>,
-    /// Its bytes after.
+    /// Size after the change, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_bytes: Option<u64>,
 }
@@ -322,43 +325,43 @@ pub struct ProposalDetail {
     /// The proposal.
     #[serde(flatten)]
     pub info: ProposalInfo,
-    /// What it was made from.
+    /// State of the project that it is based on.
     pub base: ProposalBase,
-    /// Which proposal it was merged from, if from one.
+    /// The proposal it was merged from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_from: Option<MergedFrom>,
-    /// The files and links that it changes, by path.
+    /// The files and links that it changes, sorted by path.
     pub files: Vec<ProposalFile>,
-    /// Directories that it makes or removes.
+    /// Directories that it creates or removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<DirectoryChange>,
     /// Permission bits that it changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<ModeChange>,
-    /// What was done and why, as Markdown.
+    /// Description of the changes and their reasons, as Markdown.
     pub summary: String,
-    /// What the tests said.
+    /// Test output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_log: Option<String>,
-    /// What the worker was never given.
+    /// Files that the worker never received.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<NotGiven>,
-    /// What is in the worker's directory and was left out of the proposal.
+    /// Files in the worker's directory that the proposal leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<NotGiven>,
-    /// Whether git agreed with the patch when the proposal was made.
+    /// Result of git's check of the patch when the proposal was created.
     pub git: GitCheck,
-    /// What happened to it, the oldest first.
+    /// Its history, oldest event first.
     pub history: Vec<RunEvent>,
 }
 
-/// What git said of a patch.
+/// Result of git's check of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GitCheck {
-    /// It applies, and changes the same files.
+    /// The patch applies in git and changes the same files.
     Agreed,
-    /// Git is not installed; the patch is proved without it (`PROP-7`).
+    /// Git is not installed; the patch is verified without it (`PROP-7`).
     NotInstalled,
 }
 
@@ -366,16 +369,16 @@ pub enum GitCheck {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalDiff {
-    /// Bytes of the patch, in base64.
+    /// Bytes of the patch, encoded as base64.
     pub data: String,
-    /// Where the next part begins; none if there is no more.
+    /// Offset of the next part; absent if this is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Bytes of the whole patch.
+    /// Size of the whole patch, in bytes.
     pub total: u64,
 }
 
-/// What a path holds: its kind, and the SHA-256 of its content.
+/// Content of a path: its kind and digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -383,7 +386,7 @@ pub struct ProposalDiff {
     rename_all_fields = "camelCase"
 )]
 pub enum EntryStanding {
-    /// Nothing.
+    /// The path does not exist.
     Missing,
     /// A file.
     File {
@@ -394,73 +397,74 @@ pub enum EntryStanding {
     },
     /// A link.
     Link {
-        /// The SHA-256 of where it points.
+        /// SHA-256 of its target.
         sha256: String,
     },
     /// A directory.
     Directory,
-    /// A device, a socket, a pipe, or something behind a link.
+    /// A device, a socket, a pipe, or a path behind a link.
     Other,
 }
 
-/// Why a proposal is refused, in a word.
+/// Reason for refusing a proposal, as a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RefusalKind {
-    /// A file of the proposal, or of the baseline, is not as it was handed in.
+    /// A file of the proposal or of the baseline changed after submission.
     Tampered,
-    /// The path lies outside of what the worker may change.
+    /// The worker is not allowed to change the path.
     NotAllowed,
-    /// The path is there, and the worker was never given it.
+    /// The path exists, but the worker never received it.
     NeverGiven,
-    /// The file was changed since the sandbox was prepared.
+    /// The file changed after the sandbox was prepared.
     Changed,
-    /// The file was deleted since.
+    /// The file was deleted after the sandbox was prepared.
     Deleted,
-    /// Something was put there since.
+    /// A file was created at the path after the sandbox was prepared.
     Created,
-    /// A file that was given, and that the proposal does not change, is another one by now.
+    /// A file that the worker received but did not change differs by now.
     BaseChanged,
-    /// The git head is another one.
+    /// The git head changed.
     HeadMoved,
-    /// The daemon cannot write the directory.
+    /// The daemon cannot write to the directory.
     Unwritable,
-    /// What the proposal makes of the path and what became of it in the project contradict each other.
+    /// The proposal's change conflicts with a change in the project.
     Conflict,
-    /// Something is in the way that no proposal changes, such as a pipe, or the daemon may not write there.
+    /// The path is blocked by something that proposals never change, such as a pipe, or the daemon
+    /// may not write there.
     Blocked,
 }
 
-/// One reason why a proposal is refused.
+/// One reason for refusing a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// In a word.
+    /// The reason, as a code.
     pub kind: RefusalKind,
-    /// Of which file, if of one.
+    /// The file, if the reason is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// In words.
+    /// The reason, for people to read.
     pub reason: String,
-    /// What the worker was given, of a file.
+    /// Content that the worker received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<EntryStanding>,
-    /// What the proposal makes of it.
+    /// Content that the proposal results in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<EntryStanding>,
-    /// What is in the Project Root.
+    /// Content in the Project Root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<EntryStanding>,
 }
 
 impl Refusal {
-    /// Whether a person may apply it all the same ([`ApplyProposal::allow_moved_base`]).
+    /// True if a person may apply the proposal anyway ([`ApplyProposal::allow_moved_base`]).
     #[must_use]
     pub fn is_overridable(&self) -> bool {
         matches!(self.kind, RefusalKind::BaseChanged | RefusalKind::HeadMoved)
     }
 
-    /// Whether it is that the project moved on, so that a new proposal may be merged from this one
+    /// True if the project changed meanwhile, so that a merge may produce a new proposal
     /// ([`MergeProposal`]).
     #[must_use]
     pub fn is_stale(&self) -> bool {
@@ -475,13 +479,13 @@ impl Refusal {
     }
 }
 
-/// How the Project Root stands against what a proposal was made from.
+/// Comparison of the Project Root with a proposal's base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BaseCheck {
-    /// The git head that it was made from.
+    /// The git head it is based on.
     pub given_head: Option<String>,
-    /// The git head there is.
+    /// The current git head.
     pub found_head: Option<String>,
 }
 
@@ -491,21 +495,21 @@ pub struct BaseCheck {
 pub struct ProposalReview {
     /// The proposal.
     pub proposal: ProposalInfo,
-    /// Whether it can be applied as it is.
+    /// True if it can be applied without changes.
     pub can_apply: bool,
-    /// Why not; none if it can.
+    /// Reasons why it cannot be applied; empty if it can.
     pub refusals: Vec<Refusal>,
-    /// How the base stands.
+    /// State of the base.
     pub base: BaseCheck,
 }
 
-/// Something a person wrote at the very moment of the change, and could not stay at its path.
+/// A person's file that was written while the proposal was being applied and had to be moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptAside {
-    /// Its path.
+    /// Its original path.
     pub path: String,
-    /// Where it is now.
+    /// Its current location.
     pub at: PathBuf,
 }
 
@@ -515,24 +519,24 @@ pub struct KeptAside {
 pub struct ProposalApplied {
     /// The proposal.
     pub proposal: ProposalInfo,
-    /// The files that changed in the Project Root, by path.
+    /// The files that changed in the Project Root, sorted by path.
     pub files: Vec<String>,
-    /// What a person wrote meanwhile and was kept aside.
+    /// Files of a person that were moved aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptAside>,
 }
 
-/// Result of `proposal.merge`: a new proposal, or why there is none.
+/// Result of `proposal.merge`: a new proposal or the conflicts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalMerged {
-    /// The new proposal; none if anything conflicts.
+    /// The new proposal; absent if there are conflicts.
     pub proposal: Option<ProposalDetail>,
-    /// What conflicts, by path; nothing was made then.
+    /// The conflicts, sorted by path; if there are any, no proposal was created.
     pub conflicts: Vec<Refusal>,
 }
 
-/// What happens in a run, by its name in the run's log (`PROP-5`).
+/// Event in a run, by its name in the run's log (`PROP-5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEventKind {
@@ -540,15 +544,15 @@ pub enum RunEventKind {
     SandboxPrepared,
     /// A sandbox was removed.
     SandboxRemoved,
-    /// A proposal was handed in.
+    /// A proposal was submitted.
     ProposalCreated,
-    /// It was checked.
+    /// A proposal was checked.
     ProposalReviewed,
-    /// It was put in place.
+    /// A proposal was applied.
     ProposalApplied,
-    /// It was turned down.
+    /// A proposal was rejected.
     ProposalRejected,
-    /// It was taken back.
+    /// A proposal was reverted.
     ProposalReverted,
 }
 
@@ -572,19 +576,19 @@ impl RunEventKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEvent {
-    /// What happened.
+    /// The kind of event.
     #[serde(rename = "type")]
     pub kind: RunEventKind,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
     /// The run.
     pub run_id: RunId,
     /// The worker.
     pub agent_id: WorkerId,
-    /// The digest of the proposal, if it is about one.
+    /// The digest of the proposal, for events of proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// What else there is to say, in words.
+    /// Details, for people to read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }

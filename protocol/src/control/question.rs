@@ -1,4 +1,4 @@
-//! `question.*`: what waits for a person's answer.
+//! `question.*`: questions that wait for a person's answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,26 +12,26 @@ use crate::time::Timestamp;
 
 use super::paging::page_of;
 
-/// `question.list`: one page of them, those that have waited for longest first (`OBS-1`).
+/// `question.list`: one page of the pending questions, oldest first (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListQuestions {
-    /// Only this workspace's.
+    /// Return only questions of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<QuestionPlace>,
-    /// Most questions on the page, at most and if it is not said [`MAX_QUESTIONS_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_QUESTIONS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The place of a question in the list of all.
+/// Position of a question in the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QuestionPlace {
-    /// When it was asked.
+    /// Time of the question.
     pub asked_at: Timestamp,
     /// Its workspace.
     pub workspace_id: WorkspaceId,
@@ -43,15 +43,15 @@ pub struct QuestionPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionsPage {
-    /// The questions that wait.
+    /// The pending questions.
     pub questions: Vec<QuestionInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<QuestionPlace>,
 }
 
 impl ListQuestions {
-    /// The page that begins with these questions, which come by their places and are all behind
+    /// The page that starts with these questions, which must be sorted by position and all follow
     /// [`after`](Self::after).
     pub fn page_of(&self, questions: impl Iterator<Item = QuestionInfo>) -> QuestionsPage {
         let (limit, place_of) = (self.limit, QuestionInfo::place);
@@ -92,7 +92,7 @@ pub struct DeclineQuestion {
     pub question_id: QuestionId,
 }
 
-/// Who asks.
+/// Requester of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -100,18 +100,18 @@ pub struct DeclineQuestion {
     rename_all_fields = "camelCase"
 )]
 pub enum QuestionSource {
-    /// An MCP server, in a call of one of its tools.
+    /// An MCP server, during a call of one of its tools.
     Mcp {
         /// Its connection.
         connection: ConnectionName,
-        /// The tool, by the server's own name.
+        /// The tool, by the server's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
     },
 }
 
 impl QuestionSource {
-    /// Who asks, in words.
+    /// Describes the requester as text.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -127,7 +127,7 @@ impl QuestionSource {
     }
 }
 
-/// A question that waits for an answer, without its form.
+/// A pending question, without its form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionInfo {
@@ -135,7 +135,7 @@ pub struct QuestionInfo {
     pub workspace_id: WorkspaceId,
     /// The question.
     pub question_id: QuestionId,
-    /// Who asks.
+    /// The requester.
     pub source: QuestionSource,
     /// The conversation whose turn waits.
     pub instance_key: InstanceKey,
@@ -144,19 +144,19 @@ pub struct QuestionInfo {
     /// The turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// The tool call it came under.
+    /// The tool call that caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<ToolCallId>,
-    /// What is asked. Whoever asks wrote it: it is not to be trusted.
+    /// The text. It is untrusted because the requester wrote it.
     pub message: String,
-    /// When it was asked.
+    /// Time of the question.
     pub asked_at: Timestamp,
-    /// Until when it waits, unless its call is over before. Then it is answered with `cancel`.
+    /// Time at which it expires and is answered with `cancel`, unless its call ends earlier.
     pub expires_at: Timestamp,
 }
 
 impl QuestionInfo {
-    /// Its place in the list of all.
+    /// Its position in the list.
     #[must_use]
     pub fn place(&self) -> QuestionPlace {
         QuestionPlace {
@@ -173,16 +173,16 @@ impl QuestionInfo {
 pub struct QuestionDetail {
     /// The question.
     pub question: QuestionInfo,
-    /// What an answer holds.
+    /// The form of the answer.
     pub form: QuestionForm,
 }
 
-/// Result of `question.answer` and `question.decline`: what whoever asked is told.
+/// Result of `question.answer` and `question.decline`: the reply that the requester receives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionClosed {
     /// The question.
     pub question_id: QuestionId,
-    /// What was decided.
+    /// The decision.
     pub action: QuestionAction,
 }

@@ -9,7 +9,8 @@ use crate::usage::Charge;
 
 use super::paging::try_page_of;
 
-/// What a joint checkpoint pins of a conversation beside the files of its work directory.
+/// State of a conversation that a joint checkpoint pins, besides the files of its working
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinnedConversation {
@@ -17,19 +18,19 @@ pub struct PinnedConversation {
     pub instance_key: InstanceKey,
     /// Its agent.
     pub agent_name: AgentName,
-    /// Confirmed messages.
+    /// Number of confirmed messages.
     pub messages: u64,
-    /// Bytes of them.
+    /// Size of the confirmed messages, in bytes.
     pub base_bytes: u64,
-    /// SHA-256 of them, as hex digits.
+    /// SHA-256 of the confirmed messages, in hexadecimal.
     pub base_sha256: String,
-    /// The number of the last event that was accepted. Events are never taken back.
+    /// Sequence number of the last accepted event. A rewind never removes events.
     pub inbox_seq: u64,
-    /// Extensions with a state.
+    /// Number of extensions with a state.
     pub extensions: u64,
-    /// What the conversation had spent. Money is never taken back.
+    /// Usage of the conversation until then. A rewind never refunds it.
     pub spent: Charge,
-    /// The digest of the configuration that ran; none if none did.
+    /// Digest of the active configuration; absent if none was active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
 }
@@ -42,12 +43,12 @@ pub struct CheckpointInstance {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// What a person calls it. One with a name is never removed for its age.
+    /// Name given by a person. Named checkpoints are never pruned by age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// `instance.checkpoints`: one page of them, the oldest first (`OBS-1`).
+/// `instance.checkpoints`: one page of the joint checkpoints, oldest first (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListInstanceCheckpoints {
@@ -55,10 +56,10 @@ pub struct ListInstanceCheckpoints {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Most checkpoints on the page, at most and if it is not said [`MAX_CHECKPOINTS_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_CHECKPOINTS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -67,20 +68,20 @@ pub struct ListInstanceCheckpoints {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceCheckpointsPage {
-    /// The checkpoints, the oldest first.
+    /// The checkpoints, oldest first.
     pub checkpoints: Vec<InstanceCheckpoint>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl ListInstanceCheckpoints {
-    /// The page that begins with these checkpoints, which come in their order and are all behind
-    /// [`after`](Self::after). Not more of them are taken than a page and one.
+    /// The page that starts with these checkpoints, which must be in order and all follow
+    /// [`after`](Self::after). At most one checkpoint more than fits on the page is consumed.
     ///
     /// # Errors
     ///
-    /// The first of theirs.
+    /// The first error of the iterator.
     pub fn page_of<E>(
         &self,
         checkpoints: impl Iterator<Item = Result<InstanceCheckpoint, E>>,
@@ -97,20 +98,20 @@ impl ListInstanceCheckpoints {
 pub struct InstanceCheckpoint {
     /// Its id, such as `checkpoint_001`.
     pub checkpoint_id: String,
-    /// Why it was made: `manual`, or `pre_restore` before a rewind.
+    /// Reason for its creation: `manual`, or `pre_restore` before a rewind.
     #[serde(rename = "type")]
     pub kind: String,
-    /// A name that a person gave it.
+    /// Name given by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// When.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// Bytes that it takes.
+    /// Its size, in bytes.
     pub snapshot_size: u64,
-    /// What it pins; none if that cannot be read.
+    /// The pinned state; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedConversation>,
-    /// Why it cannot be gone back to, if it cannot.
+    /// Reason why it cannot be restored, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
@@ -123,18 +124,18 @@ pub struct RewindInstance {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Which checkpoint; the newest that is whole and that no rewind made if it is not said.
+    /// The checkpoint. If absent, the newest intact one that no rewind created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<String>,
-    /// Only tell what would change.
+    /// True to report the changes without making them.
     #[serde(default)]
     pub dry_run: bool,
-    /// End a turn that is in progress first, as `event.cancel` does.
+    /// True to cancel a running turn first, as `event.cancel` does.
     #[serde(default)]
     pub cancel: bool,
 }
 
-/// A message that a rewind takes out of a conversation.
+/// A message that a rewind removes from a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageTakenBack {
@@ -142,73 +143,75 @@ pub struct MessageTakenBack {
     pub id: MessageId,
     /// `user`, `assistant`, `tool` or `system`.
     pub role: String,
-    /// The head of its text.
+    /// The beginning of its text.
     pub head: String,
 }
 
-/// The configuration is another than when the checkpoint was made. A rewind does not change it.
+/// Difference between the active configuration and the checkpoint's. A rewind does not change the
+/// configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OtherConfiguration {
-    /// The digest of the one that ran then; none if none did.
+    /// Digest of the checkpoint's configuration; absent if none was active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
-    /// The digest of the one that runs; none if none does.
+    /// Digest of the active configuration; absent if none is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<String>,
 }
 
-/// What a rewind changed, or would change. Paths are relative to the conversation's directory.
+/// Changes made by a rewind, or planned in a dry run. Paths are relative to the conversation's
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceRewound {
-    /// The checkpoint that was used.
+    /// The restored checkpoint.
     pub checkpoint_id: String,
-    /// Newer ones that are damaged, and why.
+    /// Newer checkpoints that were skipped because they are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<InstanceCheckpoint>,
-    /// What it pins.
+    /// The state that it pins.
     pub pinned: PinnedConversation,
-    /// Whether anything differed from the checkpoint at all.
+    /// True if anything differed from the checkpoint.
     pub is_changed: bool,
-    /// How many messages went.
+    /// Number of removed messages.
     pub messages_removed: u64,
-    /// The first of them.
+    /// The first of the removed messages.
     pub removed_messages: Vec<MessageTakenBack>,
-    /// How many messages are there again.
+    /// Number of restored messages.
     pub messages_restored: u64,
-    /// Files that are there again.
+    /// Files that were restored.
     pub added: Vec<String>,
-    /// Files that are as they were.
+    /// Files whose content was restored.
     pub changed: Vec<String>,
-    /// Files that were made later, and are in the checkpoint made before the rewind.
+    /// Files that were created later. They remain in the checkpoint made before the rewind.
     pub removed: Vec<String>,
-    /// Extensions whose state is there again, is as it was, or is gone.
+    /// Extensions whose state was restored or removed.
     pub extensions: Vec<String>,
-    /// The joint checkpoint made before the rewind; none if it was a rehearsal or nothing changed.
+    /// The joint checkpoint made before the rewind; absent in a dry run or if nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_rewind: Option<String>,
-    /// The configuration, if it is another than then.
+    /// The configurations, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<OtherConfiguration>,
-    /// What the conversation has spent since: that stays spent.
+    /// Usage since the checkpoint, which is not refunded.
     pub spent_since: Charge,
-    /// What is not taken back, for people.
+    /// Effects that cannot be undone, for people to read.
     pub not_rewound: Vec<String>,
 }
 
-/// That a conversation was rewound, as it remembers it.
+/// Record of a rewind in the conversation's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RewindRecord {
-    /// When.
+    /// Time of the rewind.
     pub at: Timestamp,
-    /// To which checkpoint.
+    /// The restored checkpoint.
     pub checkpoint_id: String,
-    /// The checkpoint made before.
+    /// The checkpoint made before the rewind.
     pub pre_rewind: String,
-    /// Messages that the conversation had before.
+    /// Number of messages before.
     pub messages_before: u64,
-    /// Messages that it had afterwards.
+    /// Number of messages after.
     pub messages_after: u64,
 }

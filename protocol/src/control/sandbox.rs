@@ -1,7 +1,7 @@
-//! `sandbox.*`: copies of chosen files, each for one worker of a run (`BOX-1`).
+//! `sandbox.*`: copies of selected files, each for one worker of a run (`BOX-1`).
 //!
-//! Paths of files are relative to the Project Root, and quoted as git quotes them where they are no UTF-8 or
-//! hold control characters.
+//! File paths are relative to the Project Root. They are quoted as git quotes them if they are not
+//! UTF-8 or contain control characters.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 use super::paging::try_page_of;
 
-/// Names one sandbox within its workspace: the work of one agent in one run.
+/// Identifies a sandbox within its workspace: one worker in one run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SandboxRef {
@@ -23,22 +23,22 @@ pub struct SandboxRef {
     pub agent_id: WorkerId,
 }
 
-/// How a proposal stands.
+/// State of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProposalState {
-    /// It waits for a person.
+    /// It waits for a person's decision.
     Open,
     /// Its files are in the Project Root.
     Applied,
-    /// A person turned it down.
+    /// A person rejected it.
     Rejected,
-    /// It was applied and taken back.
+    /// It was applied and then reverted.
     Reverted,
 }
 
 impl ProposalState {
-    /// The word for it.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl ProposalState {
     }
 }
 
-/// What the Project Root was (`BOX-4`).
+/// State of the Project Root (`BOX-4`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProposalBase {
-    /// The commit that git's HEAD named; none without a repository or a commit.
+    /// The commit of git's HEAD; absent without a repository or a commit.
     pub git_head: Option<String>,
-    /// One digest of all that was given: names, kinds, modes and contents.
+    /// Digest of all copied files: names, kinds, modes and contents.
     pub sha256: String,
 }
 
@@ -66,36 +66,36 @@ pub struct ProposalBase {
 pub struct PrepareSandbox {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The sandbox; it must be new.
+    /// The sandbox, which must be new.
     #[serde(rename = "sandbox")]
     pub at: SandboxRef,
-    /// The files and directories to copy; of a directory all it holds. None for the whole Project Root.
+    /// Files and directories to copy, directories recursively. Empty for the whole Project Root.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Files and directories that are copied though they are usually refused (`BOX-2`).
+    /// Files and directories to copy although they are usually refused (`BOX-2`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Patterns, as in `.gitignore`, of what is left out.
+    /// Patterns to exclude, as in `.gitignore`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// Directories, besides those in `files`, in which the worker may make new files.
+    /// Directories, besides those in `files`, in which the worker may create files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub may_create: Vec<String>,
 }
 
-/// `sandbox.list`: one page of them, by run and worker (`OBS-1`).
+/// `sandbox.list`: one page of the sandboxes, sorted by run and worker (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSandboxes {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Only those of this run.
+    /// Return only sandboxes of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<SandboxRef>,
-    /// Most sandboxes on the page, at most and if it is not said [`MAX_SANDBOXES_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_SANDBOXES_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -104,26 +104,27 @@ pub struct ListSandboxes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxesPage {
-    /// The sandboxes, by run and worker.
+    /// The sandboxes, sorted by run and worker.
     pub sandboxes: Vec<SandboxInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<SandboxRef>,
 }
 
 impl ListSandboxes {
-    /// Whether a sandbox is not on a page before this one.
+    /// True if a sandbox is not on an earlier page.
     #[must_use]
     pub fn is_behind(&self, at: &SandboxRef) -> bool {
         self.after.as_ref().is_none_or(|after| after < at)
     }
 
-    /// The page that begins with these sandboxes, which come by run and worker and are all
-    /// [behind](Self::is_behind) the page before. Not more of them are taken than a page and one.
+    /// The page that starts with these sandboxes, which must be sorted by run and worker and all
+    /// [follow](Self::is_behind) the previous page. At most one sandbox more than fits on the page
+    /// is consumed.
     ///
     /// # Errors
     ///
-    /// The first of theirs.
+    /// The first error of the iterator.
     pub fn page_of<E>(
         &self,
         sandboxes: impl Iterator<Item = Result<SandboxInfo, E>>,
@@ -154,7 +155,7 @@ pub struct RemoveSandbox {
     /// The sandbox.
     #[serde(rename = "sandbox")]
     pub at: SandboxRef,
-    /// Also if its proposal was neither applied nor rejected.
+    /// True to remove it even if its proposal was neither applied nor rejected.
     #[serde(default)]
     pub force: bool,
 }
@@ -166,18 +167,19 @@ pub struct SandboxInfo {
     /// The sandbox.
     #[serde(flatten)]
     pub at: SandboxRef,
-    /// When it was prepared.
+    /// Time of its preparation.
     pub created_at: Timestamp,
-    /// How many files and links it was given.
+    /// Number of copied files and links.
     pub files: usize,
-    /// Their bytes.
+    /// Their total size, in bytes.
     pub bytes: u64,
-    /// How its proposal stands, if it has one.
+    /// State of its proposal, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalState>,
-    /// Where it is.
+    /// Its directory.
     pub directory: PathBuf,
-    /// Why it cannot be used, in a list, if it is damaged; nothing is known of its files then.
+    /// Reason why it is unusable, if it is damaged. Only lists contain damaged sandboxes; their
+    /// files are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -189,41 +191,43 @@ pub struct SandboxDetail {
     /// The sandbox.
     #[serde(flatten)]
     pub info: SandboxInfo,
-    /// The baseline, which nobody changes.
+    /// The baseline, which is never modified.
     pub input_dir: PathBuf,
-    /// Where the worker works.
+    /// The worker's working directory.
     pub work_dir: PathBuf,
-    /// Where the worker may leave `summary.md` and `test.log`, and where its proposal appears.
+    /// Directory in which the worker may leave `summary.md` and `test.log`, and in which its
+    /// proposal appears.
     pub proposal_dir: PathBuf,
-    /// What the Project Root was when it was prepared (`BOX-4`).
+    /// State of the Project Root when it was prepared (`BOX-4`).
     pub base: ProposalBase,
-    /// The files and links that it was given, by path.
+    /// The copied files and links, sorted by path.
     pub given: Vec<SandboxFile>,
-    /// Where the worker may make new files; empty names nothing, `.` the whole Project Root.
+    /// Directories in which the worker may create files; empty for none, `.` for the whole Project
+    /// Root.
     pub may_create: Vec<String>,
-    /// What it was not given, and why, of what stands beside what it was.
+    /// Neighbors of the copied files that were not copied, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<NotGiven>,
 }
 
-/// A file or link that a worker was given.
+/// A file or link that was copied for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxFile {
     /// Its path.
     pub path: String,
-    /// The SHA-256 of its content; of a link, of where it points.
+    /// SHA-256 of its content; for a link, of its target.
     pub sha256: String,
-    /// Its permission bits, in octal; `link` of a link.
+    /// Its permission bits, in octal; `link` for a link.
     pub mode: String,
 }
 
-/// Something that a worker was never given.
+/// A path that was not copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NotGiven {
-    /// Its path. Of a directory, nothing in it was given.
+    /// Its path. If it is a directory, none of its content was copied.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! `secret.*`: the secret store (`SEC-1`, `SYS-1`). No answer ever holds a value.
+//! `secret.*`: the secret store (`SEC-1`, `SYS-1`). Responses never contain a value.
 
 use std::path::PathBuf;
 
@@ -18,26 +18,26 @@ pub struct ListSecrets {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretList {
-    /// What secrets are encrypted for; `None` before the first is set.
+    /// The identity that secrets are encrypted to; `None` before the first secret is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<SecretIdentity>,
-    /// Why the identity cannot be used, or that there are more secrets than are shown, if so.
+    /// Reason why the identity is unusable, or a note that the list is truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The secrets, by name.
+    /// The secrets, sorted by name.
     pub secrets: Vec<SecretInfo>,
-    /// Which workspaces may use which secret, by secret and workspace.
+    /// Consents for workspaces to use secrets, sorted by secret and workspace.
     #[serde(default)]
     pub consents: Vec<SecretConsent>,
 }
 
-/// What secrets are encrypted for.
+/// Identity that secrets are encrypted to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretIdentity {
     /// The public key: `age1…`.
     pub recipient: String,
-    /// Where the private one comes from: a file, or a variable.
+    /// Source of the private key: a file or an environment variable.
     pub origin: String,
 }
 
@@ -47,12 +47,12 @@ pub struct SecretIdentity {
 pub struct SecretInfo {
     /// Its name.
     pub name: SecretName,
-    /// The keys of its entries, in their order.
+    /// The keys of its entries, in order.
     pub keys: Vec<String>,
-    /// When it was last changed.
+    /// Time of its last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Timestamp>,
-    /// Why it cannot be used, if so.
+    /// Reason why it is unusable, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -61,13 +61,13 @@ pub struct SecretInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetSecret {
-    /// The secret; made if there is none.
+    /// The secret; created if it does not exist.
     pub name: SecretName,
     /// The entry.
     pub key: SecretKey,
     /// Its value, of 1 to [`crate::limits::MAX_SECRET_VALUE_BYTES`] bytes.
     pub value: SecretValue,
-    /// A Project Root whose workspace may use the secret from now on.
+    /// A Project Root whose workspace gets consent to use the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_for: Option<PathBuf>,
 }
@@ -78,7 +78,8 @@ pub struct SetSecret {
 pub struct RemoveSecret {
     /// The secret.
     pub name: SecretName,
-    /// Only this entry; with the last one the secret goes, too.
+    /// The entry to remove. Removing the last entry removes the secret. If absent, the whole secret
+    /// is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretKey>,
 }
@@ -92,21 +93,21 @@ pub struct SecretChanged {
     /// The entry; `None` if the whole secret was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretKey>,
-    /// What became of it.
+    /// The kind of change.
     pub change: ChangeKind,
-    /// The workspace that may use it from now on, if the request allowed it to one.
+    /// The new consent, if the request granted one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<SecretConsent>,
-    /// The identity that was made for the first secret, which is to be backed up.
+    /// Path of the identity created for the first secret, which must be backed up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_identity: Option<PathBuf>,
-    /// What came of reading the configurations again that name the secret, by workspace.
+    /// Results of reloading the workspaces that use the secret.
     pub workspaces: Vec<WorkspaceReload>,
 }
 
-/// A person's word that a workspace may use a secret (`SEC-6`). It holds for that secret's every entry,
-/// and for the workspace in that directory with that package; under another name or elsewhere it is
-/// another workspace.
+/// A person's consent that a workspace may use a secret (`SEC-6`). It applies to all entries of the
+/// secret, and to the workspace of that directory and package. A renamed or moved workspace is a
+/// different workspace and needs new consent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretConsent {
@@ -119,7 +120,7 @@ pub struct SecretConsent {
     /// Its package, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// When it was allowed.
+    /// Time of the consent.
     pub allowed_at: Timestamp,
 }
 
@@ -132,18 +133,18 @@ pub struct RotateSecrets {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretsRotated {
-    /// What everything is encrypted for from now on: `age1…`.
+    /// The new public key that everything is encrypted to: `age1…`.
     pub recipient: String,
-    /// How many documents were encrypted anew.
+    /// Number of re-encrypted documents.
     pub documents: usize,
-    /// Those that were not, and why.
+    /// Problems with documents that were not re-encrypted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// The file of the identity that was made, which is to be backed up; `None` if identities are given
-    /// from outside.
+    /// Path of the new identity file, which must be backed up; `None` if identities are provided
+    /// externally.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_identity: Option<PathBuf>,
-    /// Whether a former identity is still needed, or still there.
+    /// True if a former identity is still needed or still exists.
     pub former_kept: bool,
 }
 
@@ -151,7 +152,7 @@ pub struct SecretsRotated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AllowSecret {
-    /// The secret, which must be there.
+    /// The secret, which must exist.
     pub name: SecretName,
     /// The Project Root of the workspace that may use it.
     pub project_root: PathBuf,
@@ -163,11 +164,11 @@ pub struct AllowSecret {
 pub struct DenySecret {
     /// The secret.
     pub name: SecretName,
-    /// The Project Root whose workspaces may no longer use it. It need not be there any more. Without
-    /// it and `workspaceId` no workspace may.
+    /// The Project Root whose workspaces lose the consent. It need not exist any longer. Without it
+    /// and `workspaceId`, all workspaces lose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_root: Option<PathBuf>,
-    /// The workspace that may no longer use it.
+    /// The workspace that loses the consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
 }
@@ -178,8 +179,8 @@ pub struct DenySecret {
 pub struct SecretConsentChanged {
     /// The secret.
     pub name: SecretName,
-    /// The consents that are new, or gone; none if it was so already.
+    /// Consents that were added or removed; empty if nothing changed.
     pub changed: Vec<SecretConsent>,
-    /// What came of reading those workspaces' configurations again that run.
+    /// Results of reloading the affected workspaces that run.
     pub workspaces: Vec<WorkspaceReload>,
 }

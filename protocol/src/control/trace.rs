@@ -1,4 +1,4 @@
-//! `trace.*`: what followed from one event, across agents.
+//! `trace.*`: events caused by one input event, across agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,33 +7,33 @@ use crate::observe::RuntimeEvent;
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
-/// `trace.page`: one page of what happened in a trace (`OBS-1`).
+/// `trace.page`: one page of the events of a trace (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PageTrace {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The trace's id, or that of a turn or an event that is part of it; none: the trace of the turn
-    /// that began last. On further pages the id of the trace, so that they are of the same.
+    /// The trace's id, or the id of a turn or an event in it; defaults to the trace of the latest
+    /// turn. Requests for further pages must pass the trace's id, to stay in the same trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<TraceCursor>,
-    /// Most events on the page, at most and if it is not said [`crate::limits::MAX_TRACE_PAGE`].
+    /// Page size; defaults to and is capped at [`crate::limits::MAX_TRACE_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The last event of a page. A client hands it back as it got it.
+/// The last event of a page. Opaque to clients, which return it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TraceCursor {
-    /// When it happened.
+    /// Time of the event.
     pub timestamp: Timestamp,
-    /// In which conversation.
+    /// The conversation.
     pub instance_key: InstanceKey,
-    /// How many of the trace happened there at the same time before it.
+    /// Number of earlier events of the trace in that conversation with the same time.
     pub index: usize,
 }
 
@@ -43,12 +43,12 @@ pub struct TraceCursor {
 pub struct TracePage {
     /// The trace.
     pub trace_id: TraceId,
-    /// What happened in it, oldest first.
+    /// The events, oldest first.
     pub events: Vec<RuntimeEvent>,
-    /// Whether something may be missing on all pages: more conversations or longer records than are
-    /// looked through.
+    /// True if events may be missing on any page because the scan reached its limits of
+    /// conversations or record length.
     pub partial: bool,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<TraceCursor>,
 }

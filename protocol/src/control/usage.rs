@@ -1,4 +1,4 @@
-//! `workspace.usage`: what replies of models took.
+//! `workspace.usage`: usage and cost of models.
 
 use std::cmp::Reverse;
 
@@ -12,27 +12,27 @@ use crate::usage::{MicroUsd, Spending};
 
 use super::paging::page_of;
 
-/// `workspace.usage`: one page of what replies of models took (`OBS-1`).
+/// `workspace.usage`: one page of the usage of models (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadUsage {
-    /// Only this workspace's.
+    /// Return only usage of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// What is summed up together.
+    /// Grouping of the sums.
     pub by: UsageBy,
-    /// Only replies of this day (in UTC) and later ones.
+    /// Count only replies of this day (in UTC) and later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Day>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<UsageCursor>,
-    /// Most sums on the page, at most and if it is not said [`MAX_USAGE_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_USAGE_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// The last sum of a page. A client hands it back as it got it.
+/// The last sum of a page. Opaque to clients, which return it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UsageCursor {
@@ -40,33 +40,33 @@ pub struct UsageCursor {
     pub workspace_id: WorkspaceId,
     /// Its key.
     pub key: String,
-    /// Its conversation's agent.
+    /// The agent of its conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<AgentName>,
-    /// What it had cost.
+    /// Its cost.
     pub cost_micro_usd: MicroUsd,
-    /// The tokens it had taken.
+    /// Its tokens.
     pub tokens: u64,
 }
 
-/// What is summed up together.
+/// Grouping of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UsageBy {
-    /// The replies to one agent.
+    /// By agent.
     Agent,
-    /// Those in one conversation.
+    /// By conversation.
     Instance,
-    /// Those of one day, in UTC.
+    /// By day, in UTC.
     Day,
-    /// Those of one Model.
+    /// By Model.
     Model,
-    /// Those with one revision of a conversation's own configuration (`BUNDLE-7`); `project` where there was none.
+    /// By revision of the conversation's own configuration (`BUNDLE-7`); `project` if it had none.
     Revision,
 }
 
 impl UsageBy {
-    /// The word as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,18 +83,20 @@ impl UsageBy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
-    /// The sums: the latest day first, of everything else what took most.
+    /// The sums: days from the latest to the earliest, everything else from the largest sum to the
+    /// smallest.
     pub rows: Vec<UsageRow>,
-    /// How many follow on further pages.
+    /// Number of sums on further pages.
     pub left_out: u64,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<UsageCursor>,
-    /// All together, on all pages.
+    /// Total of all pages.
     pub total: Spending,
-    /// Records that cannot be read and are not counted.
+    /// Number of unreadable records, which are not counted.
     pub unreadable: u64,
-    /// How budgets stand now: those of whole workspaces, then those nearest to their limits.
+    /// Current state of the budgets: those of whole workspaces first, then those closest to their
+    /// limits.
     pub budgets: Vec<BudgetState>,
 }
 
@@ -106,14 +108,14 @@ pub struct UsageRow {
     pub workspace_id: WorkspaceId,
     /// The agent's name, the conversation's key, the day or the Model's name.
     pub key: String,
-    /// The conversation's agent.
+    /// The agent of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<AgentName>,
-    /// What it took.
+    /// Its usage.
     pub spending: Spending,
 }
 
-/// What sums are ordered by: the least comes first.
+/// Sort key of sums, in ascending order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     day: Reverse<&'a str>,
@@ -164,7 +166,8 @@ impl UsageRow {
 }
 
 impl ReadUsage {
-    /// The page that is asked for of all sums. What takes more meanwhile moves to an earlier page, but for days.
+    /// The requested page of all sums. A sum that grows meanwhile moves to an earlier page, except when
+    /// grouped by day.
     #[must_use]
     pub fn page_of(&self, mut all: Vec<UsageRow>, total: Spending) -> UsageReport {
         if let Some(after) = &self.after {

@@ -1,4 +1,4 @@
-//! `instance.verify` and `root.verify`: whether files are as they were written.
+//! `instance.verify` and `root.verify`: integrity checks of files.
 
 use std::path::PathBuf;
 
@@ -12,20 +12,21 @@ use crate::ids::{InstanceKey, WorkspaceId};
 pub struct VerifyInstances {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Only this conversation.
+    /// Check only this conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Whether damage is set aside. Nothing is ever deleted.
+    /// True to move damaged data aside. Nothing is ever deleted.
     #[serde(default)]
     pub repair: bool,
 }
 
-/// `root.verify` (`MSG-11`): what belongs to no workspace, and whether each folder of a workspace says
-/// whose it is, also where it is in no list for want of that.
+/// `root.verify` (`MSG-11`): checks files that do not belong to a workspace. It also checks that
+/// each workspace folder identifies its workspace, including folders that are not listed because
+/// they do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VerifyRoot {
-    /// Whether a person says that they know of what is missing: it is not reported again.
+    /// True to acknowledge missing files, so that they are not reported again.
     #[serde(default)]
     pub repair: bool,
 }
@@ -34,35 +35,35 @@ pub struct VerifyRoot {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verification {
-    /// Conversations that were checked.
+    /// Number of checked conversations.
     pub instances: u64,
-    /// Sandboxes that were checked, each with its proposal.
+    /// Number of checked sandboxes, each with its proposal.
     #[serde(default)]
     pub sandboxes: u64,
-    /// Files that were read.
+    /// Number of files read.
     pub files: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// What is not as it should be; after a repair, what was not.
+    /// Problems; after a repair, the problems that existed before it.
     pub findings: Vec<Finding>,
-    /// Files that a repair kept as they were, beside those it wrote anew.
+    /// Original files that a repair preserved next to the rewritten ones.
     pub kept: Vec<PathBuf>,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingSeverity {
-    /// Good to know; nothing is lost.
+    /// Informational; nothing is lost.
     Info,
-    /// Something is not as it was left; nothing that was acknowledged is known to be lost.
+    /// Unexpected state, without known loss of acknowledged data.
     Warning,
-    /// Something that was written cannot be read.
+    /// Written data cannot be read.
     Error,
 }
 
 impl FindingSeverity {
-    /// The severity as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,31 +74,30 @@ impl FindingSeverity {
     }
 }
 
-/// Something that was found wrong with a file.
+/// A problem of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The conversation; none if the file belongs to the workspace as a whole.
+    /// The conversation; absent if the file belongs to the whole workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// How bad it is.
+    /// Its severity.
     pub severity: FindingSeverity,
-    /// What kind of thing it is, such as `torn-tail` or `damaged-record`; `docs/storage.md` lists
-    /// them.
+    /// Kind of problem, such as `torn-tail` or `damaged-record`; `docs/storage.md` lists all kinds.
     pub kind: String,
     /// The file.
     pub path: PathBuf,
-    /// The line it begins in, from 1.
+    /// First affected line, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The bytes it is about: the first, from 0, and the one behind the last.
+    /// Affected byte range: first byte, counted from 0, and the byte after the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<[u64; 2]>,
-    /// What was found and what it means.
+    /// The problem and its meaning.
     pub problem: String,
-    /// What to do about it.
+    /// A suggested action.
     pub advice: String,
-    /// Where a copy of the bytes is kept.
+    /// Location of a copy of the bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_in: Option<PathBuf>,
 }

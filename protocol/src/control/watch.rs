@@ -1,4 +1,4 @@
-//! `workspace.watch`: what happens in a workspace, as it happens.
+//! `workspace.watch`: a live stream of a workspace's events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,41 +10,41 @@ use crate::ids::{InstanceKey, WorkspaceId};
 use crate::lifecycle::LifecycleEvent;
 use crate::time::Timestamp;
 
-/// `workspace.watch`: ends when the workspace is stopped, or its client goes.
+/// `workspace.watch`: ends when the workspace is stopped or the client disconnects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WatchWorkspace {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What was seen last: what came after it is told first. Without it, or if the daemon does not know any
-    /// more what came after it, a snapshot is.
+    /// Position after which the stream resumes. Without it, or if the daemon no longer has the
+    /// events after it, the stream starts with a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WatchCursor>,
 }
 
-/// `turn.follow`: what happens in the turns of a conversation from now on, whoever sent their events, as
-/// `turn.progress` and `turn.piece` notifications under the request's id. Ends when the workspace is stopped, or its
-/// client goes.
+/// `turn.follow`: streams the turns of a conversation from now on, regardless of who sent their
+/// events, as `turn.progress` and `turn.piece` notifications under the request's id. Ends when the
+/// workspace is stopped or the client disconnects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FollowTurns {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The conversation. There need not be one yet.
+    /// The conversation, which need not exist yet.
     pub instance_key: InstanceKey,
 }
 
-/// A place in what happened in a workspace since it was opened.
+/// Position in the events of a workspace since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct WatchCursor {
-    /// Which opening of the workspace it is about.
+    /// Identifies the opening of the workspace.
     pub epoch: u64,
-    /// How many events there were up to here.
+    /// Number of events up to this position.
     pub count: u64,
 }
 
-/// A text that is no cursor.
+/// The text is not a cursor.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no cursor; give back one that the daemon gave, or none to begin with a snapshot")]
 pub struct InvalidCursor(String);
@@ -88,43 +88,44 @@ impl From<WatchCursor> for String {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceChange {
-    /// The request that watches.
+    /// The request that subscribed.
     pub request_id: u64,
-    /// Where to go on behind this.
+    /// The position after this change.
     pub cursor: WatchCursor,
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
-    /// What is told.
+    /// The change.
     #[serde(flatten)]
     pub told: WatchUpdate,
 }
 
-/// What those who watch are told.
+/// Content of a change notification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WatchUpdate {
-    /// How everything is, or a part of it; what comes after it builds on it.
+    /// The full state or a part of it, which later events build on.
     Snapshot(Box<WorkspaceSnapshot>),
     /// Something happened.
     Event(LifecycleEvent),
 }
 
-/// How a workspace is: of many processes, a part. All parts are of one moment, follow each other and have one
-/// cursor, behind which goes on who has them all.
+/// State of a workspace. A workspace with many processes is split into consecutive parts of the
+/// same moment; all parts have one cursor, and a client resumes after it once it has received all
+/// of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSnapshot {
     /// The workspace.
     pub workspace: WorkspaceInfo,
-    /// Its processes, and its conversations with something to do.
+    /// Its processes, and its conversations with pending work.
     pub processes: Vec<ProcessInfo>,
-    /// Whether more of them follow.
+    /// True if more processes follow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
 impl WatchUpdate {
-    /// Whether more of the same snapshot follows.
+    /// True if more parts of the same snapshot follow.
     #[must_use]
     pub fn has_more(&self) -> bool {
         matches!(self, Self::Snapshot(snapshot) if snapshot.more)

@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for JsonRpc {
 pub struct Request {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
-    /// The client's number for it.
+    /// The id that the client chose.
     pub id: u64,
     /// The method and its parameters.
     #[serde(flatten)]
@@ -46,20 +46,20 @@ pub struct Request {
 pub struct Response {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
-    /// The request it answers; none if the request's id could not be read.
+    /// The request it responds to; absent if the request's id could not be read.
     pub id: Option<u64>,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: ResponseOutcome,
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResponseOutcome {
     /// It succeeded.
     Result(Value),
-    /// It succeeded, with a result that is JSON already: for long ones.
+    /// Success, with a result that is already serialized; used for long results.
     #[serde(rename = "result")]
     RawResult(Box<RawValue>),
     /// It failed.
@@ -92,18 +92,18 @@ impl From<(u64, Box<RawValue>)> for Response {
     }
 }
 
-/// A message without an answer, under a subscription.
+/// A message without a response, sent under a subscription.
 #[derive(Debug, Clone, Serialize)]
 pub struct Notification<P> {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
-    /// What it is: [`super::LOG_LINE`] or [`super::TURN_PROGRESS`].
+    /// The method, such as [`super::LOG_LINE`] or [`super::TURN_PROGRESS`].
     pub method: &'static str,
     /// Its content.
     pub params: P,
 }
 
-/// What a client receives: a response or a notification, its content unread.
+/// A message that a client receives: a response or a notification with unparsed content.
 #[derive(Debug, Deserialize)]
 pub struct Incoming {
     /// `"2.0"`.
@@ -125,45 +125,45 @@ pub struct Incoming {
     pub error: Option<RpcError>,
 }
 
-/// An error as JSON-RPC writes it.
+/// A JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcError {
-    /// JSON-RPC's number for the kind of error.
+    /// JSON-RPC's error number.
     pub code: i32,
-    /// What failed.
+    /// The cause.
     pub message: String,
     /// The rest of [`ControlError`].
     pub data: RpcErrorData,
 }
 
-/// What JSON-RPC has no field for.
+/// Error fields beyond those of JSON-RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RpcErrorData {
     /// The stable code.
     pub code: ErrorCode,
-    /// What to do next.
+    /// A suggested next action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Whether the same request may succeed later.
+    /// True if a retry may succeed.
     pub retryable: bool,
 }
 
-/// Why a request failed: a closed list, stable across versions.
+/// Error code of a failed request. The list is closed and stable across versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorCode {
-    /// The request is not well formed.
+    /// The request is malformed.
     InvalidRequest,
-    /// Client and daemon are of different versions.
+    /// Client and daemon have different versions.
     VersionMismatch,
     /// No such workspace is registered.
     WorkspaceNotFound,
-    /// The workspace's configuration is not valid.
+    /// The workspace's configuration is invalid.
     InvalidConfiguration,
-    /// The workspace cannot be opened here: it belongs to another project, or the roots overlap.
+    /// The workspace cannot be opened: it belongs to another project, or the roots overlap.
     WorkspaceConflict,
-    /// Another node runs the workspace, or nobody knows yet which one does (`REP-1`).
+    /// Another node runs the workspace, or its node is not known yet (`REP-1`).
     WorkspaceElsewhere,
     /// No such agent.
     AgentNotFound,
@@ -171,75 +171,75 @@ pub enum ErrorCode {
     InstanceNotFound,
     /// The instance key belongs to another agent (`INST-3`).
     InstanceKeyTaken,
-    /// There is no such joint checkpoint of the conversation.
+    /// No such joint checkpoint of the conversation.
     CheckpointNotFound,
-    /// The conversation is in a turn, or something else is done with it; nothing was changed.
+    /// The conversation is in a turn or used by another operation; nothing was changed.
     InstanceBusy,
-    /// No such event waits or is parked.
+    /// No such event is pending or parked.
     EventNotFound,
     /// The event is parked: its turn crashed too many processes.
     EventParked,
-    /// No such question waits.
+    /// No such question is pending.
     QuestionNotFound,
-    /// No such tool call waits to be approved.
+    /// No such tool call waits for approval.
     ApprovalNotFound,
-    /// No such tool call is waiting for a person to look after it.
+    /// No such tool call has an unknown outcome that waits for a person.
     CallNotFound,
-    /// It was decided about already; nothing was changed.
+    /// A decision was already made; nothing was changed.
     ApprovalDecided,
     /// No such sandbox.
     SandboxNotFound,
-    /// There is one already.
+    /// A sandbox of this name already exists.
     SandboxTaken,
     /// The sandbox has no proposal.
     ProposalNotFound,
-    /// The files, or the proposal, are not such that it can be done; nothing was changed.
+    /// The state of the files or the proposal does not allow the operation; nothing was changed.
     ProposalRefused,
-    /// No such task, or nothing in it waits by that id.
+    /// No such task, or the task has no pending item of that id.
     TaskNotFound,
-    /// There is one by that id already.
+    /// A task of that id already exists.
     TaskTaken,
-    /// The task stands such that it cannot be done; nothing was changed.
+    /// The state of the task does not allow the operation; nothing was changed.
     TaskRefused,
-    /// Only a person may do that, and the client was started by the daemon's own children.
+    /// Only a person may do this, and one of the daemon's own child processes started the client.
     PersonNeeded,
-    /// The instance has too many events waiting.
+    /// The instance has too many pending events.
     Overloaded,
     /// The daemon is stopping.
     Stopping,
     /// The store could not write or read.
     Storage,
-    /// No such secret, or no such entry of it.
+    /// No such secret or entry.
     SecretNotFound,
-    /// The secrets cannot be read: the identity is not there or is another, or a file is damaged.
+    /// The secrets cannot be read: the identity is missing or different, or a file is damaged.
     SecretUnreadable,
-    /// The project names a secret that no person has allowed it to use (`SEC-6`).
+    /// The project uses a secret without a person's permission (`SEC-6`).
     SecretNotAllowed,
-    /// No such `OAuthApp`, no tokens of it, or no such login.
+    /// No such `OAuthApp`, tokens or login.
     OauthNotFound,
-    /// The authorization server declines, or a person has to log in again.
+    /// The authorization server refused, or a person must log in again.
     OauthRefused,
-    /// The authorization server cannot be asked; the same may succeed later.
+    /// The authorization server is unreachable; a retry may succeed.
     OauthUnavailable,
-    /// A package is not what it has to be, or its archive is not one that is unpacked; nothing was changed.
+    /// The package differs from what was expected, or its archive is invalid; nothing was changed.
     PackageRefused,
-    /// The conversation's files, or an archive, are not as they were written.
+    /// The conversation's files or an archive are damaged.
     Damaged,
-    /// The request was cut off, because what it was about was deleted or stopped.
+    /// The request was canceled because its subject was deleted or stopped.
     Cancelled,
-    /// A fault in goondan itself.
+    /// A bug in goondan.
     Internal,
 }
 
-/// Why a request failed, and what to do next.
+/// Error of a failed request, with a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
     /// The stable code.
     pub code: ErrorCode,
-    /// What failed, and where.
+    /// The cause and the place of the failure.
     pub message: String,
-    /// What to do next.
+    /// A suggested next action.
     pub suggestion: Option<String>,
 }
 
@@ -254,7 +254,7 @@ impl ControlError {
         }
     }
 
-    /// The same, with what to do next.
+    /// Adds a suggestion.
     #[must_use]
     pub fn suggest(self, suggestion: impl Into<String>) -> Self {
         Self {
@@ -263,7 +263,7 @@ impl ControlError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// True if a retry may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(

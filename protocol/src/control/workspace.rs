@@ -21,11 +21,11 @@ use super::process::{ProcessState, Readiness};
 pub struct OpenWorkspace {
     /// The Project Root, absolute.
     pub project_root: PathBuf,
-    /// Whether its files are watched from now on; as it was if this is not said.
+    /// True to watch its files from now on, false to stop; unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<bool>,
-    /// Files to take environment variables from, absolute, the one that wins last; those it had if this
-    /// is not said.
+    /// Absolute paths of files that define environment variables; later files override earlier
+    /// ones. Unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_files: Option<Vec<PathBuf>>,
 }
@@ -38,130 +38,135 @@ pub struct WorkspaceInfo {
     pub workspace_id: WorkspaceId,
     /// Its Project Root.
     pub project_root: PathBuf,
-    /// The package's name.
+    /// Name of the project's package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// The agent that gets what names none.
+    /// The agent that receives events without an explicit agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_agent: Option<AgentName>,
-    /// The conversation that is meant when none is named, if the project says which; otherwise `main`.
+    /// The project's default conversation key; `main` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_key: Option<InstanceKey>,
     /// Every agent.
     pub agents: Vec<AgentName>,
-    /// Every agent that is a program and works for tasks.
+    /// Agents that are programs and run tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub task_agents: Vec<AgentName>,
     /// Every connection.
     pub connections: Vec<String>,
-    /// Agent processes that run.
+    /// Number of running agent processes.
     pub running_agents: usize,
-    /// Events that wait for their turn or are in it.
+    /// Number of pending events, including those whose turn runs.
     pub pending_events: usize,
-    /// Those of them that a person has wait until they are resumed.
+    /// Number of pending events that a person paused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub paused_events: usize,
-    /// Events that are parked: their turns crashed too many processes, and a person has to decide.
+    /// Number of parked events: their turns crashed too many processes, and a person must decide.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: usize,
-    /// Tool calls that wait for a person to approve them.
+    /// Number of tool calls that wait for approval.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub approvals: usize,
-    /// Tool calls of which nobody knows if they had their effect, and that no person has looked after.
+    /// Number of tool calls with an unknown outcome that no person has resolved yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_calls: usize,
-    /// Questions that wait for a person's answer.
+    /// Number of questions that wait for a person's answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub questions: usize,
-    /// The logins at authorization servers that something in it waits for, such as `OAuthApp/github`.
+    /// Pending logins at authorization servers, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
-    /// Tasks whose newest checkpoint could not be restored in a drill, the first few of them.
+    /// Tasks whose newest checkpoint failed a restore drill; only the first few are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,
-    /// How many there are, those that are not listed included.
+    /// Total number of failed drills, including unlisted ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_drills_total: usize,
-    /// Why conversations do not work with what their agents made of them, by their keys, the first few of them.
+    /// Problems that keep conversations from using their own configuration, by conversation key;
+    /// only the first few are listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle_problems: BTreeMap<InstanceKey, String>,
-    /// How many there are, those that are not listed included.
+    /// Total number of bundle problems, including unlisted ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bundle_problems_total: usize,
-    /// Since when nothing of it is acknowledged, since its log confirms nothing; none while it does, and where there is
-    /// none.
+    /// Set while the workspace's log confirms nothing and the daemon thus acknowledges nothing.
+    /// Absent without a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unacknowledged: Option<Unacknowledged>,
-    /// The SHA-256 of the configuration that runs, as hex digits.
+    /// SHA-256 of the active configuration, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
-    /// Since when it runs; of the last known good one, since when it did while it was the project's own.
+    /// Time since which it is active. For the last known good configuration: time since which it
+    /// was the project's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_since: Option<Timestamp>,
-    /// Whether that is the last known good one, since the project's own is not valid.
+    /// True if the last known good configuration is active because the project's own is invalid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_known_good: bool,
-    /// How changes of its files are noticed.
+    /// The way in which file changes are detected.
     #[serde(default)]
     pub watch: Watching,
-    /// Which files those are, the first few of them; none if they are not watched.
+    /// Watched files; only the first few are listed. Empty if files are not watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched_files: Vec<PathBuf>,
-    /// How many there are, those that are not listed included.
+    /// Total number of watched files, including unlisted ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub watched_files_total: usize,
-    /// The environment files it was given, the one that wins last.
+    /// Its environment files; later files override earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<PathBuf>,
-    /// Why it does not run as it should, if so.
+    /// Problem that keeps it from running normally.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
-    /// Processes that do not do their work, the first few of them (`OBS-6`).
+    /// Processes that cannot do their work; only the first few are listed (`OBS-6`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unhealthy: Vec<UnhealthyProcess>,
-    /// How many there are, those that are not listed included.
+    /// Total number of unhealthy processes, including unlisted ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unhealthy_total: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A process that does not do its work: a connector that cannot listen, or anything in back-off.
+/// A process that cannot do its work: a connector that cannot listen, or any process in back-off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnhealthyProcess {
-    /// What it is.
+    /// Its role.
     pub role: ChildRole,
     /// The agent's, the connection's or the model's name.
     pub name: String,
-    /// An agent's conversation.
+    /// The conversation, for agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
     /// Its state.
     pub state: ProcessState,
-    /// Of a connector or a model that runs: whether it can do its work.
+    /// Readiness of a running connector or model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness: Option<Readiness>,
-    /// Why, in its own words, or how its last process ended.
+    /// The reason reported by the process, or the exit status of its last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// The log of a workspace confirms nothing (`REP-1`): whoever hands something in waits.
+/// State in which a workspace's log confirms nothing (`REP-1`); submitters of events wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unacknowledged {
-    /// Since when.
+    /// Start of this state.
     pub since: Timestamp,
-    /// Why, as far as that is known.
+    /// The reason, if known.
     pub reason: String,
 }
 
 impl WorkspaceInfo {
-    /// Whether all of it runs as it should.
+    /// True if everything in the workspace runs normally.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.problem.is_none()
@@ -170,7 +175,7 @@ impl WorkspaceInfo {
             && self.parked_events == 0
     }
 
-    /// The conversation that is meant: the one that was named, or the project's own, or `main`.
+    /// The conversation to use: the named one, the project's default, or `main`.
     #[must_use]
     pub fn conversation(&self, named: Option<InstanceKey>) -> InstanceKey {
         let own = || self.conversation_key.clone();
@@ -178,23 +183,23 @@ impl WorkspaceInfo {
     }
 }
 
-/// How changes of a project's files are noticed (`SUP-8`).
+/// Way in which changes of a project's files are detected (`SUP-8`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Watching {
-    /// Not at all: a person restarts or reloads.
+    /// Changes are not detected; a person restarts or reloads.
     #[default]
     Off,
-    /// From now on; how is not known yet.
+    /// Watching is starting; the method is not known yet.
     Starting,
-    /// The system tells of them.
+    /// The operating system reports changes.
     Events,
-    /// The system cannot tell of them; the files are compared every few seconds.
+    /// The operating system cannot report changes; files are compared every few seconds.
     Polling,
 }
 
 impl Watching {
-    /// The word as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -206,30 +211,30 @@ impl Watching {
     }
 }
 
-/// Why a workspace does not run as it should.
+/// Problem that keeps a workspace from running normally.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceProblem {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// A suggested fix.
     pub suggestion: String,
 }
 
-/// `workspace.list`: one page of the registered workspaces, by id (`OBS-1`).
+/// `workspace.list`: one page of the registered workspaces, sorted by id (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListWorkspaces {
-    /// Only this one.
+    /// Return only this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Only those of this Project Root, absolute.
+    /// Return only workspaces with this absolute Project Root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_root: Option<PathBuf>,
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; absent for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WorkspaceId>,
-    /// Most workspaces on the page, at most and if it is not said [`MAX_WORKSPACES_PAGE`].
+    /// Page size; defaults to and is capped at [`MAX_WORKSPACES_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -238,15 +243,15 @@ pub struct ListWorkspaces {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspacesPage {
-    /// The workspaces, by id.
+    /// The workspaces, sorted by id.
     pub workspaces: Vec<WorkspaceInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<WorkspaceId>,
 }
 
 impl ListWorkspaces {
-    /// Whether a workspace is among those that are asked for, and on no page before.
+    /// True if a workspace matches the request and is not on an earlier page.
     #[must_use]
     pub fn is_asked_for(&self, id: &WorkspaceId, project_root: &Path) -> bool {
         let is_wanted = self.workspace_id.as_ref().is_none_or(|only| only == id);
@@ -258,8 +263,8 @@ impl ListWorkspaces {
         is_wanted && is_there && is_behind
     }
 
-    /// The page that begins with these workspaces, which come by id and are all
-    /// [asked for](Self::is_asked_for).
+    /// The page that starts with these workspaces, which must be sorted by id and all
+    /// [match](Self::is_asked_for).
     pub fn page_of(&self, workspaces: impl Iterator<Item = WorkspaceInfo>) -> WorkspacesPage {
         let place_of = |last: &WorkspaceInfo| last.workspace_id.clone();
         let (workspaces, next) = page_of(workspaces, self.limit, MAX_WORKSPACES_PAGE, place_of);
@@ -281,13 +286,13 @@ pub struct CloseWorkspace {
 pub struct Restart {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Only this agent's processes.
+    /// Restart only this agent's processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
-    /// Only this conversation's process.
+    /// Restart only this conversation's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,
-    /// Removes the conversations of what is restarted, so that they begin anew.
+    /// Delete the conversations that are restarted, so that they start empty.
     #[serde(default)]
     pub fresh: bool,
 }
@@ -296,9 +301,9 @@ pub struct Restart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restarted {
-    /// How many processes are being restarted.
+    /// Number of processes that restart.
     pub processes: usize,
-    /// Conversations that were removed (`fresh`).
+    /// Conversations that were deleted (`fresh`).
     pub removed: Vec<InstanceKey>,
 }
 
@@ -306,7 +311,7 @@ pub struct Restarted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reload {
-    /// Only this workspace's configuration.
+    /// Reload only this workspace's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
 }
@@ -315,59 +320,60 @@ pub struct Reload {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
-    /// What came of it for each workspace, by id.
+    /// The result for each workspace, sorted by id.
     pub workspaces: Vec<WorkspaceReload>,
 }
 
-/// What came of reading one workspace's configuration again.
+/// Result of reloading one workspace's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceReload {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What changed; nothing if the configuration is as it was, or could not be taken.
+    /// The changes; empty if the configuration is unchanged or could not be applied.
     pub changes: Vec<ConfigurationChange>,
-    /// How many processes are being restarted.
+    /// Number of processes that restart.
     pub processes: usize,
-    /// Why the configuration that ran before still runs, if so.
+    /// The reason why the previous configuration remains active, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<WorkspaceProblem>,
-    /// The SHA-256 of the configuration that runs, as hex digits.
+    /// SHA-256 of the active configuration, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
-    /// Since when it runs; of the last known good one, since when it did while it was the project's own.
+    /// Time since which it is active. For the last known good configuration: time since which it
+    /// was the project's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_since: Option<Timestamp>,
-    /// Whether that is the last known good one, since the project's own is not valid.
+    /// True if the last known good configuration is active because the project's own is invalid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_known_good: bool,
 }
 
-/// One difference between the configuration that ran and the one that runs now.
+/// A difference between the previous and the active configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationChange {
-    /// `Agent/clerk`, `Connection/hook`, or `Swarm` for what concerns all of them. What belongs to an
-    /// agent (its model, prompt, tools, extensions) counts as the agent.
+    /// `Agent/clerk`, `Connection/hook`, or `Swarm` for a change that affects all resources. A
+    /// change of an agent's model, prompt, tools or extensions is listed as a change of the agent.
     pub resource: String,
-    /// What became of it.
+    /// The kind of change.
     pub change: ChangeKind,
 }
 
-/// What became of a part of a configuration.
+/// Kind of change of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
-    /// It is new.
+    /// The resource was added.
     Added,
-    /// It is not as it was.
+    /// The resource was changed.
     Changed,
-    /// It is gone.
+    /// The resource was removed.
     Removed,
 }
 
 impl ChangeKind {
-    /// The word as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -382,26 +388,26 @@ impl ChangeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadAudit {
-    /// Only this workspace's; otherwise those of every workspace and of the system.
+    /// Only records of this workspace; if absent, records of all workspaces and of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Where the page ends: what the page behind it said in `previous`; none for the latest records.
+    /// End of the page: `previous` of the following page; absent for the latest records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<AuditCursor>,
-    /// Most records on the page, at most and if it is not said [`crate::limits::MAX_AUDIT_PAGE`].
+    /// Page size; defaults to and is capped at [`crate::limits::MAX_AUDIT_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// How much of each log lies before a page, in bytes; of a log that is not named, nothing. A client hands it
-/// back as it got it.
+/// Position before a page: the number of bytes that precede it in each log. A log that is not
+/// listed has none. Opaque to clients, which return it unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuditCursor {
-    /// Of the system's own log.
+    /// Bytes of the system's own log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<u64>,
-    /// Of those of workspaces.
+    /// Bytes of the logs of workspaces.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workspaces: BTreeMap<WorkspaceId, u64>,
 }
@@ -410,12 +416,12 @@ pub struct AuditCursor {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditLog {
-    /// Records, newest last.
+    /// The records, newest last.
     pub records: Vec<AuditRecord>,
-    /// Where the page before this one ends; none if there are no earlier records.
+    /// End of the preceding page; absent if no earlier records exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<AuditCursor>,
-    /// Lines among them that cannot be read and were passed over.
+    /// Number of unreadable lines that were skipped.
     pub unreadable: u64,
 }
 
@@ -423,10 +429,10 @@ pub struct AuditLog {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
-    /// The workspace; `None` of the system's own log, which tells of secrets.
+    /// The workspace; `None` for the system's own log, which records changes of secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// The line: `at`, `event`, and what belongs to the event.
+    /// The record: `at`, `event`, and the fields of the event.
     pub record: JsonObject,
 }
 
@@ -464,7 +470,7 @@ mod tests {
                 if list.after.is_none() {
                     break;
                 }
-                // What comes before a page changes nothing of it.
+                // Changes before a page do not affect it, and deleted workspaces are not listed.
                 there.retain(|info| info.workspace_id.as_str() != "b");
                 there.insert(0, info("a"));
             }

@@ -1,18 +1,19 @@
-//! Defaults and bounds of what the built-in extensions may be set to.
+//! Defaults and limits of the built-in extensions' settings.
 
-/// Fewest messages a window may leave: a question, its answer, and what stands between them.
+/// Minimum size of a message window: a question, its answer, and a tool call with its result
+/// between them.
 pub const MESSAGE_WINDOW_MIN: usize = 4;
-/// Most messages a window may leave.
+/// Maximum size of a message window.
 pub const MESSAGE_WINDOW_MAX: usize = 1_000_000;
-/// How often an agent is reminded of a required tool when its settings do not say.
+/// Default number of reminders of a required tool.
 pub const DEFAULT_REMINDERS: u32 = 2;
-/// Largest size of a conversation that a compaction may be asked for at, in characters or tokens.
+/// Largest threshold of a compaction, in characters or tokens.
 pub const COMPACTION_SIZE_MAX: u64 = 100_000_000;
-/// Latest messages of earlier turns that a compaction leaves as they are when the settings do not say.
+/// Default number of latest messages of earlier turns that are never summarized.
 pub const DEFAULT_KEEP_MESSAGES: usize = 20;
-/// Tools that one search finds when the settings do not say.
+/// Default number of results per tool search.
 pub const DEFAULT_TOOL_RESULTS: usize = 5;
-/// Most tools that one search finds.
+/// Maximum number of results per tool search.
 pub const MAX_TOOL_RESULTS: usize = 32;
-/// Most reminders of one turn.
+/// Maximum number of reminders per turn.
 pub const MAX_REMINDERS: u32 = 16;

@@ -1,4 +1,4 @@
-//! The codec as `tokio-util` drives it.
+//! `tokio-util` traits of the codec.
 
 use bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Decoder, Encoder};

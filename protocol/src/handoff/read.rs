@@ -1,4 +1,4 @@
-//! Reading a handoff out of a message of a model.
+//! Parses a handoff from a model's message.
 
 use std::str::FromStr;
 
@@ -7,27 +7,27 @@ use super::{
     HandoffProblem, Line, List, Paragraph,
 };
 
-/// Why a text is no handoff.
+/// Reason why a text contains no valid handoff.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandoffError {
-    /// The text is too long to be looked through.
+    /// The text is too long to search.
     #[error("the text has more than {HANDOFF_TEXT_BYTES_MAX} bytes; give the handoff alone")]
     TooLong,
-    /// No line says that a handoff begins.
+    /// No line marks the start of a handoff.
     #[error("there is no line `{HANDOFF_MARK}`; begin with it")]
     NoMark,
-    /// A field that says where the work is is missing.
+    /// A field that locates the work is missing.
     #[error("the field `{0}` is missing; write `{0}: …` in a line of its own")]
     Missing(HandoffField),
-    /// A field comes twice.
+    /// A field occurs twice.
     #[error("the field `{0}` comes twice; leave one out")]
     Repeated(HandoffField),
-    /// What a field says cannot be taken.
+    /// The value of a field is invalid.
     #[error("the field `{field}` cannot be taken: {problem}")]
     Field {
         /// The field.
         field: HandoffField,
-        /// What is wrong.
+        /// The problem.
         problem: HandoffProblem,
     },
 }
@@ -35,8 +35,9 @@ pub enum HandoffError {
 impl FromStr for Handoff {
     type Err = HandoffError;
 
-    /// Finds the first whole handoff in a text. Fields may come in any order, as list, heading or in bold
-    /// letters, in any case and in a code fence; those that do not say where the work is may be missing.
+    /// Finds the first complete handoff in a text. Fields may be in any order and letter case;
+    /// written as list items, headings or bold text; and inside a code fence. Fields that do not
+    /// locate the work are optional.
     fn from_str(text: &str) -> Result<Self, HandoffError> {
         if text.len() > HANDOFF_TEXT_BYTES_MAX {
             return Err(HandoffError::TooLong);
@@ -68,7 +69,7 @@ fn is_fence(line: &str) -> bool {
     line.trim_start().starts_with("```")
 }
 
-/// How far a line is indented.
+/// Indentation of a line.
 fn indent(line: &str) -> usize {
     let width = |character| match character {
         '\t' => 4,
@@ -80,14 +81,14 @@ fn indent(line: &str) -> usize {
         .sum()
 }
 
-/// How the fields of a block are written, as the first of them shows.
+/// Formatting of a block's fields, as detected from the first field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Style {
     indent: usize,
     is_bullet: bool,
 }
 
-/// The lines of a field: what follows the name, then the lines below, without what they are indented by.
+/// Lines of a field: the text after its name, then the following lines without their indentation.
 type Lines<'t> = Vec<&'t str>;
 
 fn block(lines: &[&str], is_fenced: bool) -> Result<Handoff, HandoffError> {
@@ -127,7 +128,7 @@ fn block(lines: &[&str], is_fenced: bool) -> Result<Handoff, HandoffError> {
     whole(&fields)
 }
 
-/// Whether a list is over: prose after an empty line.
+/// True if a list has ended: prose after an empty line.
 fn ends_list(field: HandoffField, so_far: &[&str], line: &str) -> bool {
     let is_list = matches!(
         field,
@@ -143,7 +144,7 @@ fn outdented(line: &str, most: usize) -> &str {
     line.get(spaces.min(most)..).unwrap_or_default()
 }
 
-/// What follows the sign of a list, if a line begins with one.
+/// The text after a list marker, if the line starts with one.
 fn bullet(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = ["- ", "* ", "+ ", "• "]
@@ -156,7 +157,7 @@ fn bullet(line: &str) -> Option<&str> {
     })
 }
 
-/// The field that a line begins, and what follows its name.
+/// The field that a line starts, and the text after its name.
 fn label(line: &str) -> Option<(HandoffField, &str, Style)> {
     let (rest, is_bullet) = match bullet(line) {
         Some(rest) => (rest, true),
@@ -178,7 +179,7 @@ fn label(line: &str) -> Option<(HandoffField, &str, Style)> {
         None => return None,
     };
     let field = field_of(name.trim_end_matches(['*', '_']))?;
-    // In `**Goal:** text` the letters are bold up to there.
+    // In `**Goal:** text` the bold part ends here.
     let value = match value.strip_prefix(emphasis) {
         Some(rest) if !name.ends_with(['*', '_']) => rest,
         _ => value,
@@ -242,7 +243,7 @@ fn whole(fields: &[Option<Lines<'_>>]) -> Result<Handoff, HandoffError> {
     })
 }
 
-/// The items of a list: one a line, or separated by commas in the line of the field's name.
+/// The items of a list: one per line, or separated by commas on the line of the field's name.
 fn items<'t>(lines: &[&'t str]) -> Vec<&'t str> {
     let Some((inline, below)) = lines.split_first() else {
         return Vec::new();
@@ -252,7 +253,7 @@ fn items<'t>(lines: &[&'t str]) -> Vec<&'t str> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// What stands between backticks, if a text begins with some; else all of it.
+/// The content of a code span at the start of a text; otherwise the whole text.
 fn code_span(text: &str) -> &str {
     let inner = text.trim_start_matches('`');
     let (fence, _) = text.split_at(text.len() - inner.len());

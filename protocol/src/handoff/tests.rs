@@ -1,5 +1,5 @@
-//! Goal: what is written is read back; what models make of it is read, too; what is too much or leads
-//! elsewhere is refused.
+//! Goal: written handoffs are parsed back; variants that models write are parsed; excessive or
+//! escaping values are refused.
 
 use proptest::prelude::*;
 
@@ -63,26 +63,26 @@ Next:
 - apply";
     let expected: Handoff = plain.parse().unwrap();
     let variants = [
-        // A code fence, and words after it.
+        // A code fence and trailing text.
         format!("Here it is:\n```text\n{plain}\n```\nThat is all.\n- really"),
         // Markdown.
         "## Handoff\n\n**Goal:** fix it\n**SandboxWorkDir:** `sandboxes/r/a/work`\n**Proposal JSON**: \
          `sandboxes/r/a/proposal/proposal.json`\n**Changed files:**\n* `src/a.ts` (modified)\n* `b.ts`\n\n\
          **Next:**\n1. apply\n"
             .to_owned(),
-        // Everything is a list.
+        // Only list items.
         "*** HANDOFF ***\r\n- goal: fix it\r\n- sandbox_work_dir: sandboxes/r/a/work\r\n- proposal_json: \
          sandboxes/r/a/proposal/proposal.json\r\n- changed_files:\r\n  - src/a.ts\r\n  - b.ts\r\n- next:\r\n  - \
          apply\r\n"
             .to_owned(),
-        // Headings, another order, lists in one line.
+        // Headings, a different order, lists on one line.
         "# HANDOFF:\n### Next\napply\n### Goal\nfix it\n### Changed Files\nsrc/a.ts\nb.ts\n### Sandbox Work Dir\n\
          sandboxes/r/a/work\n### ProposalJson\n- sandboxes/r/a/proposal/proposal.json\n"
             .to_owned(),
         "HANDOFF\nCONTEXT:\nGOAL: fix it\nSANDBOXWORKDIR: sandboxes/r/a/work\nPROPOSALJSON: \
          sandboxes/r/a/proposal/proposal.json\nCHANGEDFILES: src/a.ts, b.ts\nNEXT: apply"
             .to_owned(),
-        // The word alone is no handoff yet.
+        // The keyword alone does not start a handoff.
         format!("Handoff\n\nI am to write one:\n\n{plain}"),
     ];
     for text in variants {

@@ -1,31 +1,31 @@
-//! A snapshot as text: in the format OpenMetrics 1.0, which Prometheus and the textfile collector of `node_exporter`
-//! read, and in the text format of Prometheus before it.
+//! Formats a snapshot as text: as OpenMetrics 1.0, which Prometheus and the textfile collector of
+//! `node_exporter` read, and in the older text format of Prometheus.
 
 use super::{Label, Labels, Metric, MetricKind, MetricValue, MetricsSnapshot, Series};
 
-/// What this text is, for the header `Content-Type`.
+/// Value of `Content-Type` for [`text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Bytes that a line takes, about.
+/// Approximate length of a line, in bytes.
 const LINE_BYTES: usize = 160;
 
 /// Value of `Content-Type` for [`prometheus_text`].
 pub const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The two formats. They differ in the heads of families and in the end of the text.
+/// The two formats. They differ in the headers of families and in the end of the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     OpenMetrics,
     Prometheus,
 }
 
-/// A snapshot in the format OpenMetrics 1.0.
+/// Formats a snapshot as OpenMetrics 1.0.
 #[must_use]
 pub fn text(snapshot: &MetricsSnapshot) -> String {
     format_text(snapshot, Format::OpenMetrics) + "# EOF\n"
 }
 
-/// A snapshot in the text format 0.0.4 of Prometheus.
+/// Formats a snapshot in the text format 0.0.4 of Prometheus.
 #[must_use]
 pub fn prometheus_text(snapshot: &MetricsSnapshot) -> String {
     format_text(snapshot, Format::Prometheus)
@@ -46,7 +46,7 @@ fn format_text(snapshot: &MetricsSnapshot, format: Format) -> String {
     out
 }
 
-/// The name of a family's samples, but for those of histograms.
+/// Suffix of the sample names of a family, except for histograms.
 fn sample_suffix(kind: MetricKind) -> &'static str {
     match kind {
         MetricKind::Counter => "_total",
@@ -58,7 +58,7 @@ fn sample_suffix(kind: MetricKind) -> &'static str {
 fn head(out: &mut String, metric: Metric, format: Format) {
     let info = metric.info();
     if format == Format::Prometheus {
-        // Here a family has the name of its samples, and there is no kind `info`.
+        // In this format a family has the name of its samples, and the type `info` does not exist.
         let name = format!("{}{}", info.name, sample_suffix(info.kind));
         let kind = match info.kind {
             MetricKind::Info => MetricKind::Gauge,
@@ -109,7 +109,7 @@ fn samples(out: &mut String, metric: Metric, series: &Series) {
     }
 }
 
-/// A bound as OpenMetrics has floating-point numbers: with a point.
+/// Formats a bound as an OpenMetrics floating-point number: with a decimal point.
 fn bound_text(number: &str) -> String {
     if number.contains('.') {
         number.to_owned()

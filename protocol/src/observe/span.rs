@@ -1,35 +1,35 @@
-//! What is known of a span from what happened in it: the one reading of runtime events that traces, lists of
-//! turns and exporters share (`MSG-12`).
+//! State of a span, derived from its runtime events. Traces, lists of turns and exporters share
+//! this code (`MSG-12`).
 
 use serde::Serialize;
 
 use super::{RuntimeEvent, RuntimeEventKind as Kind};
 use crate::time::Timestamp;
 
-/// What something that happened is to the span it names.
+/// Role of an event within its span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanPhase {
-    /// It begins, or goes on in a new process.
+    /// The span starts, or resumes in a new process.
     Begins,
-    /// It ends, with an outcome.
+    /// The span ends with an outcome.
     Ends(SpanOutcome),
-    /// Neither: something within it is told of.
+    /// The event happened within the span.
     Within,
 }
 
-/// How a span ended.
+/// Outcome of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanOutcome {
-    /// With what it was there for.
+    /// Successful.
     Completed,
-    /// With an error.
+    /// Failed.
     Failed,
-    /// Given up: its event waits for a person. Only a turn.
+    /// Parked: the event waits for a person. Only turns can be parked.
     Parked,
 }
 
 impl Kind {
-    /// What it is to its span.
+    /// The role of this event in its span.
     #[must_use]
     pub fn phase(self) -> SpanPhase {
         match self {
@@ -53,17 +53,17 @@ impl Kind {
     }
 }
 
-/// Whether a span has ended, and how.
+/// State of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// It has not ended, as far as is known.
+    /// Not ended, as far as known.
     Open,
-    /// With what it was there for.
+    /// Successful.
     Completed,
-    /// With an error.
+    /// Failed.
     Failed,
-    /// Given up: its event waits for a person.
+    /// Parked: the event waits for a person.
     Parked,
 }
 
@@ -77,23 +77,23 @@ impl From<SpanOutcome> for Standing {
     }
 }
 
-/// One span, as the events that were seen of it tell.
+/// A span, reconstructed from its known events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpanRecord {
-    /// When it began. Of a span whose beginning was not seen: as long before its end as it took.
+    /// Start time. If the start was not seen, it is computed from the end time and the duration.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Whether it has ended, and how.
+    /// Its state.
     pub standing: Standing,
-    /// How many processes worked on a turn.
+    /// Number of processes that worked on a turn.
     pub attempts: u32,
 }
 
 impl SpanRecord {
-    /// What the first event that is known of a span, or of something in it, tells.
+    /// Creates the record from the first known event of the span.
     #[must_use]
     pub fn begun_by(event: &RuntimeEvent) -> Self {
         let lasted_ms = match event.kind.phase() {
@@ -110,7 +110,7 @@ impl SpanRecord {
         }
     }
 
-    /// Adds what an event of the span tells, the one that began it too.
+    /// Applies an event of the span, including the first one.
     pub fn take(&mut self, event: &RuntimeEvent) {
         match event.kind.phase() {
             SpanPhase::Begins => {

@@ -1,4 +1,4 @@
-//! The form of an answer: its fields, and whether an answer fits them.
+//! The form of an answer: its fields, and validation of answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -7,8 +7,8 @@ use crate::JsonObject;
 use crate::limits::MAX_ANSWER_BYTES;
 use crate::time::Day;
 
-/// What an answer holds: at most [`crate::limits::MAX_QUESTION_FIELDS`] fields, none inside another. A
-/// question without fields asks for a plain yes.
+/// Fields of an answer: at most [`crate::limits::MAX_QUESTION_FIELDS`], without nesting. A question
+/// without fields only asks for confirmation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QuestionForm(pub(super) Vec<FormField>);
@@ -19,22 +19,22 @@ pub struct QuestionForm(pub(super) Vec<FormField>);
 pub struct FormField {
     /// Its name, without `=` and control characters.
     pub name: String,
-    /// What people call it.
+    /// Label shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is about.
+    /// Description shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether an answer must have it.
+    /// True if an answer must contain it.
     pub required: bool,
-    /// What it takes.
+    /// The accepted values.
     pub takes: FieldKind,
-    /// What whoever asks proposes. It is shown, and never put into an answer by itself.
+    /// The requester's default. It is shown to people but never added to an answer automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
 }
 
-/// What a field takes.
+/// Accepted values of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -44,36 +44,36 @@ pub struct FormField {
 pub enum FieldKind {
     /// A text.
     String {
-        /// Its least length, in characters.
+        /// Minimum length, in characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         min_length: Option<u64>,
-        /// Its largest length, in characters.
+        /// Maximum length, in characters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_length: Option<u64>,
-        /// What it must look like.
+        /// The required format.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         format: Option<TextFormat>,
     },
-    /// One of several texts.
+    /// One of several strings.
     Choice {
-        /// Which.
+        /// The choices.
         choices: Vec<Choice>,
     },
     /// A number.
     Number {
-        /// The least.
+        /// Minimum value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         minimum: Option<Number>,
-        /// The largest.
+        /// Maximum value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         maximum: Option<Number>,
     },
-    /// A whole number.
+    /// An integer.
     Integer {
-        /// The least.
+        /// Minimum value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         minimum: Option<Number>,
-        /// The largest.
+        /// Maximum value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         maximum: Option<Number>,
     },
@@ -81,18 +81,18 @@ pub enum FieldKind {
     Boolean {},
 }
 
-/// One of the texts that a field takes.
+/// A choice of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Choice {
-    /// The text that an answer holds.
+    /// The value in the answer.
     pub value: String,
-    /// What people call it.
+    /// Label shown to people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// What a text must look like.
+/// Format of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TextFormat {
@@ -100,14 +100,14 @@ pub enum TextFormat {
     Email,
     /// A URI such as `https://example.org/`.
     Uri,
-    /// A day such as `2026-01-31`.
+    /// A date such as `2026-01-31`.
     Date,
-    /// A moment such as `2026-01-31T12:00:00Z`.
+    /// A timestamp such as `2026-01-31T12:00:00Z`.
     DateTime,
 }
 
 impl TextFormat {
-    /// The format as it is written.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl TextFormat {
         }
     }
 
-    /// A text of this format.
+    /// An example of this format.
     #[must_use]
     pub fn example(self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl TextFormat {
 }
 
 impl QuestionForm {
-    /// Its fields, in their order.
+    /// Its fields, in order.
     #[must_use]
     pub fn fields(&self) -> &[FormField] {
         &self.0
@@ -166,11 +166,12 @@ impl QuestionForm {
         self.0.iter().find(|field| field.name == name)
     }
 
-    /// Whether an answer fits.
+    /// Validates an answer.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, in words. No value is repeated: it may be meant for the requester alone.
+    /// All problems, as text. The text contains no values, because they may be meant for the
+    /// requester alone.
     pub fn check(&self, content: &JsonObject) -> Result<(), String> {
         let bytes = serde_json::to_string(content).map_or(usize::MAX, |text| text.len());
         if bytes > MAX_ANSWER_BYTES {
@@ -199,11 +200,11 @@ impl QuestionForm {
 }
 
 impl FormField {
-    /// The value that a text stands for where every value is written as a text, as on a command line.
+    /// Parses a value from text, as on a command line.
     ///
     /// # Errors
     ///
-    /// What the field takes instead, in words.
+    /// The expected value, as text.
     pub fn read(&self, text: &str) -> Result<Value, String> {
         let value = match &self.takes {
             FieldKind::String { .. } | FieldKind::Choice { .. } => Value::from(text),
@@ -217,11 +218,11 @@ impl FormField {
 }
 
 impl FieldKind {
-    /// Whether a value is one that the field takes.
+    /// Validates a value of the field.
     ///
     /// # Errors
     ///
-    /// `must be …`, in words.
+    /// `must be …`, as text.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         let fits = match self {
             Self::String {
@@ -253,7 +254,7 @@ impl FieldKind {
         }
     }
 
-    /// What it takes, in words: `a whole number of at least 1`.
+    /// Describes the accepted values: `a whole number of at least 1`.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -313,7 +314,7 @@ fn is_within(value: &Value, minimum: Option<&Number>, maximum: Option<&Number>) 
         && maximum.is_none_or(|most| !is_less(most, number))
 }
 
-/// Whether `a < b`: exactly between whole numbers, else as floating point numbers are compared.
+/// True if `a < b`. Integers are compared exactly, other numbers as floating point.
 pub(super) fn is_less(a: &Number, b: &Number) -> bool {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => a < b,

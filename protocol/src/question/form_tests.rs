@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A form with one field `f` of this schema, which must be given.
+/// A form with one required field `f` of this schema.
 fn form(field: &Value) -> QuestionForm {
     let schema = json!({"type": "object", "properties": {"f": field}, "required": ["f"]});
     QuestionForm::of_schema(&schema).unwrap()
@@ -174,7 +174,7 @@ fn a_form_keeps_its_order_and_is_read_back_as_it_was_written() {
         serde_json::from_value::<QuestionForm>(written).unwrap(),
         form
     );
-    // A question may ask for no more than a yes.
+    // A question may only ask for confirmation.
     assert!(
         QuestionForm::of_schema(&json!({"type": "object"}))
             .unwrap()

@@ -1,7 +1,7 @@
-//! From the schema of an MCP elicitation to a [`QuestionForm`].
+//! Conversion of an MCP elicitation schema to a [`QuestionForm`].
 //!
-//! MCP allows a flat object of primitive fields there. What is more than that, or says something that
-//! could not be kept to, is refused: a person is never shown half a form.
+//! MCP allows a flat object of primitive fields. Other schemas, and keywords that could not be
+//! enforced, are refused, so that a person never sees an incomplete form.
 
 use serde_json::{Number, Value};
 
@@ -11,12 +11,12 @@ use crate::limits::{
     MAX_NAME_BYTES, MAX_QUESTION_CHOICES, MAX_QUESTION_FIELDS, MAX_QUESTION_SCHEMA_BYTES,
 };
 
-/// Why a schema is no form that a person can be shown.
+/// Reason why a schema cannot be shown as a form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadForm(String);
 
-/// Keywords that any field may have.
+/// Keywords that are valid for any field.
 const KEYWORDS: [&str; 4] = ["type", "title", "description", "default"];
 
 fn bad(problem: impl Into<String>) -> BadForm {
@@ -24,13 +24,13 @@ fn bad(problem: impl Into<String>) -> BadForm {
 }
 
 impl QuestionForm {
-    /// The form that a flat JSON Schema describes: an object whose fields are strings (with a length, one
-    /// of the formats `email`, `uri`, `date` and `date-time`, or a list of choices), numbers, integers
-    /// or booleans.
+    /// Converts a flat JSON Schema to a form. Its fields may be strings (with a length, one of the
+    /// formats `email`, `uri`, `date` and `date-time`, or a list of choices), numbers, integers or
+    /// booleans.
     ///
     /// # Errors
     ///
-    /// [`BadForm`] with what is not taken, and what is.
+    /// [`BadForm`] with the unsupported part and the supported ones.
     pub fn of_schema(schema: &Value) -> Result<Self, BadForm> {
         let bytes = serde_json::to_string(schema).map_or(usize::MAX, |text| text.len());
         if bytes > MAX_QUESTION_SCHEMA_BYTES {
@@ -270,14 +270,14 @@ fn names<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, BadFo
     }
 }
 
-/// The first name that is in neither list, as it may be shown.
+/// The first name that is in neither list, shortened for display.
 fn unknown(object: &JsonObject, known: &[&str], also: &[&str]) -> Option<String> {
     let is_known = |name: &str| known.contains(&name) || also.contains(&name);
     let other = object.keys().find(|name| !is_known(name))?;
     Some(shown(other))
 }
 
-/// A name that somebody else chose, on one short line.
+/// An externally chosen name, on one short line.
 fn shown(name: &str) -> String {
     crate::observe::detail_of(name).chars().take(60).collect()
 }

@@ -1,18 +1,18 @@
-//! What confined programs may reach over the network (`SEC-3`).
+//! Network access of confined programs (`SEC-3`).
 
 use serde::{Deserialize, Serialize};
 
 use super::ReachableHost;
 
-/// What may be reached over the network.
+/// Network access.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// Nothing.
+    /// No network.
     #[default]
     None,
-    /// All that the machine itself can reach, its own services included.
+    /// Everything the machine can reach, including its own services.
     Any,
-    /// These hosts, by a proxy. Only the level `full` has it.
+    /// Only these hosts, through a proxy. Requires the level `full`.
     Allow(Vec<ReachableHost>),
 }

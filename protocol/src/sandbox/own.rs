@@ -1,4 +1,4 @@
-//! How the processes of agents and connectors are confined themselves (`SEC-3`, `SEC-6`).
+//! Self-confinement of agent and connector processes (`SEC-3`, `SEC-6`).
 
 use std::fmt;
 
@@ -6,23 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::{Level, Right};
 
-/// What a child of the daemon holds itself to from its welcome on, as far as the programs that it starts can
-/// live with that.
+/// Confinement that a child of the daemon applies to itself after its welcome, as far as the
+/// programs that it starts allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnSandbox {
-    /// Files, signals, abstract sockets and system calls: what the level `landlock` gives programs.
+    /// Files, signals, abstract sockets and system calls, like the level `landlock` for programs.
     Landlock,
-    /// A root of its own, on which no other files are, signals and abstract sockets by Landlock, and system calls that
-    /// neither it nor a sandbox of the level `full` needs. Whose files Landlock holds may not mount, nor may anybody
-    /// whom it starts; whose signals and sockets it holds may.
+    /// A private root without any other files; signals and abstract sockets by Landlock; and no
+    /// system calls other than those that the process and a `full` sandbox need. Landlock rules for
+    /// files would forbid mounting in the process and its descendants; rules for signals and
+    /// sockets do not.
     Mounts,
-    /// Nothing: a person wants its programs to have all rights of the user, or the system is not Linux.
+    /// None: a person configured its programs to have all rights of the user, or the system is not
+    /// Linux.
     None,
 }
 
 impl OwnSandbox {
-    /// Of a process that starts programs in sandboxes of a level; none if it starts no programs.
+    /// The self-confinement of a process whose programs run at a level; `None` if it starts no
+    /// programs.
     #[must_use]
     pub fn beside(programs: Option<Level>) -> Self {
         match programs {
@@ -32,7 +35,7 @@ impl OwnSandbox {
         }
     }
 
-    /// What it needs of the kernel.
+    /// Kernel rights it requires.
     #[must_use]
     pub fn rights(self) -> &'static [Right] {
         match self {

@@ -1,4 +1,4 @@
-//! What a kernel can hold a program to, one by one.
+//! Individual restrictions that a kernel can enforce.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use super::Level;
 
-/// Something that a kernel can hold.
+/// A restriction that a kernel can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// Files outside of the policy's paths cannot be opened or changed (Landlock, ABI 5).
+    /// Files outside the policy's paths cannot be opened or changed (Landlock, ABI 5).
     Files,
-    /// Processes outside get no signals (Landlock, ABI 6).
+    /// Processes outside cannot be signaled (Landlock, ABI 6).
     Signals,
     /// Abstract sockets outside cannot be reached (Landlock, ABI 6).
     AbstractSockets,
-    /// System calls can be refused (seccomp).
+    /// System calls can be filtered (seccomp).
     SystemCalls,
-    /// This user may have a user namespace, in which the rights below can be had.
+    /// The user may create a user namespace, which the following restrictions require.
     UserNamespaces,
-    /// Nothing but the policy's paths is there (mount namespace).
+    /// Only the policy's paths are visible (mount namespace).
     Mounts,
-    /// Processes outside are not there (PID namespace).
+    /// Processes outside are not visible (PID namespace).
     Processes,
-    /// There is no way out but a loopback of its own (network namespace).
+    /// Only a private loopback network is available (network namespace).
     Network,
-    /// Files, other processes and the network by a profile (macOS).
+    /// A profile restricts files, other processes and the network (macOS).
     Profile,
 }
 
 impl Right {
-    /// The level `landlock` needs each of these.
+    /// Restrictions that the level `landlock` requires.
     pub const LANDLOCK: [Self; 4] = [
         Self::Files,
         Self::Signals,
@@ -40,7 +40,7 @@ impl Right {
         Self::SystemCalls,
     ];
 
-    /// The level `full` needs each of them.
+    /// Restrictions that the level `full` requires.
     pub const ALL: [Self; 8] = [
         Self::Files,
         Self::Signals,
@@ -52,7 +52,7 @@ impl Right {
         Self::Network,
     ];
 
-    /// What a level needs.
+    /// Restrictions that a level requires.
     #[must_use]
     pub fn of(level: Level) -> &'static [Self] {
         match level {
@@ -80,5 +80,5 @@ impl fmt::Display for Right {
     }
 }
 
-/// What the running kernel was seen to hold.
+/// Restrictions that the running kernel enforces, as observed.
 pub type Facts = BTreeSet<Right>;

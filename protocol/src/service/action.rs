@@ -1,4 +1,4 @@
-//! How the actions of a service are declared, and what becomes of an agent's call of one. Pure.
+//! Declaration of a service's actions, and planning of an agent's action calls. No I/O.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,24 +9,24 @@ use serde_json::{Error, Value};
 use crate::JsonObject;
 use crate::ids::ConnectionName;
 
-/// How long an agent waits for an action, queueing and the service's "later" included, in milliseconds.
+/// Longest wait for an action, including queueing and the service's retry delays, in milliseconds.
 const DEADLINE_MS: u64 = 120_000;
 
-/// A service that agents act at by a connection: one built-in tool.
+/// A service that agents use through a connection; corresponds to one built-in tool.
 #[derive(Debug)]
 pub struct Service {
     /// The built-in tool.
     pub tool: &'static str,
-    /// The connector whose connections it works by.
+    /// The connector of its connections.
     pub connector: &'static str,
-    /// The connection's secret that it cannot do without; none if it needs none, or not always.
+    /// The required secret of the connection, if there is one that is always required.
     pub secret: Option<&'static str>,
-    /// What it does, in the order models see it; nothing if that is known only when it runs.
+    /// Its actions, in the order shown to models; empty if they are only known at run time.
     pub actions: &'static [Action],
 }
 
 impl Service {
-    /// Whether the action of this name may be done twice; false if there is none.
+    /// True if the named action may be repeated; false if it does not exist.
     #[must_use]
     pub fn is_idempotent(&self, action: &str) -> bool {
         let mut actions = self.actions.iter();
@@ -34,49 +34,49 @@ impl Service {
     }
 }
 
-/// One thing that agents do at a service: what models are told of it, and what is asked of the connector.
+/// An action of a service: its description for models and its requests to the connector.
 #[derive(Debug)]
 pub struct Action {
-    /// The name of the tool's export, and the method of the outgoing call unless the plan says otherwise.
+    /// Name of the tool's export, and of the outgoing call's method unless the plan overrides it.
     pub name: &'static str,
-    /// What it does and when to use it, for the model.
+    /// Description for the model: effect and purpose.
     pub description: &'static str,
     /// Its arguments: the `properties` of a JSON Schema.
     pub arguments: fn() -> Value,
-    /// The arguments that must be given.
+    /// The required arguments.
     pub required: &'static [&'static str],
-    /// Whether doing it twice is the same as doing it once.
+    /// True if repeating the action has no further effect.
     pub is_idempotent: bool,
-    /// What is asked of the connector.
+    /// Plans the requests to the connector.
     pub plan: fn(&ActionCall<'_>) -> Result<Plan, PlanError>,
 }
 
-/// An agent's call of an action.
+/// An agent's call to an action.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionCall<'a> {
-    /// The connection it is made by.
+    /// The connection to use.
     pub connection: &'a ConnectionName,
-    /// The tool call's own id.
+    /// The id of the tool call.
     pub call_id: &'a str,
-    /// Arguments that fit the schema.
+    /// Arguments that match the schema.
     pub args: &'a Value,
-    /// What the event says that the turn answers, if it came by this connection.
+    /// Properties of the event that the turn answers, if it came from this connection.
     pub facts: Option<&'a JsonObject>,
 }
 
-/// Why nothing is asked of the connector, or why its answer means nothing.
+/// Reason why no request can be planned, or why an answer cannot be interpreted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The arguments cannot be read, although they fit the schema.
+    /// The arguments cannot be parsed although they match the schema.
     #[error("{0}")]
     Arguments(String),
-    /// Something that must be said is not.
+    /// A required value is missing.
     #[error("{0}")]
     Invalid(String),
-    /// There is more of it than the service takes.
+    /// A value exceeds a limit of the service.
     #[error("{0}")]
     TooLarge(String),
-    /// A mistake of goondan itself.
+    /// A bug in goondan.
     #[error("{0}")]
     Failed(String),
 }
@@ -87,12 +87,12 @@ impl ActionCall<'_> {
         T::deserialize(self.args).map_err(|error| PlanError::Arguments(error.to_string()))
     }
 
-    /// What the event says that the turn answers, if it came by this connection.
+    /// A property of the event that the turn answers, if it came from this connection.
     pub(super) fn fact(&self, name: &str) -> Option<&Value> {
         self.facts?.get(name)
     }
 
-    /// The place that is named, or the one that the turn's event came from; and whether it is that one.
+    /// The named target, or the one that the turn's event came from; and true if both are the same.
     pub(super) fn place(
         &self,
         argument: &'static str,
@@ -114,7 +114,7 @@ impl ActionCall<'_> {
     }
 }
 
-/// A text or a whole number, as text.
+/// Converts a string or an integer to text.
 pub(super) fn name_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -123,7 +123,7 @@ pub(super) fn name_of(value: &Value) -> Option<String> {
     }
 }
 
-/// What is asked of a connector for a call of an action: one request, or several in their order.
+/// Requests to a connector for an action call, in order, and the way to report their results.
 #[derive(Debug)]
 pub struct Plan {
     requests: Vec<Request>,
@@ -141,7 +141,7 @@ pub struct Request {
     pub params: Box<RawValue>,
 }
 
-/// What the model is told when all is done.
+/// Text for the model after all requests.
 #[derive(Debug)]
 enum Answer {
     Done(&'static str),
@@ -160,17 +160,17 @@ impl Plan {
         }
     }
 
-    /// One request; the model is told that it is done.
+    /// Plans one request; the model receives a fixed text.
     pub(super) fn done(action: &impl Serialize, done: &'static str) -> Result<Self, PlanError> {
         Ok(Self::new(vec![Request::of(action)?], Answer::Done(done)))
     }
 
-    /// One request; the model is told what came of it, as JSON.
+    /// Plans one request; the model receives the result as JSON.
     pub(super) fn result(action: &impl Serialize) -> Result<Self, PlanError> {
         Ok(Self::new(vec![Request::of(action)?], Answer::Result))
     }
 
-    /// One request; the model is told what came of it in the words of `told`.
+    /// Plans one request; the model receives the result as formatted by `told`.
     pub(super) fn told(
         action: &impl Serialize,
         told: fn(Value) -> Result<String, Error>,
@@ -178,7 +178,7 @@ impl Plan {
         Ok(Self::new(vec![Request::of(action)?], Answer::Told(told)))
     }
 
-    /// A message for each part of a text; the model is told the place, and what came of each.
+    /// Plans a message for each part of a text; the model receives the target and the results.
     pub(super) fn messages<A: Serialize>(
         parts: &[String],
         place: Value,
@@ -193,7 +193,7 @@ impl Plan {
         Ok(Self::new(requests, Answer::Messages(place)))
     }
 
-    /// Says that these requests may be made twice, whatever is said of the action.
+    /// Marks these requests as repeatable or not, overriding the action.
     pub(super) fn repeatable(self, is_repeatable: bool) -> Self {
         Self {
             is_repeatable,
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// Says how long the agent waits for each request, in milliseconds.
+    /// Sets the longest wait for each request, in milliseconds.
     pub(super) fn within(self, deadline_ms: u64) -> Self {
         Self {
             deadline_ms,
@@ -209,29 +209,29 @@ impl Plan {
         }
     }
 
-    /// What is asked, in order; a request is made when the one before it succeeded.
+    /// The requests, in order; each is sent after the previous one succeeded.
     #[must_use]
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Whether these requests may be made twice, though the action in general may not.
+    /// True if these requests may be repeated although the action in general may not.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.is_repeatable
     }
 
-    /// How long the agent waits for each request, in milliseconds.
+    /// Longest wait for each request, in milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// What the model is told, given what came of each request.
+    /// Builds the text for the model from the results of the requests.
     ///
     /// # Errors
     ///
-    /// [`PlanError::Failed`] if what came cannot be read.
+    /// [`PlanError::Failed`] if a result cannot be parsed.
     pub fn answer(self, mut results: Vec<Value>) -> Result<String, PlanError> {
         match self.answer {
             Answer::Done(done) => Ok(done.to_owned()),
@@ -247,11 +247,11 @@ impl Plan {
 }
 
 impl Request {
-    /// The request that has a connector do this.
+    /// Creates the request for a connector's method.
     ///
     /// # Errors
     ///
-    /// [`PlanError::Failed`] if it is no variant with fields.
+    /// [`PlanError::Failed`] if the value does not serialize as an enum variant with fields.
     pub fn of(action: &impl Serialize) -> Result<Self, PlanError> {
         let (method, params) = to_call(action)
             .map_err(|error| PlanError::Failed(format!("the call cannot be written: {error}")))?;
@@ -259,7 +259,7 @@ impl Request {
     }
 }
 
-/// The method and the parameters of a call that does this; an error if it is no variant with fields.
+/// Method and parameters of a call; an error if the value is not an enum variant with fields.
 pub(super) fn to_call(action: &impl Serialize) -> Result<(String, Box<RawValue>), Error> {
     match serde_json::to_value(action)? {
         Value::Object(fields) if fields.len() == 1 => {
@@ -271,11 +271,11 @@ pub(super) fn to_call(action: &impl Serialize) -> Result<(String, Box<RawValue>)
     }
 }
 
-/// What a call with this method and these parameters does.
+/// Parses the method and parameters of a call.
 ///
 /// # Errors
 ///
-/// If there is no such method, or the parameters are not its own.
+/// The method does not exist, or the parameters do not match it.
 pub fn of_call<T: DeserializeOwned>(method: &str, params: &RawValue) -> Result<T, Error> {
     let method = serde_json::to_string(method)?;
     serde_json::from_str(&format!("{{{method}:{}}}", params.get()))

@@ -11,7 +11,7 @@ use crate::limits::MAX_INPUT_BYTES;
 /// Longest text of a message on Discord, in UTF-16 units.
 const TEXT_UNITS_MAX: usize = 2_000;
 
-/// What agents do in Discord.
+/// The `discord` tool.
 pub const DISCORD: Service = Service {
     tool: "discord",
     connector: "discord",
@@ -63,7 +63,7 @@ pub const DISCORD: Service = Service {
     ],
 };
 
-/// What a connection of the connector `discord` does.
+/// Methods of a connection of the connector `discord`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -71,22 +71,22 @@ pub const DISCORD: Service = Service {
     deny_unknown_fields
 )]
 pub enum Discord {
-    /// Writes a message of at most 2000 UTF-16 units.
+    /// Sends a message of at most 2000 UTF-16 units.
     Send {
         /// A channel's id.
         channel: String,
         /// The text.
         text: String,
-        /// The message it answers.
+        /// The message to reply to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<String>,
-        /// The command or button it answers.
+        /// The command or button to respond to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interaction: Option<String>,
-        /// The same text sent again: Discord knows it by this for some minutes.
+        /// Nonce by which Discord recognizes a repeated message for some minutes.
         mark: String,
     },
-    /// Gives a message of the bot another text.
+    /// Edits a message of the bot.
     Edit {
         /// The channel.
         channel: String,
@@ -95,27 +95,27 @@ pub enum Discord {
         /// Its new text.
         text: String,
     },
-    /// Takes a message back.
+    /// Deletes a message.
     Delete {
         /// The channel.
         channel: String,
         /// The message.
         message: String,
     },
-    /// Puts an emoji under a message.
+    /// Adds an emoji reaction to a message.
     React {
         /// The channel.
         channel: String,
         /// The message.
         message: String,
-        /// The emoji, or `name:id` of one of the server's own.
+        /// The emoji, or `name:id` of a custom emoji of the server.
         emoji: String,
     },
 }
 
 impl Discord {
-    /// Whether Discord itself sees to it within minutes that it is done once: a message that the bot
-    /// sends again bears the same mark. An answer to a command bears none.
+    /// True if Discord itself deduplicates the call for some minutes: a message that the bot sends
+    /// again has the same nonce. A response to a command has no nonce.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         matches!(self, Self::Send { interaction, .. } if interaction.is_none())
@@ -155,7 +155,7 @@ struct Args {
     emoji: String,
 }
 
-/// The arguments, the channel, and whether the turn's command came from there.
+/// The arguments, the channel, and true if the turn's command came from it.
 fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
     let args: Args = call.args()?;
     let (channel, is_home) = call.place("channel", args.channel.as_ref(), "channel")?;

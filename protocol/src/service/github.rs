@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::action::{Action, ActionCall, Plan, PlanError, Service};
 
-/// Longest comment on GitHub, in characters, less the mark that goondan puts behind it.
+/// Longest comment on GitHub, in characters, minus the marker that goondan appends.
 const BODY_CHARS_MAX: usize = 65_000;
 
-/// What agents do on GitHub.
+/// The `github` tool.
 pub const GITHUB: Service = Service {
     tool: "github",
     connector: "github",
@@ -56,7 +56,7 @@ pub const GITHUB: Service = Service {
     ],
 };
 
-/// What a connection of the connector `github` does.
+/// Methods of a connection of the connector `github`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -64,7 +64,7 @@ pub const GITHUB: Service = Service {
     deny_unknown_fields
 )]
 pub enum GitHub {
-    /// Comments on an issue or a pull request.
+    /// Creates a comment on an issue or a pull request.
     Comment {
         /// `owner/name`.
         repository: String,
@@ -73,7 +73,7 @@ pub enum GitHub {
         /// The comment, in Markdown.
         body: String,
     },
-    /// Gives a comment another text.
+    /// Edits a comment.
     Edit {
         /// `owner/name`.
         repository: String,
@@ -82,7 +82,7 @@ pub enum GitHub {
         /// Its new text.
         body: String,
     },
-    /// Puts a reaction under a comment, or else under an issue or a pull request.
+    /// Adds a reaction to a comment, or else to an issue or a pull request.
     React {
         /// `owner/name`.
         repository: String,
@@ -132,7 +132,7 @@ struct Args {
     content: String,
 }
 
-/// The arguments, the repository, and whether the turn is about it.
+/// The arguments, the repository, and true if the turn is about it.
 fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
     let args: Args = call.args()?;
     let (repository, is_home) = call.place("repository", args.repository.as_ref(), "repository")?;

@@ -8,16 +8,16 @@ use serde_json::{Error, Value, json};
 use super::action::{Action, ActionCall, Plan, PlanError, Service};
 use crate::limits::MAX_INPUT_BYTES;
 
-/// How long a request may take if nothing is said, in milliseconds.
+/// Default request timeout, in milliseconds.
 const TIMEOUT_DEFAULT_MS: u64 = 30_000;
 
-/// How long a request may take at most, in milliseconds.
+/// Longest request timeout, in milliseconds.
 const TIMEOUT_MAX_MS: u64 = 120_000;
 
-/// How much longer the call waits than the request may take, in milliseconds: for its turn.
+/// Time that the call may additionally wait in the queue, in milliseconds.
 const QUEUE_MS: u64 = 60_000;
 
-/// What agents do by HTTP.
+/// The `http` tool.
 pub const HTTP: Service = Service {
     tool: "http-fetch",
     connector: "http",
@@ -56,7 +56,7 @@ pub const HTTP: Service = Service {
     ],
 };
 
-/// What a connection of the connector `http` does.
+/// Methods of a connection of the connector `http`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -64,7 +64,7 @@ pub const HTTP: Service = Service {
     deny_unknown_fields
 )]
 pub enum Http {
-    /// Makes a request and follows redirects.
+    /// Sends a request and follows redirects.
     Fetch {
         /// The method.
         method: String,
@@ -76,29 +76,29 @@ pub enum Http {
         /// The body.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
-        /// HTML is given as it is, not as the text it shows.
+        /// True to return HTML unchanged instead of the text it displays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         raw: bool,
-        /// How long it may take, in milliseconds.
+        /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
 }
 
-/// What came back from [`Http::Fetch`].
+/// Result of [`Http::Fetch`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fetched {
     /// The status code.
     pub status: u16,
-    /// Where it was, after redirects.
+    /// The final URL, after redirects.
     pub url: String,
-    /// The headers that tell something, by name.
+    /// The informative headers, by name.
     pub headers: BTreeMap<String, String>,
-    /// The body as text; empty if it is none.
+    /// The body as text; empty if it is not text.
     pub text: String,
-    /// Bytes of the body as it came.
+    /// Size of the received body, in bytes.
     pub bytes: u64,
-    /// What was done to the body, or why it is not shown.
+    /// Note about a change to the body, or the reason why it is not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -171,7 +171,7 @@ fn fetch(method: String, args: Args) -> Result<Plan, PlanError> {
     Ok(Plan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
 }
 
-/// What the model reads: status, where it was, headers, and the body behind an empty line.
+/// Text for the model: status, final URL, headers, and the body after an empty line.
 fn told(answer: Value) -> Result<String, Error> {
     let fetched: Fetched = serde_json::from_value(answer)?;
     let mut text = format!("status: {}\nurl: {}\n", fetched.status, fetched.url);

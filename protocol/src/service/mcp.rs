@@ -1,4 +1,4 @@
-//! Servers of the Model Context Protocol: what they offer is known only when they run.
+//! Model Context Protocol servers. Their tools are only known at run time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::action::Service;
 use crate::JsonObject;
 use crate::images::Image;
 
-/// What agents do by servers of the Model Context Protocol.
+/// The `mcp` tool.
 pub const MCP: Service = Service {
     tool: "mcp",
     connector: "mcp",
@@ -15,7 +15,7 @@ pub const MCP: Service = Service {
     actions: &[],
 };
 
-/// What a connection of the connector `mcp` does: it speaks to one server of the Model Context Protocol.
+/// Methods of a connection of the connector `mcp`, which connects to one MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -23,9 +23,9 @@ pub const MCP: Service = Service {
     deny_unknown_fields
 )]
 pub enum Mcp {
-    /// Tells what tools the server has: [`McpTools`].
+    /// Lists the server's tools: [`McpTools`].
     Tools {
-        /// The digest of the list that is known already; it is not told again.
+        /// Digest of the list that the caller already has. An unchanged list is not returned again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         known: Option<String>,
     },
@@ -42,9 +42,9 @@ pub enum Mcp {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpTools {
-    /// Tells this list from any other of the server.
+    /// Digest that identifies this list among the server's lists.
     pub digest: String,
-    /// The tools in the server's order; none if the list is the one that is known.
+    /// The tools in the server's order; absent if the caller already has the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<McpTool>>,
 }
@@ -53,25 +53,25 @@ pub struct McpTools {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpTool {
-    /// The server's name of it, which may be none that models can call.
+    /// The server's name for it, which may not be a valid tool name for models.
     pub name: String,
-    /// What it does, in the server's words.
+    /// The server's description.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
 }
 
-/// What a tool of a server returned.
+/// Result of a server's tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpResult {
-    /// For the model.
+    /// Text for the model.
     pub text: String,
     /// Images for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// Whether the tool itself says that it failed.
+    /// True if the tool reports an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }

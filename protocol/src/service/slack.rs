@@ -8,13 +8,13 @@ use super::split::Measure;
 use super::text::{check_length, parts};
 use crate::limits::MAX_INPUT_BYTES;
 
-/// Most messages that are read at once.
+/// Largest number of messages per read.
 pub const SLACK_MESSAGES_MAX: usize = 100;
 
-/// How many messages are read if nothing is said.
+/// Default number of messages per read.
 const MESSAGES_DEFAULT: usize = 20;
 
-/// What agents do in Slack.
+/// The `slack` tool.
 pub const SLACK: Service = Service {
     tool: "slack",
     connector: "slack",
@@ -85,7 +85,7 @@ pub const SLACK: Service = Service {
     ],
 };
 
-/// What a connection of the connector `slack` does.
+/// Methods of a connection of the connector `slack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -93,20 +93,20 @@ pub const SLACK: Service = Service {
     deny_unknown_fields
 )]
 pub enum Slack {
-    /// Writes a message.
+    /// Posts a message.
     Send {
         /// A channel's id.
         channel: String,
         /// The text.
         text: String,
-        /// How the text is marked up.
+        /// Markup of the text.
         #[serde(default)]
         format: SlackFormat,
         /// The thread, by the `ts` of its first message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<String>,
     },
-    /// Gives a message of the app another text.
+    /// Edits a message of the app.
     Edit {
         /// The channel.
         channel: String,
@@ -114,18 +114,18 @@ pub enum Slack {
         message: String,
         /// Its new text.
         text: String,
-        /// As for `Send`.
+        /// Markup of the text.
         #[serde(default)]
         format: SlackFormat,
     },
-    /// Takes a message of the app back.
+    /// Deletes a message of the app.
     Delete {
         /// The channel.
         channel: String,
         /// The message.
         message: String,
     },
-    /// Puts an emoji under a message.
+    /// Adds an emoji reaction to a message.
     React {
         /// The channel.
         channel: String,
@@ -133,39 +133,39 @@ pub enum Slack {
         message: String,
         /// The emoji's name, without colons.
         emoji: String,
-        /// Takes it away instead.
+        /// True to remove the reaction.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         remove: bool,
     },
-    /// Fetches a file. It gives `{contentType, contentLength, etag, contentDisposition, base64}`.
+    /// Downloads a file. Returns `{contentType, contentLength, etag, contentDisposition, base64}`.
     Download {
-        /// The file's address at Slack: the token goes there.
+        /// The file's URL at Slack, which receives the token.
         url: String,
-        /// How long it may be, at most [`super::DOWNLOAD_BYTES_MAX`].
+        /// Size limit in bytes, at most [`super::DOWNLOAD_BYTES_MAX`].
         max_bytes: u64,
     },
-    /// Reads the last messages of a thread or a channel.
+    /// Reads the latest messages of a thread or a channel.
     Read {
         /// The channel.
         channel: String,
-        /// The thread, by the `ts` of its first message; none: the channel itself.
+        /// The thread, by the `ts` of its first message; absent for the channel itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<String>,
-        /// How many, at most [`SLACK_MESSAGES_MAX`].
+        /// Number of messages, at most [`SLACK_MESSAGES_MAX`].
         limit: usize,
     },
 }
 
-/// How a text for Slack is marked up.
+/// Markup of a Slack text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SlackFormat {
-    /// In Slack's own way.
+    /// Slack's own markup.
     #[default]
     Mrkdwn,
-    /// In that of Markdown.
+    /// Markdown.
     Markdown,
-    /// Not at all.
+    /// No markup.
     Plain,
 }
 
@@ -232,14 +232,14 @@ struct Args {
     limit: Option<usize>,
 }
 
-/// The arguments, the channel, and whether the turn's message came from there.
+/// The arguments, the channel, and true if the turn's message came from it.
 fn args_of(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
     let args: Args = call.args()?;
     let (channel, is_home) = call.place("channel", args.channel.as_ref(), "channel")?;
     Ok((args, channel, is_home))
 }
 
-/// The thread that is named, or that of the turn's message if that came from the channel.
+/// The named thread, or the thread of the turn's message if it came from the channel.
 fn thread_of(call: &ActionCall<'_>, named: Option<String>, is_home: bool) -> Option<String> {
     let home_thread = || call.fact("threadTs").filter(|_| is_home).and_then(name_of);
     let thread = named.or_else(home_thread);

@@ -1,6 +1,6 @@
-//! A text that is too long for one message becomes several. Pure.
+//! Splits a text that is too long for one message. No I/O.
 
-/// What a service counts in a text.
+/// Unit in which a service measures text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Measure {
     /// UTF-16 units, as Telegram does.
@@ -10,7 +10,7 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    /// How much of it a text has.
+    /// Length of a text in this unit.
     pub(super) fn of(self, text: &str) -> usize {
         text.chars().map(|c| self.of_char(c)).sum()
     }
@@ -23,19 +23,19 @@ impl Measure {
     }
 }
 
-/// What begins and ends a block of code.
+/// Delimiter of a code block.
 const FENCE: &str = "```";
 
-/// Longest line that begins a block of code and is repeated; a longer one is repeated without its
-/// language.
+/// Longest opening line of a code block that is repeated in full; a longer one is repeated without
+/// its language.
 const FENCE_LINE_CHARS_MAX: usize = 32;
 
-/// Where a text is best cut, best first.
+/// Preferred positions for a split, best first.
 const SEAMS: [&str; 5] = ["\n\n", "\n", ". ", "。", " "];
 
-/// The text in parts of at most `limit`, cut where it shows least: between paragraphs, lines,
-/// sentences or words. With `keeps_fences`, a block of code that is cut is ended in one part and begun
-/// again in the next.
+/// Splits a text into parts of at most `limit`, preferably between paragraphs, lines, sentences or
+/// words. With `keeps_fences`, a code block that is split is closed in one part and reopened in the
+/// next.
 pub(super) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bool) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -62,7 +62,7 @@ pub(super) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bo
         }
         parts.push(whole);
         opening = fence.map_or_else(String::new, |line| format!("{line}\n"));
-        // Within code, white space at the beginning of a line means something.
+        // In code, leading white space is significant.
         rest = if opening.is_empty() {
             left.trim_start()
         } else {
@@ -71,7 +71,7 @@ pub(super) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bo
     }
 }
 
-/// Where the first `room` of a text end best. Never 0.
+/// The best position for a split within the first `room` of a text. Never 0.
 fn cut(text: &str, room: usize, measure: Measure) -> usize {
     let mut taken = 0;
     let end = text
@@ -86,20 +86,20 @@ fn cut(text: &str, room: usize, measure: Measure) -> usize {
     let whole = text.get(..end).unwrap_or(text);
     let seam = SEAMS.iter().find_map(|seam| {
         let at = whole.rfind(seam)? + seam.len();
-        // A short first part would look like a mistake.
+        // A very short first part would look like a mistake.
         (at >= end / 2).then_some(at)
     });
     seam.unwrap_or(end)
 }
 
-/// The line that opened the block of code that is open after `part`, if one is.
+/// The opening line of the code block that is still open after `part`, if any.
 fn fence_after(opening: &str, part: &str) -> Option<String> {
     let mut open = (!opening.is_empty()).then(|| opening.trim_end().to_owned());
     for line in part.lines().map(str::trim) {
         if !line.starts_with(FENCE) {
             continue;
         }
-        // "```x```" opens and ends in one line.
+        // "```x```" opens and closes on one line.
         if line
             .get(FENCE.len()..)
             .is_some_and(|more| more.contains(FENCE))

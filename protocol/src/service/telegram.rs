@@ -11,7 +11,7 @@ use crate::limits::MAX_INPUT_BYTES;
 /// Longest text of a message on Telegram, in UTF-16 units.
 const TEXT_UNITS_MAX: usize = 4_096;
 
-/// What agents do on Telegram.
+/// The `telegram` tool.
 pub const TELEGRAM: Service = Service {
     tool: "telegram",
     connector: "telegram",
@@ -78,7 +78,7 @@ pub const TELEGRAM: Service = Service {
     ],
 };
 
-/// What a connection of the connector `telegram` does.
+/// Methods of a connection of the connector `telegram`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -86,13 +86,13 @@ pub const TELEGRAM: Service = Service {
     deny_unknown_fields
 )]
 pub enum Telegram {
-    /// Writes a message of at most 4096 UTF-16 units.
+    /// Sends a message of at most 4096 UTF-16 units.
     Send {
-        /// A chat's id, or `@name` of a public one.
+        /// A chat's id, or `@name` of a public chat.
         chat: String,
         /// The text.
         text: String,
-        /// `MarkdownV2`, `HTML` or `Markdown`; plain text if none.
+        /// `MarkdownV2`, `HTML` or `Markdown`; plain text if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parse_mode: Option<String>,
         /// The message it answers.
@@ -101,11 +101,11 @@ pub enum Telegram {
         /// The topic of a forum.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<i64>,
-        /// Nobody is notified.
+        /// True to send without a notification.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         silent: bool,
     },
-    /// Gives a message of the bot another text.
+    /// Edits a message of the bot.
     Edit {
         /// The chat.
         chat: String,
@@ -117,38 +117,39 @@ pub enum Telegram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parse_mode: Option<String>,
     },
-    /// Fetches a file that was sent to the bot. It gives `{fileUniqueId, filePath, fileSize, contentType, base64}`.
+    /// Downloads a file that was sent to the bot. Returns `{fileUniqueId, filePath, fileSize,
+    /// contentType, base64}`.
     Download {
         /// The file, by its `file_id`.
         file: String,
-        /// How long it may be, at most [`super::DOWNLOAD_BYTES_MAX`].
+        /// Size limit in bytes, at most [`super::DOWNLOAD_BYTES_MAX`].
         max_bytes: u64,
     },
-    /// Takes a message back.
+    /// Deletes a message.
     Delete {
         /// The chat.
         chat: String,
         /// The message.
         message: i64,
     },
-    /// Puts an emoji under a message.
+    /// Sets an emoji reaction on a message.
     React {
         /// The chat.
         chat: String,
         /// The message.
         message: i64,
-        /// The emoji; none takes the bot's away.
+        /// The emoji; absent to remove the bot's reaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emoji: Option<String>,
     },
-    /// Shows for a few seconds that the bot writes.
+    /// Shows a typing indicator for a few seconds.
     Typing {
         /// The chat.
         chat: String,
         /// The topic of a forum.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<i64>,
-        /// What it does instead, such as `upload_photo`.
+        /// A different indicator, such as `upload_photo`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         action: Option<String>,
     },
@@ -216,7 +217,7 @@ struct Args {
     emoji: String,
 }
 
-/// The chat, the topic in it, and the message that the turn answers, if it is of that chat.
+/// The chat, its topic, and the message that the turn answers if it came from that chat.
 struct Target {
     chat: String,
     thread: Option<i64>,
@@ -255,7 +256,7 @@ fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
     })
 }
 
-/// Mark-up cannot be cut anywhere.
+/// Text with markup cannot be split safely.
 fn check_length(text: &str) -> Result<(), PlanError> {
     let units = Measure::Utf16.of(text);
     if units <= TEXT_UNITS_MAX {

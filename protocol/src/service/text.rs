@@ -1,12 +1,12 @@
-//! Texts that become messages: how many, and how long they may be. Pure.
+//! Number and length of the messages that a text becomes. No I/O.
 
 use super::action::PlanError;
 use super::split::{Measure, split};
 
-/// Most messages that one text is split into.
+/// Largest number of messages that one text is split into.
 const PARTS_MAX: usize = 20;
 
-/// A text in parts of at most `limit`, no more than [`PARTS_MAX`] of them.
+/// Splits a text into parts of at most `limit`, at most [`PARTS_MAX`] of them.
 pub(super) fn parts(
     text: &str,
     limit: usize,
@@ -23,7 +23,7 @@ pub(super) fn parts(
     )))
 }
 
-/// Checks that a text is one message.
+/// Checks that a text fits in one message.
 pub(super) fn check_length(text: &str, limit: usize, measure: Measure) -> Result<(), PlanError> {
     let length = measure.of(text);
     if length <= limit {

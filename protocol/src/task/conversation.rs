@@ -1,33 +1,34 @@
-//! The conversations in which agents of `runtime.kind: llm` work for tasks (`TASK-8`).
+//! Conversations in which agents of `runtime.kind: llm` run tasks (`TASK-8`).
 //!
-//! Each session of such a task is a conversation of its own, named after the task and the run that began it:
-//! `task:shop.1`. Nobody else begins one by such a name.
+//! Each session of such a task has its own conversation, named after the task and the run that
+//! started it: `task:shop.1`. No other code creates conversations with such names.
 
 use super::TaskId;
 use crate::ids::{EventId, InstanceKey, InvalidId};
 
-/// How the keys of these conversations begin, and the names under which tasks are counted.
+/// Prefix of the keys of these conversations, and of the names under which the usage of tasks is
+/// counted.
 pub const TASK_KEY_PREFIX: &str = "task:";
 
-/// The conversation that a run of a task begins.
+/// The conversation that a run of a task starts.
 ///
 /// # Errors
 ///
-/// None for any task there can be: ids of tasks are shorter than keys.
+/// None for a valid task, because task ids are shorter than keys.
 pub fn conversation_of(task: &TaskId, run: u64) -> Result<InstanceKey, InvalidId> {
     InstanceKey::new(format!("{TASK_KEY_PREFIX}{task}.{run}"))
 }
 
-/// The event by which a run is asked for in its conversation.
+/// The event that starts a run in its conversation.
 ///
 /// # Errors
 ///
-/// None for any task there can be.
+/// None for a valid task.
 pub fn event_of(task: &TaskId, run: u64) -> Result<EventId, InvalidId> {
     EventId::new(format!("{TASK_KEY_PREFIX}{task}.run-{run}"))
 }
 
-/// Whether a key is of those that tasks alone use.
+/// True if a key belongs to a task's conversation.
 #[must_use]
 pub fn is_of_task(key: &InstanceKey) -> bool {
     key.as_str().starts_with(TASK_KEY_PREFIX)

@@ -1,7 +1,8 @@
-//! Whom a connection tells that a task waits for a person, or has ended. Pure.
+//! Notifications that a connection sends when a task waits for a person or has ended. No I/O.
 //!
-//! An Agent's `notify` names an action of a connection and its arguments. Where a text of them holds a place
-//! such as `${need}`, that is filled in when something happens. `$${` stands for `${` itself.
+//! An Agent's `notify` names an action of a connection and its arguments. Placeholders such as
+//! `${need}` in string arguments are filled in when the notification is sent. `$${` produces a
+//! literal `${`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,30 +11,30 @@ use crate::ids::{ConnectionName, WorkspaceId};
 use crate::service::{Action, service_of};
 use crate::task::TaskId;
 
-/// What people are told of.
+/// Event that triggers a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyOn {
-    /// The agent, or goondan, asks something.
+    /// The agent or goondan asks a question.
     Question,
-    /// The agent's program wants a permission.
+    /// The agent's program requests a permission.
     Permission,
-    /// Something must be provided.
+    /// A dependency must be provided.
     Dependency,
-    /// A phase waits for a review.
+    /// A phase waits for review.
     Review,
-    /// The budget holds the task.
+    /// The budget blocks the task.
     Budget,
-    /// The task is done.
+    /// The task completed.
     Completed,
-    /// The task cannot be done.
+    /// The task failed.
     Failed,
-    /// A person ended it.
+    /// A person canceled the task.
     Cancelled,
 }
 
 impl NotifyOn {
-    /// The words for them, in the same order as [`NotifyOn::ALL`].
+    /// Their names, in the order of [`NotifyOn::ALL`].
     pub const WORDS: [&str; 8] = [
         "question",
         "permission",
@@ -45,7 +46,7 @@ impl NotifyOn {
         "cancelled",
     ];
 
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 8] = [
         Self::Question,
         Self::Permission,
@@ -57,7 +58,7 @@ impl NotifyOn {
         Self::Cancelled,
     ];
 
-    /// What waits for a person.
+    /// Events in which a task waits for a person.
     pub const WAITS: [Self; 5] = [
         Self::Question,
         Self::Permission,
@@ -66,7 +67,7 @@ impl NotifyOn {
         Self::Budget,
     ];
 
-    /// The word for it.
+    /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         let all = Self::ALL.into_iter().zip(Self::WORDS);
@@ -74,7 +75,7 @@ impl NotifyOn {
         words.next().unwrap_or_default()
     }
 
-    /// What this is the word for.
+    /// Looks up a variant by its name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
@@ -86,44 +87,44 @@ impl NotifyOn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Notify {
-    /// By which connection.
+    /// The connection.
     pub connection: ConnectionName,
     /// The tool of its service.
     pub service: String,
-    /// What it does.
+    /// The action.
     pub action: String,
-    /// With what, places not filled in.
+    /// Its arguments, with unfilled placeholders.
     pub args: Value,
-    /// When.
+    /// The events that trigger it.
     pub on: Vec<NotifyOn>,
 }
 
-/// The action of a service, by the name of its tool.
+/// Looks up an action of a service by the name of the service's tool.
 #[must_use]
 pub fn action_of(service: &str, action: &str) -> Option<&'static Action> {
     let mut actions = service_of(service)?.actions.iter();
     actions.find(|it| it.name == action)
 }
 
-/// What people are told.
+/// Content of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice<'a> {
     /// The workspace.
     pub workspace_id: &'a WorkspaceId,
     /// The task.
     pub task_id: &'a TaskId,
-    /// What people call it.
+    /// The task's title.
     pub title: &'a str,
-    /// What it is about.
+    /// The event.
     pub on: NotifyOn,
-    /// What is asked, needed or said.
+    /// The question, the missing item, or the result.
     pub need: &'a str,
-    /// What a person types next.
+    /// The command to run next.
     pub command: &'a str,
 }
 
 impl Notice<'_> {
-    /// What may stand in a text as `${…}`.
+    /// Names of the placeholders.
     pub const PLACES: [&'static str; 8] = [
         "message",
         "json",
@@ -149,7 +150,7 @@ impl Notice<'_> {
         })
     }
 
-    /// All of it as a text for people.
+    /// All values as text for people.
     fn message(&self) -> String {
         let (task, title, on) = (self.task_id, self.title, self.on.as_str());
         let mut text = format!("{title} ({task}): {on}\n");
@@ -163,7 +164,7 @@ impl Notice<'_> {
         text
     }
 
-    /// All of it for a program.
+    /// All values as JSON for programs.
     fn json(&self) -> Value {
         json!({
             "workspaceId": self.workspace_id,
@@ -175,7 +176,7 @@ impl Notice<'_> {
         })
     }
 
-    /// The arguments with every place filled in.
+    /// Fills in every placeholder of the arguments.
     #[must_use]
     pub fn fill(&self, args: &Value) -> Value {
         match args {
@@ -195,7 +196,7 @@ impl Notice<'_> {
         for part in parts_of(text) {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                // Checked when it was loaded.
+                // Names were checked when the configuration was loaded.
                 Part::Place(name) => filled.push_str(&self.value_of(name).unwrap_or_default()),
                 Part::Open(rest) => filled.push_str(rest),
             }
@@ -204,18 +205,18 @@ impl Notice<'_> {
     }
 }
 
-/// A part of a text with places.
+/// A part of a text with placeholders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// What stands as it is.
+    /// Literal text.
     Text(&'a str),
-    /// The name of a place.
+    /// The name of a placeholder.
     Place(&'a str),
-    /// A `${` without its `}`, and what follows.
+    /// An unclosed `${` and the rest of the text.
     Open(&'a str),
 }
 
-/// The parts of a text, in their order.
+/// Splits a text into its parts, in order.
 #[must_use]
 pub fn parts_of(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();

@@ -1,38 +1,38 @@
-//! The plan of an agent that works for a task: what it has done, does and means to do (`TASK-4`).
+//! Plan of an agent that runs a task: completed, current and planned steps (`TASK-4`).
 
 use serde::{Deserialize, Serialize};
 
-/// Steps of one plan that are kept at most.
+/// Largest number of steps in a plan.
 pub const PLAN_STEPS_MAX: usize = 100;
 
-/// Characters of one step's title that are kept at most.
+/// Longest title of a step, in characters.
 pub const PLAN_STEP_CHARS_MAX: usize = 500;
 
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanStep {
-    /// What is done in it.
+    /// Its title.
     pub title: String,
-    /// How it stands.
+    /// Its state.
     pub state: PlanStepState,
 }
 
-/// How a step of a plan stands.
+/// State of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStepState {
-    /// It has not begun.
+    /// It has not started.
     Pending,
-    /// The agent works on it.
+    /// The agent is working on it.
     InProgress,
-    /// It is done.
+    /// It is completed.
     Completed,
 }
 
 impl PlanStep {
-    /// A plan within its limits: what is beyond [`PLAN_STEPS_MAX`] or [`PLAN_STEP_CHARS_MAX`] is cut off, and steps
-    /// without a title are left out.
+    /// Limits a plan: truncates it to [`PLAN_STEPS_MAX`] steps and titles to
+    /// [`PLAN_STEP_CHARS_MAX`], and drops steps without a title.
     pub fn bounded(steps: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let steps = steps.into_iter().map(|mut step| {
             step.title = step
