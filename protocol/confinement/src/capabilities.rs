@@ -1,4 +1,4 @@
-//! What root may do beyond the rights of a user, given up for good.
+//! Permanently drops the capabilities of root.
 
 use rustix::io::{Errno, Result};
 use rustix::thread::{
@@ -7,17 +7,18 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
 };
 
-/// More than any kernel has.
+/// Greater than the number of capabilities of any kernel.
 const MOST: u32 = 64;
 
-/// What is not given up.
+/// Capabilities to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Nothing,
-    /// Listening on a port below 1024, where the caller could. What it starts cannot.
+    /// Listening on ports below 1024, if the caller could. Its child processes cannot.
     LowPorts,
-    /// What root of a user namespace needs to make another one in it (`CAP_SETFCAP`, from Linux 5.12 on), itself and
-    /// what it starts. It has a meaning for files that it may change anyway.
+    /// `CAP_SETFCAP` of a root in a user namespace, which it and its children need to create
+    /// another one in it (from Linux 5.12 on). It only matters for files that the process may
+    /// change anyway.
     NestedUsers,
 }
 
@@ -30,7 +31,7 @@ impl Kept {
         }
     }
 
-    /// What a program that root starts may get back.
+    /// Capabilities that a program started by root may regain.
     fn of_programs(self) -> CapabilitySet {
         match self {
             Self::Nothing | Self::LowPorts => CapabilitySet::empty(),
@@ -39,9 +40,9 @@ impl Kept {
     }
 }
 
-/// Gives up every other capability of the calling thread and of what it starts. Whoever has none can get none,
-/// since `no_new_privs` is set with the rules for files; whoever has all, as root, needs more: a program that
-/// root starts would get them back.
+/// Drops all other capabilities of the calling thread and its descendants. A thread without
+/// capabilities cannot gain any because `no_new_privs` is set with the file rules. For root this is
+/// not enough: programs it starts would regain theirs, so the bounding set is reduced as well.
 pub(crate) fn keep(kept: Kept) -> Result<()> {
     let had = capabilities(None)?;
     if had.effective.contains(CapabilitySet::SETPCAP) {
@@ -51,7 +52,7 @@ pub(crate) fn keep(kept: Kept) -> Result<()> {
             match capability_is_in_bounding_set(capability) {
                 Ok(true) => remove_capability_from_bounding_set(capability)?,
                 Ok(false) => {}
-                // Behind the last one that the kernel knows.
+                // After the last capability of the kernel.
                 Err(Errno::INVAL) => break,
                 Err(errno) => return Err(errno),
             }

@@ -1,13 +1,13 @@
-//! What a model is told when the sandbox kept a program from something (`SEC-10`).
+//! Hints for the model when the sandbox denied something to a program (`SEC-10`).
 //!
-//! The kernel only says no to the program, and what the program says of that is all there is to go by. So this is
-//! a guess from words, which is told as an addition and decides nothing.
+//! The kernel only returns an error to the program, so the program's output is the only source. The
+//! hint is therefore a guess from that text; it is added to the output and has no other effect.
 
 use std::path::Path;
 
 use goondan_protocol::sandbox::{Level, Network, SandboxPath, SandboxPolicy};
 
-/// What programs say when something is refused.
+/// Messages of programs that were refused something.
 const REFUSED: [&str; 6] = [
     "Permission denied",
     "permission denied",
@@ -17,13 +17,13 @@ const REFUSED: [&str; 6] = [
     "operation not permitted",
 ];
 
-/// What they say when something is not there; at the level `full` that is all that is not granted.
+/// Messages about missing files; at the level `full` everything that is not granted is missing.
 const ABSENT: [&str; 2] = ["No such file or directory", "no such file or directory"];
 
-/// What they say when there is no such process.
+/// Message about a missing process.
 const GONE: &str = "No such process";
 
-/// What they say when there is no network.
+/// Messages about a missing network.
 const UNREACHABLE: [&str; 8] = [
     "Could not resolve host",
     "Temporary failure in name resolution",
@@ -35,8 +35,8 @@ const UNREACHABLE: [&str; 8] = [
     "Failed to resolve",
 ];
 
-/// What they say when a socket cannot be made, or one of the machine's is not there. Python does not say so itself: it
-/// shows where that was.
+/// Messages about sockets that cannot be created, or about a missing socket of the machine. Python
+/// prints no such message; its traceback shows the place.
 const NO_SOCKET: [&str; 9] = [
     "listen EPERM",
     "_socket.socketpair",
@@ -49,10 +49,10 @@ const NO_SOCKET: [&str; 9] = [
     "Failed to connect to bus",
 ];
 
-/// Words of a line that is about a socket of files.
+/// Words in lines about Unix sockets in the file system.
 const ABOUT_A_SOCKET: [&str; 5] = ["socket", "dial unix", "connect E", ".sock", "unix:"];
 
-/// What they say of a socket that leads nowhere.
+/// Messages about a socket without a listener.
 const LEADS_NOWHERE: [&str; 4] = [
     "connect ENOENT",
     "Connection refused",
@@ -60,7 +60,7 @@ const LEADS_NOWHERE: [&str; 4] = [
     "ECONNREFUSED",
 ];
 
-/// Who speaks when memory or a semaphore that others could find is refused.
+/// Programs and functions that are refused memory or semaphores that other processes could find.
 const SHARED_BY_KEY: [&str; 6] = [
     "shmget",
     "semget",
@@ -70,10 +70,11 @@ const SHARED_BY_KEY: [&str; 6] = [
     "create semaphores",
 ];
 
-/// What they say when there is no terminal to be had.
+/// Messages about missing pseudo-terminals.
 const NO_TERMINAL: [&str; 4] = ["out of pty devices", "openpty", "posix_openpt", "/dev/ptmx"];
 
-/// Who speaks when a mode is refused: that of a file that its user owns can be changed, but to set-user-id.
+/// Programs and functions that are refused a mode. Users may change the modes of their files,
+/// except to set-user-id.
 const OF_MODES: [&str; 4] = [
     "changing permissions of",
     "change permissions of",
@@ -81,7 +82,7 @@ const OF_MODES: [&str; 4] = [
     "set permissions",
 ];
 
-/// What they say when a file cannot be moved from one mount to another.
+/// Messages about moves of files from one mount to another.
 const ACROSS_MOUNTS: [&str; 4] = [
     "Invalid cross-device link",
     "cross-device link not permitted",
@@ -89,10 +90,10 @@ const ACROSS_MOUNTS: [&str; 4] = [
     "EXDEV",
 ];
 
-/// Who speaks when a signal is refused, or nobody is there to get it.
+/// Programs and functions that are refused a signal, or whose target does not exist.
 const SIGNALING: [&str; 2] = ["kill: ", "ProcessLookupError"];
 
-/// Who speaks when a part of the kernel is refused.
+/// Programs and functions that are refused a part of the kernel.
 const OF_THE_KERNEL: [&str; 6] = [
     "ptrace",
     "PTRACE_",
@@ -102,17 +103,18 @@ const OF_THE_KERNEL: [&str; 6] = [
     "bwrap: ",
 ];
 
-/// Python, of a refusal that it names no file for.
+/// Python's message for a refusal without a file name.
 const NAMELESS: &str = "[Errno 1] Operation not permitted";
 
-/// Python, of something that is not there or refused and has no name: it names every file, and no socket.
+/// Python's message for a missing or refused object without a name: Python names files but not
+/// sockets.
 const NAMELESS_SOCKET: [&str; 2] = [
     "[Errno 2] No such file or directory",
     "[Errno 13] Permission denied",
 ];
 
-/// What they say when the proxy to the hosts that may be reached does not let them through.
-/// A listed host can send the last of them itself; the hint is true then, too.
+/// Messages about a proxy that refuses a host. A listed host can also send the last one; the hint
+/// is true in that case, too.
 const NOT_LISTED: [&str; 7] = [
     "CONNECT tunnel failed, response 403",
     "from proxy after CONNECT",
@@ -123,18 +125,18 @@ const NOT_LISTED: [&str; 7] = [
     "The requested URL returned error: 403",
 ];
 
-/// Most lines that are looked at, from the end.
+/// Number of lines to check, from the end.
 const MAX_LINES: usize = 200;
 
-/// In what a program was kept from something, and whose setting would allow it.
+/// Explains denials under a policy, and whose setting would allow the operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Denials<'a> {
     policy: &'a SandboxPolicy,
-    /// Whose `sandbox` it is, in words.
+    /// Owner of the `sandbox` setting, as text.
     owner: &'static str,
 }
 
-/// What is to be known beside a denial where modules of packages were denied something.
+/// Additional hint for denials in modules of packages.
 #[must_use]
 pub fn denial_of_packages(packages: &[String]) -> Option<String> {
     if packages.is_empty() {
@@ -147,22 +149,22 @@ pub fn denial_of_packages(packages: &[String]) -> Option<String> {
 }
 
 impl<'a> Denials<'a> {
-    /// Of programs that run for an agent.
+    /// For programs that run for an agent.
     #[must_use]
     pub fn of_agent(policy: &'a SandboxPolicy) -> Self {
         let owner = "the agent's";
         Self { policy, owner }
     }
 
-    /// Of the program of a connection.
+    /// For the program of a connection.
     #[must_use]
     pub fn of_connection(policy: &'a SandboxPolicy) -> Self {
         let owner = "the connection's";
         Self { policy, owner }
     }
 
-    /// One sentence on what was denied, by which rule, and what a person could write to allow it; none if nothing
-    /// seems to have been denied.
+    /// One sentence about the denial, the rule behind it, and a setting that would allow it; `None`
+    /// if nothing seems to have been denied.
     #[must_use]
     pub fn explain(&self, said: &str) -> Option<String> {
         let level = self.policy.require;
@@ -176,7 +178,7 @@ impl<'a> Denials<'a> {
     }
 
     fn of_line(&self, line: &str) -> Option<String> {
-        // Long: one arm for each kind of denial, since the first that fits says it best.
+        // Long: one arm for each kind of denial, in order from the most to the least specific.
         let (policy, owner) = (self.policy, self.owner);
         let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
         let (is_absent, is_refused) = (says(&ABSENT), says(&REFUSED));
@@ -251,8 +253,8 @@ impl<'a> Denials<'a> {
         })
     }
 
-    /// True if a line names a path that is neither the sandbox's own nor one that may be written: `/run` is its own, and
-    /// nothing is in it but what programs put there.
+    /// True if a line names a path that is neither the sandbox's own nor writable. `/run` is the
+    /// sandbox's own and only contains files that programs create there.
     fn names_outside(&self, line: &str) -> bool {
         let own = ["/tmp", "/proc", "/dev/shm"];
         let is_own = |path: &str| own.iter().any(|own| Path::new(path).starts_with(own));
@@ -326,7 +328,7 @@ impl<'a> Denials<'a> {
     fn of_processes(&self, is_refused: bool) -> Option<String> {
         let only_off = self.only_off();
         match self.policy.require {
-            // Nobody can tell whom it does not see from whom there is not.
+            // Hidden processes cannot be distinguished from missing ones.
             Level::Full if !is_refused => {
                 Some(format!("only its own processes are there; {only_off}"))
             }
@@ -337,7 +339,7 @@ impl<'a> Denials<'a> {
         }
     }
 
-    /// Of a refusal of which nothing more is known.
+    /// Hint for a denial without further details.
     fn of_something(&self) -> String {
         format!(
             "what was refused may be a signal to a process outside of it, a socket of the machine, a set-user-id file, a \
@@ -346,14 +348,14 @@ impl<'a> Denials<'a> {
         )
     }
 
-    /// What no level but `off` gives.
+    /// Hint for something that only the level `off` permits.
     fn only_off(&self) -> String {
         let owner = self.owner;
         format!("a person who wants that can only write `require: off` in {owner} `sandbox`")
     }
 }
 
-/// True if curl could not connect to some host, and not to one of the sandbox's own services.
+/// True if curl failed to connect to a host other than the sandbox's own services.
 fn is_about_a_host(line: &str) -> bool {
     let host = line
         .split_once("Failed to connect to ")
@@ -366,7 +368,7 @@ fn is_around_a_path(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | ',' | '(' | ')' | '‘' | '’')
 }
 
-/// The absolute paths that a line names.
+/// The absolute paths in a line.
 fn paths_in(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_around_a_path).filter(|word| is_path(word))
 }
@@ -375,7 +377,7 @@ fn is_path(word: &str) -> bool {
     word.len() > 1 && word.starts_with('/')
 }
 
-/// True if it is of the sandbox itself, and so nothing that a person could list.
+/// True if a path is the sandbox's own, so that a person cannot list it.
 fn is_own(path: &str, level: Level) -> bool {
     let own: &[&str] = match level {
         Level::Full => &["/proc", "/dev", "/sys", "/tmp", "/run"],
@@ -569,7 +571,7 @@ mod tests {
             let told = explain("cp: '/tmp/project/copy': Permission denied", &below(level));
             assert!(told.unwrap().contains("may only be read"));
         }
-        // Only at the level `full` it is another directory.
+        // Only at the level `full` it is a different directory.
         let denied = "cat: /tmp/other: Permission denied";
         let told = explain(denied, &below(Level::Landlock)).unwrap();
         assert!(told.contains("`/tmp/other` is not in it"), "{told}");

@@ -1,4 +1,4 @@
-//! Restricts the calling thread and all that it starts.
+//! Restricts the calling thread and its descendants.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,28 +20,29 @@ use crate::plan::Plan;
 use crate::system_calls::{self, Caller};
 use goondan_protocol::sandbox::{Level, Network, Right, SandboxPath};
 
-/// A directory that cannot be made at the level `full`, where the root is read-only.
+/// Directory that cannot be created at the level `full`, because the root is read-only.
 const REFUSED_IN_ROOT: &str = "/goondan";
 
-/// What was achieved.
+/// Result of the restriction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The level.
     pub level: Level,
-    /// What the kernel holds from now on.
+    /// Rights that the kernel enforces from now on.
     pub rights: BTreeSet<Right>,
 }
 
-/// Restricts the calling thread, and every thread and process that it starts, for good. To restrict a whole
-/// process, call it before there is a second thread.
+/// Permanently restricts the calling thread and all threads and processes that it starts. To
+/// restrict a whole process, call this before a second thread exists.
 ///
-/// At the level `full` the caller must be the first process of the PID namespace that
-/// [`unshare_all`](crate::unshare_all) has made.
+/// At the level `full` the caller must be the first process of the PID namespace created by
+/// [`unshare_all`](crate::unshare_all).
 ///
 /// # Errors
 ///
-/// [`EnforceError`] if anything of the plan cannot be enforced. A part of it may hold then: the caller ends.
+/// [`EnforceError`] if any part of the plan cannot be enforced. Some parts may already be in
+/// effect, so the caller must exit.
 pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     if plan.level == Level::Off {
         return Ok(Report {
@@ -58,8 +59,9 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     }
     capabilities::keep(Kept::Nothing).map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     match plan.level {
-        // The new root holds the files. Rules of Landlock for them would not add to that, and would take away: beside
-        // the layer of scopes that the process above is in, they refuse every rename and link between two directories.
+        // The new root confines the files. Additional Landlock rules for files would add nothing,
+        // and would break renames: in combination with the scope layer of the parent process they
+        // refuse every rename and link between two directories.
         Level::Full => restrict_scopes()?,
         Level::Landlock | Level::Seatbelt | Level::Off => restrict_files(plan)?,
     }
@@ -80,9 +82,9 @@ fn restrict_files(plan: &Plan) -> Result<(), EnforceError> {
     files.restrict()
 }
 
-/// Tries what is refused from now on, as far as it can be tried without a helper.
+/// Tests that forbidden operations fail now, as far as this is possible without a helper process.
 fn confirm(plan: &Plan) -> Result<(), EnforceError> {
-    // Asks for nothing, which every kernel grants unless it is filtered.
+    // Every kernel permits this no-op unless it is filtered.
     if unshare(CloneFlags::empty()).is_ok() {
         return Err(EnforceError::NotHeld(Right::SystemCalls));
     }
@@ -100,7 +102,7 @@ fn confirm(plan: &Plan) -> Result<(), EnforceError> {
     if !is_held {
         return Err(EnforceError::NotHeld(Right::Files));
     }
-    // The first process of a PID namespace has no parent that could be named.
+    // The first process of a PID namespace has no visible parent.
     if plan.level == Level::Landlock && kill(getppid(), None) != Err(Errno::EPERM) {
         return Err(EnforceError::NotHeld(Right::Signals));
     }

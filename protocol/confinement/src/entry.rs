@@ -1,16 +1,18 @@
-//! How a process enters the sandbox of what it is to start (`SEC-3`, `SEC-6`).
+//! Entry of a process into the sandbox of the program it starts (`SEC-3`, `SEC-6`).
 //!
-//! A process that stands around a program is started with the policy in its arguments
-//! ([`Allowed::in_words`](crate::Allowed::in_words)), takes it off them ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and whatever it starts inherits that.
-//! So it holds from the first instruction of the program. It cannot be taken back, and there is nothing between it
-//! and the kernel that a program could talk to.
+//! A wrapper process is started with the policy in its arguments
+//! ([`Allowed::in_words`](crate::Allowed::in_words)), removes the policy from them
+//! ([`out_of_words`]), and [enters](Sandbox::enter): it restricts itself, and its descendants
+//! inherit the restriction. The sandbox is in effect from the program's first instruction and
+//! cannot be undone. No process between the program and the kernel can be attacked.
 //!
-//! At the level `full` there are two of them, `outer → first process → program → …`. The outer one makes the
-//! namespaces and waits. The other is the first process in them: it puts the new root in place, restricts itself and
-//! goes on as it would anywhere. Both have the same standard input, which only the inner one reads. When the inner
-//! one ends, the kernel ends all that is in its PID namespace; it is sent `SIGKILL` when the outer one ends.
+//! At the level `full` there are two wrappers, `outer → first process → program → …`. The outer one
+//! creates the namespaces and waits. The other one is the first process in them: it installs the
+//! new root, restricts itself and continues as at other levels. Both have the same standard input,
+//! which only the inner one reads. When the inner one ends, the kernel kills all processes of its
+//! PID namespace; it receives `SIGKILL` when the outer one ends.
 //!
-//! If programs may reach some hosts, the outer one is their way to the egress (`way_out`).
+//! If programs may reach some hosts, the outer process connects them to the egress (`way_out`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,56 +33,59 @@ use crate::plan::{Unmet, plan};
 #[cfg(target_os = "linux")]
 use crate::way_out::WayOut;
 
-/// The argument before a policy in JSON.
+/// Argument that precedes the policy in JSON.
 const SANDBOX: &str = "--sandbox";
 
-/// The argument before the path of the egress's socket, behind the policy.
+/// Argument that precedes the path of the egress's socket; follows the policy.
 const EGRESS: &str = "--egress";
 
-/// The argument before the number of the process that made the namespaces, and the arguments of that one.
+/// Argument that precedes the process id of the process that created the namespaces; that process's
+/// own arguments follow.
 const WITHIN: &str = "--within";
 
-/// Why nothing was started.
+/// Reason why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The policy cannot be read.
+    /// The policy cannot be parsed.
     #[error("the sandbox policy cannot be read: {0}; use programs of one release")]
     Policy(#[from] serde_json::Error),
-    /// The kernel has no such sandbox.
+    /// The kernel does not support the sandbox.
     #[error(transparent)]
     Unmet(#[from] Unmet),
-    /// What was open before cannot be listed.
+    /// Inherited open files cannot be listed.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
     Inherited(#[source] std::io::Error),
-    /// The namespaces cannot be made.
+    /// The namespaces cannot be created.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The hosts that may be reached have no way to them.
+    /// The listed hosts are unreachable because the egress is unavailable.
     #[cfg(target_os = "linux")]
     #[error(
         "the hosts of the sandbox's `network.allow` cannot be reached: {0}; restart the daemon, or write \
          `network: none`"
     )]
     NoWayOut(#[source] std::io::Error),
-    /// The process within cannot be started.
+    /// The inner process cannot be started.
     #[cfg(target_os = "linux")]
     #[error("the first process of the sandbox cannot be started: {0}")]
     First(#[source] std::io::Error),
-    /// The kernel refused a part of it.
+    /// The kernel refused a part of the sandbox.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Enforce(#[from] EnforceError),
-    /// The sandbox of macOS cannot be made.
+    /// The macOS sandbox cannot be created.
     #[cfg(target_os = "macos")]
     #[error(transparent)]
     Seatbelt(#[from] crate::seatbelt_entry::SeatbeltError),
 }
 
-/// The policy as arguments of the process that is to enter it, before all others. None without a sandbox.
+/// The policy as arguments that precede those of the process that enters it. Empty without a
+/// sandbox.
 pub(crate) fn in_words(policy: &SandboxPolicy, egress: Option<&Path>) -> Vec<OsString> {
-    // A policy of paths that are text is always JSON; any other is refused by who reads it.
+    // A policy with UTF-8 paths always serializes; the receiving process refuses the empty text of
+    // any other.
     let json = || serde_json::to_string(policy).unwrap_or_default();
     let mut words: Vec<OsString> = match policy.require {
         Level::Off => return Vec::new(),
@@ -92,27 +97,28 @@ pub(crate) fn in_words(policy: &SandboxPolicy, egress: Option<&Path>) -> Vec<OsS
     words
 }
 
-/// How this process is to be confined, as its arguments say.
+/// Confinement of this process, as given by its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// The policy, unread.
+    /// The policy, not parsed yet.
     policy: OsString,
     /// The socket of the egress, if only some hosts may be reached.
     egress: Option<PathBuf>,
-    /// The number of the process that has made the namespaces this process is the first one in.
+    /// The process id of the parent that created the namespaces, if this process is the first one
+    /// in them.
     parent: Option<OsString>,
 }
 
-/// Where the process is, once the sandbox is made.
+/// Result of entering the sandbox.
 #[derive(Debug)]
 pub enum Entered {
-    /// In the sandbox.
+    /// This process is inside the sandbox.
     Inside,
-    /// Outside, and what it started inside has ended.
+    /// This process is outside, and the process it started inside has ended.
     Ended(std::process::ExitStatus),
 }
 
-/// Takes the sandbox off the front of the arguments.
+/// Removes the sandbox from the front of the arguments.
 #[must_use]
 pub fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
     let (parent, words) = match words {
@@ -138,17 +144,19 @@ pub fn out_of_words(words: &[OsString]) -> (Option<Sandbox>, &[OsString]) {
 }
 
 impl Sandbox {
-    /// Whether this is the first process of the sandbox, which all others in it are the children of.
+    /// True if this is the first process of the sandbox, and so the ancestor of all others in it.
     #[must_use]
     pub fn is_first_process(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// Restricts this process, which has one thread as yet, for good; or starts one that is, and waits for it.
+    /// Permanently restricts this process, which must have one thread; or starts a restricted
+    /// process and waits for it.
     ///
     /// # Errors
     ///
-    /// [`SandboxError`] if the policy cannot be held: nothing was started then, and the caller ends.
+    /// [`SandboxError`] if the policy cannot be enforced. Nothing was started then, and the caller
+    /// must exit.
     #[cfg(target_os = "linux")]
     pub fn enter(&self) -> Result<Entered, SandboxError> {
         use goondan_protocol::sandbox::Right;
@@ -161,16 +169,19 @@ impl Sandbox {
         if policy.require == Level::Full && self.parent.is_none() {
             return start_within(&policy, self.egress.as_deref());
         }
-        // What the kernel lacks shows when it is asked for it: there is no time to try it before each command.
+        // Missing kernel support surfaces as an error here: probing before each command would take
+        // too long.
         enforce(&plan(policy, &Right::ALL.into())?)?;
         Ok(Entered::Inside)
     }
 
-    /// Turns into the same program within, and returns only if nothing is to be confined.
+    /// Replaces this process by the same program inside the sandbox. Returns only if no confinement
+    /// is required.
     ///
     /// # Errors
     ///
-    /// [`SandboxError`] if the policy cannot be held: nothing was started then, and the caller ends.
+    /// [`SandboxError`] if the policy cannot be enforced. Nothing was started then, and the caller
+    /// must exit.
     #[cfg(target_os = "macos")]
     pub fn enter(&self) -> Result<Entered, SandboxError> {
         close_inherited_files().map_err(SandboxError::Inherited)?;
@@ -186,11 +197,11 @@ impl Sandbox {
         }
     }
 
-    /// There is no sandbox for this system.
+    /// This operating system has no sandbox.
     ///
     /// # Errors
     ///
-    /// [`SandboxError`] unless none is asked for.
+    /// [`SandboxError`] unless no sandbox is requested.
     #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     pub fn enter(&self) -> Result<Entered, SandboxError> {
         let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
@@ -199,14 +210,15 @@ impl Sandbox {
     }
 }
 
-/// Starts this binary again as the first process of a PID namespace and waits for it. Whichever of the two ends,
-/// the other does, and all that is in the namespace: the kernel sees to it.
+/// Starts this binary again as the first process of a PID namespace and waits for it. If either
+/// process ends, the kernel ends the other one and all processes in the namespace.
 #[cfg(target_os = "linux")]
 fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered, SandboxError> {
     use nix::sys::signal::{SigSet, Signal};
 
     let number = own_number().map_err(SandboxError::First)?;
-    // A signal to the group is the business of the process within, which begins without this mask.
+    // Signals to the process group are handled by the inner process, which starts without this
+    // mask.
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
         .thread_block()
         .map_err(|errno| SandboxError::First(errno.into()))?;

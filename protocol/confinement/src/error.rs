@@ -1,38 +1,38 @@
-//! Why a process could not be confined.
+//! Errors of confinement.
 
 use goondan_protocol::sandbox::Right;
 
 use crate::namespaces::NamespaceError;
 
-/// Why a program was not confined, and so must not be started.
+/// Reason why a program was not confined and therefore must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforceError {
-    /// A path of the policy that is not there, or that a confined program could have put there.
+    /// A path of the policy does not exist, or a confined program could have created it.
     #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
     Layout(#[source] std::io::Error),
-    /// A path of the policy that cannot be looked at.
+    /// A path of the policy cannot be opened.
     #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
     Path(#[from] landlock::PathFdError),
     /// The kernel refused the rules for files and scopes.
     #[error("Landlock refused the sandbox's rules: {0}; look at `dmesg` for `landlock`")]
     Landlock(#[from] landlock::RulesetError),
-    /// The kernel took the rules and does not hold all of them.
+    /// The kernel accepted the rules but only enforces a part of them.
     #[error("Landlock enforces only a part of the sandbox's rules; use Linux 6.12 or later")]
     Partial,
-    /// The filter cannot be made for this machine.
+    /// The filter cannot be created for this architecture.
     #[error("the filter of system calls cannot be made for this kind of machine: {0}")]
     Filter(#[from] seccompiler::BackendError),
-    /// The kernel does not let go of capabilities.
+    /// The kernel refuses to drop capabilities.
     #[error(
         "the capabilities of root cannot be given up: {0}; start the daemon as a user, not as root"
     )]
     Capabilities(#[source] std::io::Error),
-    /// The kernel took the rules, and an act that they forbid was seen to succeed.
+    /// The kernel accepted the rules, but a forbidden operation succeeded in a test.
     #[error(
         "the kernel took the sandbox's rules and does not hold them: {0}; use Linux 6.12 or later"
     )]
     NotHeld(Right),
-    /// A part of the level `full` that could not be made.
+    /// A part of the level `full` could not be created.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The kernel refused the filter.

@@ -1,4 +1,4 @@
-//! Rules for files and scopes, held by Landlock.
+//! Rules for files and scopes, enforced by Landlock.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use landlock::{
 use crate::error::EnforceError;
 use crate::layout::DEVICES;
 
-/// Rules that are being made. Nothing is restricted before [`Self::restrict`].
+/// Rules under construction. They take effect in [`Self::restrict`].
 pub(crate) struct Files(RulesetCreated);
 
 impl Files {
-    /// Rules under which nothing can be opened, signaled or connected to.
+    /// Rules that forbid all opening of files, signaling and connecting.
     pub(crate) fn new() -> Result<Self, EnforceError> {
         Ok(Self(created()?))
     }
 
-    /// Lets files below the paths be read and executed.
+    /// Allows reading and executing files below the paths.
     pub(crate) fn read<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,
@@ -27,7 +27,8 @@ impl Files {
         self.grant(paths, AccessFs::from_read(ABI::V5))
     }
 
-    /// Lets files below the paths be read, executed and changed. Nobody is granted the making of devices.
+    /// Allows reading, executing and changing files below the paths. Creation of devices is never
+    /// allowed.
     pub(crate) fn write<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,
@@ -36,7 +37,7 @@ impl Files {
         self.grant(paths, AccessFs::from_all(ABI::V5) & !devices)
     }
 
-    /// Lets the devices be used that hardly a program does without.
+    /// Allows the devices that most programs need.
     pub(crate) fn devices(&mut self) -> Result<(), EnforceError> {
         let devices = DEVICES.iter().map(Path::new);
         self.write(devices.filter(|path| path.exists()))
@@ -60,7 +61,7 @@ impl Files {
         Ok(())
     }
 
-    /// Restricts the calling thread and all that it starts; also sets `no_new_privs`.
+    /// Restricts the calling thread and its descendants; also sets `no_new_privs`.
     pub(crate) fn restrict(self) -> Result<(), EnforceError> {
         let status = self.0.restrict_self()?;
         if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
@@ -71,12 +72,13 @@ impl Files {
     }
 }
 
-/// Keeps signals and abstract sockets within the calling thread and all that it starts, and files as they are. Also
-/// sets `no_new_privs`.
+/// Limits signals and abstract sockets to the calling thread and its descendants, without
+/// restricting files. Also sets `no_new_privs`.
 ///
-/// A process whose files are held cannot mount. And a layer of scopes alone must stay apart from one of files, above or
-/// below: with both, the kernel refuses to rename or link from one directory to another (`EXDEV`), since such a
-/// layer cannot grant that right (`LANDLOCK_ACCESS_FS_REFER`), which every layer has to.
+/// Landlock file rules would forbid mounting. In addition, a layer of scopes must not be combined
+/// with a layer of file rules above or below it: the kernel then refuses to rename or link between
+/// two directories (`EXDEV`), because a scope-only layer cannot grant the right that every layer
+/// must grant (`LANDLOCK_ACCESS_FS_REFER`).
 pub(crate) fn restrict_scopes() -> Result<(), EnforceError> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

@@ -1,4 +1,4 @@
-//! Which parts of the machine's files are to be seen, worked out before anything is changed.
+//! Computes the visible parts of the machine's file system before anything is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use goondan_protocol::sandbox::SandboxPath;
 
 use crate::plan::Plan;
 
-/// Devices that hold nothing; without them hardly a program runs.
+/// Harmless devices that most programs need.
 #[cfg(target_os = "linux")]
 pub(crate) const DEVICES: [&str; 6] = [
     "/dev/null",
@@ -20,26 +20,26 @@ pub(crate) const DEVICES: [&str; 6] = [
     "/dev/tty",
 ];
 
-/// What may be done with a mount.
+/// Permitted access to a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// What the new root holds. Paths are absolute; those of mounts go through no symbolic link.
+/// Content of the new root. Paths are absolute; mount paths contain no symbolic links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Each before those beneath it.
+    /// Mounts; each precedes those beneath it.
     pub(crate) mounts: BTreeMap<PathBuf, Access>,
-    /// Where a link stands, and what it says.
+    /// Symbolic links by location, with their targets.
     pub(crate) links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Layout {
     /// # Errors
     ///
-    /// If a path is not there, or goes through a link that a confined program could have put there.
+    /// A path does not exist, or contains a link that a confined program could have created.
     pub(crate) fn of(plan: &Plan) -> io::Result<Self> {
         let read = plan.read.iter().map(SandboxPath::as_path);
         Self::of_paths(read, plan.write.iter().map(SandboxPath::as_path))
@@ -76,19 +76,19 @@ impl Layout {
         Ok(layout)
     }
 
-    /// What may be done at a path.
+    /// Access permitted at a path.
     pub(crate) fn nearest(&self, path: &Path) -> Option<Access> {
         let mut above = path.ancestors();
         above.find_map(|path| self.mounts.get(path).copied())
     }
 
-    /// Whether something above a path is mounted.
+    /// True if an ancestor of the path is mounted.
     pub(crate) fn is_beneath_a_mount(&self, path: &Path) -> bool {
         path.parent()
             .is_some_and(|parent| self.nearest(parent).is_some())
     }
 
-    /// Leaves out what is there anyway with what stands above it.
+    /// Removes mounts and links that an ancestor's mount already contains.
     fn simplify(&mut self) {
         let is_needed = |(path, access): (&PathBuf, &Access)| {
             let above = path.parent().and_then(|parent| self.nearest(parent));
@@ -105,9 +105,9 @@ impl Layout {
         self.links = own.collect();
     }
 
-    /// The path without links, each of which is noted.
+    /// Resolves the symbolic links of a path and records each of them.
     fn resolve(&mut self, path: &Path) -> io::Result<PathBuf> {
-        /// As many as the kernel follows.
+        /// The kernel's limit.
         const MOST_LINKS: usize = 40;
         let mut left: Vec<PathBuf> = parts_reversed(path);
         let (mut real, mut links) = (PathBuf::from("/"), 0);

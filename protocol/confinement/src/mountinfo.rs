@@ -6,15 +6,15 @@ use std::path::PathBuf;
 
 use rustix::mount::MountFlags;
 
-/// A mount that is to be seen.
+/// A mount that is visible.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MountPoint {
     pub(crate) path: PathBuf,
-    /// What it is kept from; a namespace of a user may not take any of these back.
+    /// Restrictions of the mount, which a user namespace cannot remove.
     pub(crate) has: MountFlags,
 }
 
-/// Reads `/proc/self/mountinfo`.
+/// Parses `/proc/self/mountinfo`.
 pub(crate) fn mount_points(table: &[u8]) -> impl Iterator<Item = MountPoint> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -33,12 +33,12 @@ fn flag(option: &[u8]) -> MountFlags {
         b"nodev" => MountFlags::NODEV,
         b"noexec" => MountFlags::NOEXEC,
         b"nosymfollow" => MountFlags::NOSYMFOLLOW,
-        // Times of access stay as they are unless they are named.
+        // Access time options keep their values unless they are set.
         _ => MountFlags::empty(),
     }
 }
 
-/// Spaces, tabs, line feeds and backslashes are written as a backslash and three octal digits.
+/// Decodes octal escapes of spaces, tabs, line feeds and backslashes.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! A root on which only the policy's paths stand (level `full`).
+//! Root file system that contains only the policy's paths (level `full`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -20,10 +20,12 @@ use crate::mountinfo::{MountPoint, mount_points};
 use crate::namespaces::NamespaceError;
 use crate::outside_sockets;
 
-/// Where the new root is put together; it covers what is there, in this mount namespace only.
+/// Directory in which the new root is assembled. In this mount namespace it hides the directory's
+/// content.
 const BASE: &str = "/tmp";
 
-/// Directories that are empty at first and go with the sandbox, and the options of their file systems.
+/// Directories that start empty and disappear with the sandbox, with the options of their file
+/// systems.
 const EMPTY: [(&str, &std::ffi::CStr); 3] = [
     ("tmp", c"mode=1777,size=1g"),
     ("run", c"mode=755,size=16m"),
@@ -39,25 +41,27 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "dev/ptmx"),
 ];
 
-/// Whose root it is.
+/// Owner of the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RootOf<'a> {
-    /// Of a program in its sandbox, whose first process the caller is, with what it may reach.
+    /// A program in its sandbox, with its network access. The caller is the sandbox's first
+    /// process.
     Sandbox(&'a Network),
-    /// Of a process of goondan's own, which sees the machine's processes and makes roots for others.
+    /// A goondan process, which sees the machine's processes and creates roots for others.
     Process,
 }
 
-/// A part of the machine's files, taken out of its tree.
+/// A part of the machine's file system, detached from its tree.
 struct Part {
     at: PathBuf,
     tree: OwnedFd,
     is_directory: bool,
 }
 
-/// Replaces the root of the calling process by one that holds the policy's paths, a `/proc`, a few devices, and for
-/// a program empty directories for temporary files. The `/proc` of a program is that of its PID namespace, whose first
-/// process calls this. Nothing is created on the machine's own file systems. The working directory stays the same.
+/// Replaces the root of the calling process. The new root contains the policy's paths, `/proc`, a
+/// few devices, and for a program empty directories for temporary files. A program's `/proc`
+/// belongs to its PID namespace, whose first process must be the caller. Nothing is created on the
+/// machine's own file systems. The working directory stays the same.
 pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
     let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
@@ -80,14 +84,14 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
         RootOf::Process => BTreeSet::new(),
     };
     lay_base().map_err(step("a root of its own cannot be mounted"))?;
-    // First, so that what the policy lists may lie beneath one of them.
+    // Mounted first, so that paths of the policy may be beneath one of them.
     match of {
         RootOf::Sandbox(_) => {
             for (directory, options) in EMPTY {
                 empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
             }
         }
-        // Where the roots of programs are put together.
+        // Mount point for assembling the roots of programs.
         RootOf::Process => make_directory(&beneath_root(Path::new(BASE)))
             .map_err(step("an empty directory cannot be made"))?,
     }
@@ -117,8 +121,8 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
         ))
 }
 
-/// True if a part of the machine's files can be mounted at a second place, as roots are put together. For a process
-/// with mounts of its own and an empty `/tmp`.
+/// True if a part of the machine's file system can be mounted at a second place, as the new root
+/// requires. Needs a private mount namespace and an empty `/tmp`.
 pub(crate) fn can_put_in() -> bool {
     const DEVICE: &str = "/dev/null";
     let put = || -> io::Result<bool> {
@@ -143,7 +147,8 @@ fn take_out_devices() -> io::Result<Vec<Part>> {
     there.map(take).collect()
 }
 
-/// A copy of the mounts at a path and beneath it. No link is followed, whoever puts one there meanwhile.
+/// Copies the mounts at a path and beneath it. Never follows symbolic links, even if one is created
+/// concurrently.
 fn take(path: &Path) -> io::Result<Part> {
     let named = |errno: rustix::io::Errno| {
         let error = io::Error::from(errno);
@@ -166,7 +171,7 @@ fn take(path: &Path) -> io::Result<Part> {
     })
 }
 
-/// The path as it is found from the new root, which is the working directory while it is put together.
+/// The path relative to the new root, which is the working directory while it is assembled.
 fn beneath_root(path: &Path) -> PathBuf {
     Path::new(".").join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -179,16 +184,16 @@ fn lay_base() -> io::Result<()> {
 
 fn put_in(part: &Part, layout: &Layout) -> io::Result<()> {
     let path = Path::new("/").join(part.at.strip_prefix(".").unwrap_or(&part.at));
-    // Beneath a mount are the machine's own files, where nothing is to be created.
+    // The file system beneath a mount is the machine's, so nothing is created there.
     if !layout.is_beneath_a_mount(&path) {
         make_room(part)?;
     }
     attach(&part.tree, &part.at)
 }
 
-/// Puts an empty file without any rights over each socket, so that whoever connects is refused.
+/// Mounts an empty file without permissions over each socket, so that connections are refused.
 fn cover(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
-    /// It has a name only until it is mounted.
+    /// The file only has a name until it is mounted.
     const COVER: &str = "cover";
     File::options()
         .write(true)
@@ -198,7 +203,7 @@ fn cover(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     for socket in sockets {
         let cover = take(Path::new(COVER))?;
         match attach(&cover.tree, &beneath_root(socket)) {
-            // Whoever made the socket has taken it away meanwhile.
+            // The owner of the socket has removed it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result?,
         }
@@ -267,7 +272,7 @@ fn mount_proc() -> io::Result<()> {
     Ok(mount(c"proc", c"proc", c"proc", flags, c"")?)
 }
 
-/// Takes rights away from each mount that came with a part: what it had not before, it does not get.
+/// Removes permissions from all mounts of a part. Permissions are never added.
 fn restrict(layout: &Layout) -> io::Result<()> {
     let table = fs::read("proc/self/mountinfo")?;
     for MountPoint { path, has } in mount_points(&table) {
@@ -294,7 +299,7 @@ fn empty(directory: &str, options: &std::ffi::CStr) -> io::Result<()> {
     Ok(mount(c"tmpfs", directory, c"tmpfs", flags, options)?)
 }
 
-/// The old root is put over the new one and taken away.
+/// Mounts the old root over the new one and unmounts it.
 fn pivot() -> io::Result<()> {
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;

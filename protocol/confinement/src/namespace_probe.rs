@@ -1,7 +1,7 @@
-//! What the level `full` needs beyond `landlock`, found by trying.
+//! Probes the kernel features that the level `full` needs beyond `landlock`.
 //!
-//! A process with more than one thread cannot have a user namespace, and none may keep it: so each right is
-//! tried by a process of its own, which ends with it.
+//! A process with more than one thread cannot create a user namespace, and this process must not
+//! stay in one. Each right is therefore tested by a separate short-lived process.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use rustix::mount::{MountFlags, mount};
 use crate::mounts::can_put_in;
 use crate::namespaces::{has_own_proc, pass_on_capabilities, raise_loopback, unshare_with};
 
-/// The argument before what is to be tried.
+/// Argument that precedes the right to test.
 const TRY: &str = "--try-right";
 
-/// Each right, and the word for it.
+/// Each right with its name in the arguments.
 const TRIES: [(Right, &str); 4] = [
     (Right::UserNamespaces, "users"),
     (Right::Mounts, "mounts"),
@@ -25,11 +25,11 @@ const TRIES: [(Right, &str); 4] = [
     (Right::Network, "network"),
 ];
 
-/// The word for what is tried within the namespace of [`Right::Processes`].
+/// Name of the test that runs within the namespace of [`Right::Processes`].
 const FIRST_PROCESS: &str = "first-process";
 
-/// Tries each right of namespaces in a process of its own: `tool_supervisor` starts the program that calls
-/// [`try_as_asked`] with its arguments. What cannot be tried is not counted as given.
+/// Tests each namespace right in a separate process. `tool_supervisor` starts the program that
+/// calls [`try_as_asked`] with its arguments. A right that cannot be tested counts as missing.
 #[must_use]
 pub fn probe_namespaces(tool_supervisor: impl Fn() -> Command) -> Facts {
     let holds = |word: &str| {
@@ -50,8 +50,8 @@ fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Tries what the arguments ask for; none if they ask for nothing of the kind. To be called while there is one
-/// thread, in a process that ends then.
+/// Runs the test that the arguments request; `None` if they request none. Call this while the
+/// process has one thread, and exit afterwards.
 #[must_use]
 pub fn try_as_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let [flag, word] = arguments else {
@@ -75,7 +75,7 @@ pub fn try_as_asked(arguments: &[OsString]) -> Option<ExitCode> {
     })
 }
 
-/// An empty directory is put over one that is not, and a file of the machine into it.
+/// Mounts an empty directory over a non-empty one, and a file of the machine into it.
 fn mounts() -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     unshare_with(CloneFlags::CLONE_NEWNS).is_ok()

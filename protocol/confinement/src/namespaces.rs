@@ -1,4 +1,4 @@
-//! Users, files, processes and a network of one's own (level `full`).
+//! Namespaces for users, files, processes and the network (level `full`).
 
 use std::fs;
 use std::io;
@@ -19,17 +19,19 @@ use std::os::fd::AsRawFd as _;
 
 use goondan_protocol::sandbox::Network;
 
-/// What the process that makes the sandbox has to be able to do, and gives up before it starts anything.
+/// Capabilities that the process needs to create the sandbox. It drops them before it starts a
+/// program.
 const MAKES_IT: [CapabilitySet; 3] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::SETPCAP,
     CapabilitySet::NET_ADMIN,
 ];
 
-/// Ubuntu's switch: user namespaces without any right in them, but for programs with a profile.
+/// Ubuntu's setting that leaves unprivileged user namespaces without any rights, except for
+/// programs with a profile.
 const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
-/// A part of the sandbox that could not be made.
+/// A part of the sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the sandbox level `full` cannot be had: {what}: {source}; {}",
@@ -46,13 +48,13 @@ impl NamespaceError {
         Self { what, source }
     }
 
-    /// What is refused and why, without what a person can do about it.
+    /// The refused operation and the reason, without the suggested fix.
     pub(crate) fn reason(&self) -> String {
         format!("{}: {}", self.what, self.source)
     }
 }
 
-/// What a person can do about it.
+/// A suggested fix for a person.
 fn remedy() -> &'static str {
     let is = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|is| is.trim() == value);
     if is(APPARMOR, "1") {
@@ -67,11 +69,12 @@ fn remedy() -> &'static str {
     }
 }
 
-/// Puts the calling process into namespaces of its own; the next process that it starts is the first one of
-/// a PID namespace, and can make the rest of the sandbox with [`enforce`](crate::enforce). The user stays
-/// the same, and has no rights over anything outside.
+/// Moves the calling process into new namespaces. The next process that it starts is the first one
+/// of the PID namespace and can create the rest of the sandbox with [`enforce`](crate::enforce).
+/// The user stays the same, without rights over anything outside.
 ///
-/// To be called while there is one thread. Files and processes look as before to the caller itself.
+/// Call this while the process has one thread. The caller itself sees the same files and processes
+/// as before.
 ///
 /// # Errors
 ///
@@ -88,8 +91,10 @@ pub fn unshare_all(network: &Network) -> Result<(), NamespaceError> {
         .map_err(|errno| NamespaceError::new("rights within the namespaces are not given", errno))
 }
 
-/// Mounts of its own, and perhaps a network without anything in it, for a process that others of its user cannot look
-/// into: the kernel lets nobody write about such a one, itself included, so that it can be looked into meanwhile.
+/// Moves the process into a private mount namespace, and an empty network namespace if required.
+/// Other processes of the user must not be able to inspect the process. The kernel then refuses
+/// writes to its files in `/proc`, even by itself, so the process is made inspectable during the
+/// call.
 pub(crate) fn unshare_mounts(network: &Network) -> Result<(), NamespaceError> {
     let refused = |errno| NamespaceError::new("namespaces are not given", errno);
     let was_open = get_dumpable().map_err(refused)?;
@@ -99,7 +104,7 @@ pub(crate) fn unshare_mounts(network: &Network) -> Result<(), NamespaceError> {
     unshared
 }
 
-/// What stands between a process and the machine's network, unless it may reach all of that.
+/// Network namespace flag, unless the process may reach the whole network.
 fn own_network(network: &Network) -> CloneFlags {
     match network {
         Network::None | Network::Allow(_) => CloneFlags::CLONE_NEWNET,
@@ -107,7 +112,7 @@ fn own_network(network: &Network) -> CloneFlags {
     }
 }
 
-/// A user namespace, and others in it.
+/// Creates a user namespace, and the other namespaces in it.
 pub(crate) fn unshare_with(namespaces: CloneFlags) -> Result<(), NamespaceError> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | namespaces)
@@ -123,7 +128,7 @@ pub(crate) fn unshare_with(namespaces: CloneFlags) -> Result<(), NamespaceError>
     Ok(())
 }
 
-/// A file of the kernel, in one call.
+/// Writes a kernel file with a single call.
 fn write(path: &str, text: &str) -> io::Result<()> {
     use io::Write as _;
     fs::File::options()
@@ -132,7 +137,8 @@ fn write(path: &str, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Whoever is not root loses its capabilities when it starts a program, unless they are ambient.
+/// A process that is not root loses its capabilities when it executes a program, unless they are
+/// ambient.
 pub(crate) fn pass_on_capabilities() -> rustix::io::Result<()> {
     let own = capabilities(None)?;
     let inheritable = MAKES_IT.into_iter().collect();
@@ -143,13 +149,13 @@ pub(crate) fn pass_on_capabilities() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Binds the life of the calling process, the first of its PID namespace, to the process that started it,
-/// and with it that of all others in the namespace. `parent` is that process's number as the mounted `/proc`
-/// counts ([`own_number`]).
+/// Ties the life of the calling process, the first of its PID namespace, to its parent, and with it
+/// the life of all processes in the namespace. `parent` is the parent's process id in the mounted
+/// `/proc` ([`own_number`]).
 ///
 /// # Errors
 ///
-/// [`NamespaceError`] if it cannot be done, or that process is gone already.
+/// [`NamespaceError`] if this fails, or if the parent has already ended.
 pub fn die_with(parent: &str) -> Result<(), NamespaceError> {
     const WHAT: &str = "its life cannot be bound to its parent's";
     if nix::unistd::getpid().as_raw() != 1 {
@@ -158,7 +164,7 @@ pub fn die_with(parent: &str) -> Result<(), NamespaceError> {
     }
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceError::new(WHAT, errno))?;
-    // It could have died before.
+    // The parent may have ended before this call.
     let status = fs::read_to_string("/proc/self/status");
     let status = status.map_err(|error| NamespaceError::new(WHAT, error))?;
     let is_there = status
@@ -173,29 +179,30 @@ pub fn die_with(parent: &str) -> Result<(), NamespaceError> {
     }
 }
 
-/// Whether a file system of processes can be mounted, as the first process of a PID namespace.
+/// True if `/proc` can be mounted by the first process of a PID namespace.
 pub(crate) fn has_own_proc() -> bool {
     nix::unistd::getpid().as_raw() == 1
         && rustix::mount::mount(c"proc", c"/proc", c"proc", MountFlags::RDONLY, c"").is_ok()
         && fs::read_link("/proc/self").is_ok_and(|number| number == std::path::Path::new("1"))
 }
 
-/// The number of the calling process as the mounted `/proc` counts.
+/// Process id of the caller in the mounted `/proc`.
 ///
 /// # Errors
 ///
-/// If there is no `/proc`.
+/// `/proc` is missing.
 pub fn own_number() -> io::Result<String> {
     let number = fs::read_link("/proc/self")?;
     Ok(number.to_string_lossy().into_owned())
 }
 
-/// Brings up the loopback of a new network namespace.
+/// Brings up the loopback interface of a new network namespace.
 pub(crate) fn raise_loopback() -> Result<(), NamespaceError> {
     loopback().map_err(|errno| NamespaceError::new("the loopback cannot be brought up", errno))
 }
 
-/// The one message of rtnetlink: `RTM_NEWLINK` for the first interface, with `IFF_UP`, to be acknowledged.
+/// Sends one rtnetlink message: `RTM_NEWLINK` for the first interface, with `IFF_UP` and a request
+/// to acknowledge.
 fn loopback() -> nix::Result<()> {
     const LENGTH: u32 = 32;
     const RTM_NEWLINK: u16 = 16;
@@ -223,7 +230,7 @@ fn loopback() -> nix::Result<()> {
     sendto(socket.as_raw_fd(), &message, &kernel, MsgFlags::empty())?;
     let mut answer = [0; 64];
     let count = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    // The error stands behind the header: zero, or a negative number.
+    // The error code follows the header: zero or a negative number.
     let error = answer.get(16..20).filter(|_| count >= 20);
     let error = error
         .and_then(|bytes| bytes.try_into().ok())

@@ -1,8 +1,8 @@
-//! Sockets of files of the machine's own processes, beneath paths that a sandbox shows (level `full`).
+//! Unix sockets of the machine's processes beneath paths that a sandbox shows (level `full`).
 //!
-//! A mount that may only be read is no bar to connecting to a socket in it. So whoever has listed a directory with the
-//! socket of a service in it, such as Docker's, would have let programs talk to that service. The sockets that are
-//! there when a root is laid out are covered instead.
+//! A read-only mount does not prevent connections to sockets in it. A person who lists a directory
+//! that contains a service's socket, such as Docker's, would let programs use that service. Sockets
+//! that exist when the root is created are therefore covered.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,22 +16,24 @@ use goondan_protocol::sandbox::Network;
 
 use crate::layout::{Access, Layout};
 
-/// The sockets of the network namespace that the machine's first process is in; the caller's own is empty by now.
+/// Sockets of the network namespace of the machine's first process; the caller's own namespace is
+/// already empty.
 const TABLE: &str = "/proc/1/net/unix";
 
-/// The name by which services often know a directory, and that directory.
+/// A path that services often use for a directory, and the directory's real path.
 const OLD_RUN: (&str, &str) = ("/var/run", "/run");
 
 /// Sockets to cover, each by its path without links.
 ///
-/// In a network of its own nothing in the machine's table belongs to the sandbox. Where it shares that network, its own
-/// sockets are in the table as well; those are in places that may be written, which are left as they are.
+/// With a private network, the machine's table contains no sockets of the sandbox. With a shared
+/// network it also contains the sandbox's own sockets; they are in writable directories, which are
+/// not covered.
 ///
-/// A machine that hides its first process hides the table, too: then there are none to cover.
+/// If the machine hides its first process, the table is hidden as well and no socket is covered.
 ///
 /// # Errors
 ///
-/// If the table is there and cannot be read.
+/// The table exists but cannot be read.
 pub(crate) fn to_cover(layout: &Layout, network: &Network) -> io::Result<BTreeSet<PathBuf>> {
     match fs::read(TABLE) {
         Ok(table) => Ok(shown(&table, layout, network)),
@@ -49,7 +51,8 @@ fn shown(table: &[u8], layout: &Layout, network: &Network) -> BTreeSet<PathBuf> 
     bound(table).filter_map(real).filter(is_covered).collect()
 }
 
-/// The path of a socket as it is now; none if there is no socket, or another path is meant, as in a container.
+/// The current real path of a socket; `None` if there is no socket, or if the path means something
+/// else, as in a container.
 fn real(path: &Path) -> Option<PathBuf> {
     let of_run = || {
         let (old, run) = OLD_RUN;
@@ -63,7 +66,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 
 /// The absolute paths in a table like `/proc/net/unix`.
 fn bound(table: &[u8]) -> impl Iterator<Item = &Path> {
-    /// Those before the path.
+    /// Number of fields before the path.
     const FIELDS: usize = 7;
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut rest = line;

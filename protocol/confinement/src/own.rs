@@ -1,7 +1,7 @@
-//! The processes of agents and connectors, which confine themselves (`SEC-3`, `SEC-6`).
+//! Self-confinement of agent and connector processes (`SEC-3`, `SEC-6`).
 //!
-//! Each does so once it knows what it is, before it does anything, while it has one thread. What it starts inherits
-//! it, and can only confine itself further.
+//! Each process confines itself when it has received its assignment, before any work and while it
+//! has one thread. Its descendants inherit the confinement and can only tighten it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::mounts::{RootOf, replace_root};
 use crate::namespaces::{NamespaceError, unshare_mounts};
 use crate::system_calls::{self, Caller};
 
-/// The program of the process, also when its file was replaced meanwhile.
+/// The program of this process, even if its file was replaced meanwhile.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Where the addresses of name servers and the certificates of authorities are kept. They change while a process runs,
-/// by new files.
+/// Files with the addresses of name servers and with certificates. They are replaced by new files
+/// while a process runs.
 const ABOUT_SERVERS: [&str; 5] = [
     "/etc",
     "/var/lib/ca-certificates",
@@ -34,15 +34,15 @@ const ABOUT_SERVERS: [&str; 5] = [
     "/run/NetworkManager",
 ];
 
-/// Variables that name certificates to trust in place of the system's.
+/// Environment variables that name trusted certificates instead of the system's.
 const NAMED_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What a process holds itself to.
+/// Result of a process's self-confinement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
-    /// What the kernel holds from now on.
+    /// Rights that the kernel enforces from now on.
     pub rights: Facts,
-    /// Why that is not all that the process holds itself to, for people; none if it is.
+    /// Reason why the confinement is incomplete, for people; `None` if it is complete.
     pub lacks: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// What a process of goondan's keeps for itself and for what it starts.
+/// Permissions that a goondan process keeps for itself and its children.
 #[derive(Debug, Clone)]
 pub struct OwnPolicy {
     sandbox: OwnSandbox,
@@ -64,7 +64,8 @@ pub struct OwnPolicy {
 }
 
 impl OwnPolicy {
-    /// Of an agent: its programs' files, and its own to start them. `programs` is what those may touch.
+    /// Policy of an agent: the files of its programs, and its own program to start them. `programs`
+    /// is their policy.
     #[must_use]
     pub fn of_agent(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
         Self {
@@ -74,13 +75,13 @@ impl OwnPolicy {
         }
     }
 
-    /// Of a connector: the network, the files that name servers and authorities are found by, and those of its
-    /// programs.
+    /// Policy of a connector: the network, the files about name servers and certificates, and the
+    /// files of its programs.
     #[must_use]
     pub fn of_connector(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
         let mut own = Self {
             network: Network::Any,
-            // Ports below 1024, as a person may have asked for.
+            // Ports below 1024, which a person may have configured.
             kept: Kept::LowPorts,
             ..Self::beside(sandbox, programs)
         };
@@ -91,8 +92,8 @@ impl OwnPolicy {
         own
     }
 
-    /// The same, with the way to the egress at whose socket its programs are handed in. It is the directory that is
-    /// kept: an egress that is started again makes another socket.
+    /// Adds the directory of the egress socket through which its programs connect. The directory is
+    /// kept rather than the socket, because a restarted egress creates a new socket.
     #[must_use]
     pub fn reaching(mut self, egress_socket: Option<&Path>) -> Self {
         let directory = egress_socket.and_then(Path::parent);
@@ -117,13 +118,16 @@ impl OwnPolicy {
         }
     }
 
-    /// Restricts this process, which has one thread as yet, for good, and tells what the kernel holds from now on.
+    /// Permanently restricts this process, which must have one thread, and returns the rights that
+    /// the kernel enforces.
     ///
-    /// A kernel that does not give all of it gives what it can, and filters system calls in any case.
+    /// If the kernel does not support all of it, the supported part is applied. System calls are
+    /// always filtered.
     ///
     /// # Errors
     ///
-    /// [`EnforceError`] if the kernel refuses what it said it holds. A part of it may hold then: the caller ends.
+    /// [`EnforceError`] if the kernel refuses something that it reported as supported. Some parts
+    /// may already be in effect, so the caller must exit.
     pub fn enforce(&self) -> Result<Held, EnforceError> {
         let mut held = Held::default();
         let caller = match self.sandbox {
@@ -143,7 +147,7 @@ impl OwnPolicy {
         Ok(held)
     }
 
-    /// Files, signals and abstract sockets, if the kernel has such rules.
+    /// Applies rules for files, signals and abstract sockets, if the kernel supports them.
     fn keep_files(&self, held: &mut Held) -> Result<(), EnforceError> {
         let mut files = match Files::new() {
             Ok(files) => files,
@@ -162,9 +166,10 @@ impl OwnPolicy {
         Ok(())
     }
 
-    /// A root of its own, and no network if its programs have none, if they can be had. Nothing is changed if not.
+    /// Creates a private root, and an empty network if the programs need none. Changes nothing if
+    /// this is not possible.
     fn keep_mounts(&self, held: &mut Held) -> Result<(), EnforceError> {
-        // What cannot be laid out here is told by each program that is to be started in the same way.
+        // Programs started with the same layout report a layout error themselves.
         let layout = match Layout::of_paths(there(&self.read), there(&self.write)) {
             Ok(layout) => layout,
             Err(error) => {
@@ -176,7 +181,7 @@ impl OwnPolicy {
             held.lack(&error.reason());
             return Ok(());
         }
-        // Where whoever started it stood need not be a part of its root.
+        // The parent's working directory need not exist in the new root.
         let root = std::env::set_current_dir("/");
         root.map_err(|error| NamespaceError::new("there is no root", error))?;
         replace_root(&layout, RootOf::Process)?;
@@ -194,14 +199,14 @@ impl OwnPolicy {
     }
 }
 
-/// Signals and abstract sockets, if the kernel has such rules.
+/// Applies rules for signals and abstract sockets, if the kernel supports them.
 fn keep_scopes(held: &mut Held) -> Result<(), EnforceError> {
     if let Err(error) = restrict_scopes() {
         held.lack(&error);
         return Ok(());
     }
     let parent = getppid();
-    // One in another PID namespace has no number here, and nothing can be tried on it.
+    // A parent in another PID namespace has no process id here, so this cannot be tested.
     if parent.as_raw() > 0 && kill(parent, None) != Err(Errno::EPERM) {
         return Err(EnforceError::NotHeld(Right::Signals));
     }
@@ -213,7 +218,7 @@ fn drop_capabilities(kept: Kept) -> Result<(), EnforceError> {
     capabilities::keep(kept).map_err(|errno| EnforceError::Capabilities(errno.into()))
 }
 
-/// What is not there cannot be kept.
+/// Missing paths are left out.
 fn there(paths: &[PathBuf]) -> impl Iterator<Item = &Path> {
     let paths = paths.iter().map(PathBuf::as_path);
     paths.filter(|path| path.exists())

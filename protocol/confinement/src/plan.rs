@@ -1,8 +1,8 @@
-//! Whether what was asked for can be had.
+//! Checks if the required confinement is available.
 
 use goondan_protocol::sandbox::{Facts, Level, Network, Right, SandboxPath, SandboxPolicy};
 
-/// What is to be enforced; only [`plan`] makes one.
+/// Confinement to enforce; created only by [`plan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) level: Level,
@@ -11,7 +11,7 @@ pub struct Plan {
     pub(crate) network: Network,
 }
 
-/// Rights that the policy requires and the kernel does not hold.
+/// The policy requires rights that the kernel does not support.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the sandbox level `{level}` cannot be had, since this kernel does not confine {}; use a kernel that \
@@ -21,15 +21,15 @@ pub struct Plan {
 pub struct Unmet {
     level: Level,
     missing: Facts,
-    /// The strictest level that can be had.
+    /// The strictest available level.
     instead: Level,
 }
 
-/// Decides what to enforce.
+/// Computes the confinement to enforce.
 ///
 /// # Errors
 ///
-/// [`Unmet`] if the kernel lacks anything that the required level needs.
+/// [`Unmet`] if the kernel lacks a right that the required level needs.
 pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
     let SandboxPolicy {
         require,
@@ -54,7 +54,7 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
     }
 }
 
-/// What a level needs and the kernel does not hold.
+/// Rights that a level needs and the kernel lacks.
 fn lacked(level: Level, facts: &Facts) -> Facts {
     let needed = Right::of(level).iter().copied();
     needed.filter(|right| !facts.contains(right)).collect()

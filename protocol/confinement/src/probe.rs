@@ -1,4 +1,4 @@
-//! What the running kernel holds, found by trying.
+//! Probes the rights that the running kernel can enforce.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use goondan_protocol::sandbox::Network;
 use goondan_protocol::sandbox::{Facts, Level, Right};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
-/// What the kernel holds of all levels. `agent_process` is the program that calls
+/// Rights of all levels that the kernel can enforce. `agent_process` is the program that calls
 /// [`try_as_asked`](crate::try_as_asked) with its arguments.
 #[must_use]
 pub fn probe_all(agent_process: &Path) -> Facts {
@@ -36,9 +36,9 @@ pub fn probe_all(agent_process: &Path) -> Facts {
     held
 }
 
-/// Tries each right on a thread that ends with it. What cannot be tried is not counted as given.
+/// Tests each right on a short-lived thread. A right that cannot be tested counts as missing.
 ///
-/// Starts the running program with `--version`, as a process that must not be reached.
+/// Starts the running program with `--version` as a process that confined threads must not reach.
 #[must_use]
 pub fn probe() -> Facts {
     let tries: [(Right, fn() -> bool); 4] = [
@@ -54,12 +54,12 @@ pub fn probe() -> Facts {
         .collect()
 }
 
-/// Tries to open a path by `openat2`, which file tools, sandboxes and proposals need: by it no link leads out of a
-/// directory. A service manager or a container can disable it.
+/// Tests `openat2`, which file tools, sandboxes and proposals need to open paths without following
+/// links out of a directory. A service manager or a container can disable it.
 ///
 /// # Errors
 ///
-/// As the kernel says: [`io::ErrorKind::Unsupported`] (`ENOSYS`) where it is disabled.
+/// The kernel's error: [`io::ErrorKind::Unsupported`] (`ENOSYS`) if it is disabled.
 pub fn open_beneath() -> io::Result<()> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -68,7 +68,7 @@ pub fn open_beneath() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `is_refused` holds on a restricted thread, and not on one that is free.
+/// True if `is_refused` is true on a restricted thread and false on an unrestricted one.
 fn changes(restrict: fn() -> bool, is_refused: impl Fn() -> bool + Sync) -> bool {
     !is_refused()
         && thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn files() -> bool {
 }
 
 fn signals() -> bool {
-    // It may have ended by then: until it is waited for it can be signaled all the same.
+    // The child may have ended, but it can be signaled until it is reaped.
     let Ok(mut child) = Command::new("/proc/self/exe")
         .arg("--version")
         .current_dir(working_directory(Purpose::Own))
@@ -113,7 +113,7 @@ fn signals() -> bool {
 }
 
 fn abstract_sockets() -> bool {
-    // Of several that try at once each needs a name of its own.
+    // Concurrent tests need different names.
     static TRIES: AtomicU64 = AtomicU64::new(0);
     let tries = TRIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("goondan-probe-{}-{tries}", std::process::id());

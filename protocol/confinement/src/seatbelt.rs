@@ -1,8 +1,9 @@
-//! The profile by which macOS confines a program (level `seatbelt`). **Untested on macOS.**
+//! Profile by which macOS confines a program (level `seatbelt`). **Untested on macOS.**
 //!
-//! A profile is a text in the language of `sandbox-exec`. What it does not allow is denied, and what it allows is listed
-//! here: the paths of the policy, what the system's programs are made of, and the process itself with what it starts.
-//! Who is in it cannot leave it, nor can anybody whom it starts.
+//! A profile is a text in the language of `sandbox-exec`. It denies everything except the
+//! operations listed here: on paths of the policy, on files of the system's programs, and on the
+//! process and its descendants. A process cannot leave its profile, and neither can its
+//! descendants.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use goondan_protocol::sandbox::Network;
 
 use crate::layout::{Access, Layout};
 
-/// What the system's programs are made of, beside what the policy lists.
+/// Files of the system's programs, besides those of the policy.
 const SYSTEM: [&str; 6] = [
     "/Library/Apple",
     "/Library/Developer/CommandLineTools",
@@ -22,35 +23,36 @@ const SYSTEM: [&str; 6] = [
     "/private/var/select",
 ];
 
-/// Devices that are read.
+/// Devices that may be read.
 const READ_DEVICES: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
-/// Devices that are read and written, and the open files of the process by their numbers.
+/// Devices that may be read and written, in addition to the process's open files by descriptor.
 const DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 const OPEN_FILES: &str = "/dev/fd";
 
-/// By which programs learn the names of users. It is the one service that is reached without a network.
+/// Service that resolves user names. It is the only service that is available without a network.
 const NAMES_OF_USERS: &str = "com.apple.system.opendirectoryd.libinfo";
 
-/// By which they learn of name servers and judge certificates, if they may reach all of the network.
+/// Services for name servers and certificate validation, available with full network access.
 const ABOUT_SERVERS: [&str; 2] = ["com.apple.SystemConfiguration.configd", "com.apple.trustd"];
 
-/// The socket at which names are resolved.
+/// Socket of the name resolver.
 const RESOLVER: &str = "/private/var/run/mDNSResponder";
 
-/// What is allowed with what may be read: to look into it, and to run it.
+/// Operations permitted on readable paths: read and execute.
 const READ: &str = "file-read* file-map-executable process-exec";
 
-/// A path that no profile can name.
+/// A path cannot be expressed in a profile.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot stand in a sandbox profile; rename it, or take it out of the policy")]
 pub struct UnfitPath(String);
 
-/// The profile for a layout. `program` is the one that goes on in it.
+/// The profile for a layout. `program` is the program that runs in it.
 ///
 /// # Errors
 ///
-/// [`UnfitPath`] if a path is no text, or holds control characters that the language has no word for.
+/// [`UnfitPath`] if a path is not UTF-8, or contains control characters that the language cannot
+/// express.
 pub(crate) fn profile(
     layout: &Layout,
     network: &Network,
@@ -81,17 +83,17 @@ pub(crate) fn profile(
     Ok(rules.0)
 }
 
-/// The profile so far. What is not allowed in it is denied.
+/// The profile under construction. It denies everything that it does not allow.
 struct Rules(String);
 
 impl Rules {
     fn allow(&mut self, operations: &str, filter: &str) {
-        // A text grows without errors.
+        // Writing to a string cannot fail.
         writeln!(self.0, "(allow {operations} {filter})").ok();
     }
 
-    /// Whoever asks for the path of a place is told the kinds of what stands above it; of the root, the names in it,
-    /// without which nothing starts.
+    /// Allows the lookups that resolve a path: the metadata of its ancestors, and the entries of
+    /// the root, which every program needs to start.
     fn allow_above(&mut self, layout: &Layout, program: &Path) -> Result<(), UnfitPath> {
         self.allow("file-read*", &literal(Path::new("/"))?);
         let granted = layout.mounts.keys().map(PathBuf::as_path);
@@ -120,7 +122,7 @@ impl Rules {
 
     fn allow_network(&mut self, network: &Network) -> Result<(), UnfitPath> {
         match network {
-            // A list needs a way to the egress, and such a policy is refused before.
+            // An allow list needs an egress, and such a policy is refused earlier.
             Network::None | Network::Allow(_) => self.0.push_str("(deny network*)\n"),
             Network::Any => {
                 self.allow("network-outbound", "(remote ip)");
@@ -135,12 +137,12 @@ impl Rules {
     }
 }
 
-/// The path with all below it.
+/// Filter for the path and everything below it.
 fn subpath(path: &Path) -> Result<String, UnfitPath> {
     Ok(format!("(subpath {})", quoted(path)?))
 }
 
-/// The path alone.
+/// Filter for the path alone.
 fn literal(path: &Path) -> Result<String, UnfitPath> {
     Ok(format!("(literal {})", quoted(path)?))
 }
@@ -149,7 +151,7 @@ fn service(name: &str) -> String {
     format!("(global-name \"{name}\")")
 }
 
-/// The path as a text of the language, from which no character can lead out.
+/// The path as a string literal of the language, with all special characters escaped.
 fn quoted(path: &Path) -> Result<String, UnfitPath> {
     let unfit = || UnfitPath(path.display().to_string().escape_debug().to_string());
     let mut text = String::from("\"");
@@ -254,7 +256,7 @@ mod tests {
                 .lines()
                 .any(|line| line.starts_with("(allow network"))
         );
-        // Outside of its texts the brackets fit.
+        // Brackets outside of string literals are balanced.
         let mut depth = 0;
         let (mut is_text, mut is_escaped) = (false, false);
         for c in profile.chars() {
@@ -297,7 +299,7 @@ mod tests {
                 .any(|filter| line.contains(filter));
             assert!(is_known, "{line}");
         }
-        // What only the egress could hold is not held by half.
+        // An allow list, which only the egress can enforce, is not enforced in part.
         let listed = Network::Allow(vec!["a.org".parse().unwrap()]);
         assert_eq!(of(&[], &listed), of(&[], &Network::None));
     }

@@ -1,7 +1,8 @@
-//! How a process of macOS enters its sandbox. **Untested.**
+//! Entry of a macOS process into its sandbox. **Untested.**
 //!
-//! It turns into `sandbox-exec`, which takes the profile and turns into this program again, with the arguments behind
-//! the policy. So there is no process more, and whatever that starts is in the same sandbox.
+//! The process executes `sandbox-exec`, which applies the profile and executes this program again
+//! with the arguments after the policy. No additional process is needed, and all descendants are in
+//! the same sandbox.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -15,29 +16,30 @@ use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::seatbelt::{UnfitPath, profile};
 
-/// What makes the sandbox, a part of macOS.
+/// The macOS program that creates the sandbox.
 const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// A program of macOS, and a file that it may read in the sandbox it is tried in, and one that it may not.
+/// A program of macOS for the test, a file that it may read in the sandbox, and a file that it may
+/// not.
 const READER: &str = "/bin/cat";
 const GRANTED: &str = "/bin/ls";
 const NOT_GRANTED: &str = "/private/etc/hosts";
 
-/// Why nothing was started.
+/// Reason why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum SeatbeltError {
-    /// A path of the policy that is not there, or that a confined program could have put there.
+    /// A path of the policy does not exist, or a confined program could have created it.
     #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
     Layout(#[source] std::io::Error),
-    /// A path of the policy that the profile cannot name.
+    /// A path of the policy cannot be expressed in the profile.
     #[error(transparent)]
     Path(#[from] UnfitPath),
-    /// This program cannot be found, or what makes the sandbox cannot be started.
+    /// This program cannot be found, or `sandbox-exec` cannot be started.
     #[error("`/usr/bin/sandbox-exec` cannot be started: {0}")]
     Start(#[source] std::io::Error),
 }
 
-/// What macOS holds, found by trying: a file that is granted is read, and one that is not is not.
+/// Tests macOS: a granted file can be read and another one cannot.
 pub(crate) fn probe() -> Facts {
     let of_reader = Path::new("/bin");
     let layout = Layout::of_paths([of_reader].into_iter(), std::iter::empty());
@@ -61,7 +63,8 @@ pub(crate) fn probe() -> Facts {
     is_held.then_some(Right::Profile).into_iter().collect()
 }
 
-/// Turns into this program in the sandbox, with other arguments, and returns only if that fails.
+/// Replaces this process by this program in the sandbox, with other arguments. Returns only on
+/// failure.
 pub(crate) fn turn_into_confined(plan: &Plan, arguments: &[OsString]) -> SeatbeltError {
     let confined = || -> Result<Command, SeatbeltError> {
         let program = std::env::current_exe().and_then(|program| program.canonicalize());

@@ -1,4 +1,4 @@
-//! The system calls that a confined program is refused.
+//! System calls that are denied to confined processes.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use goondan_protocol::sandbox::{Level, Network};
 
 use crate::error::EnforceError;
 
-/// Who is filtered.
+/// Kind of the filtered process.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {
     /// A program in its sandbox.
     Program(Level, Network),
-    /// A process of goondan's own, with whatever it starts, in no namespace of its own.
+    /// A goondan process and its descendants, without namespaces.
     Process(Network),
-    /// A process of goondan's own that starts sandboxes of the level `full`.
+    /// A goondan process that starts sandboxes of the level `full`.
     Supervisor,
 }
 
-/// Refused whatever their arguments, but to who makes a sandbox of the level `full`.
+/// Always denied, except to processes that create sandboxes of the level `full`.
 const MAKING_A_SANDBOX: &[libc::c_long] = &[
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -34,9 +34,9 @@ const MAKING_A_SANDBOX: &[libc::c_long] = &[
     libc::SYS_unshare,
 ];
 
-/// Refused whatever their arguments.
+/// Always denied.
 const DENIED: &[libc::c_long] = &[
-    // The tree of files, and ways around the checks of paths.
+    // The file tree, and bypasses of path checks.
     libc::SYS_chroot,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
@@ -56,7 +56,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Large surfaces of the kernel. What goes through `io_uring` passes by this filter.
+    // Large attack surfaces of the kernel. Operations through `io_uring` bypass this filter.
     libc::SYS_bpf,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -79,8 +79,8 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setdomainname,
 ];
 
-/// Refused where there is no IPC namespace: memory, queues and semaphores that any process of the user finds by a
-/// number or a name, which Landlock does not keep.
+/// Denied without an IPC namespace: memory, queues and semaphores that all processes of the user
+/// find by number or name. Landlock does not restrict them.
 const SHARED_BY_KEY: &[libc::c_long] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -98,10 +98,10 @@ const SHARED_BY_KEY: &[libc::c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// The newer `fchmodat`, by the number that it has on every machine.
+/// The newer `fchmodat`; its number is the same on all architectures.
 const FCHMODAT2: libc::c_long = 452;
 
-/// Namespaces that `clone` could make.
+/// Flags of the namespaces that `clone` could create.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -112,10 +112,10 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The bits of a socket's type that are no flags.
+/// The bits of a socket's type without flags.
 const SOCKET_TYPE: u64 = 0xf;
 
-/// Marks calls of the x32 ABI, which seccomp counts as the same architecture.
+/// Marks calls of the x32 ABI, which seccomp reports as the same architecture.
 #[cfg(target_arch = "x86_64")]
 const X32: libc::c_long = 0x4000_0000;
 
@@ -123,20 +123,20 @@ const X32: libc::c_long = 0x4000_0000;
 ///
 /// # Errors
 ///
-/// If the machine is of a kind that `seccompiler` does not know.
+/// The architecture is not supported by `seccompiler`.
 fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
     let refused = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut denied: Rules = refused(DENIED);
     denied.insert(libc::SYS_ioctl, typing()?);
-    // What these are asked for is in memory, which a filter cannot read: namespaces, for one. C libraries take `clone`
-    // if there is no `clone3`.
+    // The arguments of `clone3`, such as namespace flags, are in memory, which a filter cannot
+    // read. C libraries fall back to `clone`.
     let mut unknown: Rules = refused(&[libc::SYS_clone3]);
     let (level, network) = match caller {
-        // Namespaces are made by flags, too, and their loopback is raised by a socket.
+        // This process creates namespaces by flags, and raises their loopback through a socket.
         Caller::Supervisor => return Ok(vec![program(denied, libc::EPERM)?]),
         Caller::Program(level, network) => {
             denied.extend(setuid_files()?);
-            // Runtimes take `openat` then, as on older kernels.
+            // Runtimes fall back to `openat`, as on older kernels.
             unknown.extend::<Rules>(refused(&[libc::SYS_openat2]));
             (level, network)
         }
@@ -156,7 +156,7 @@ fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
     ])
 }
 
-/// Restricts the calling thread and all that it starts.
+/// Restricts the calling thread and its descendants.
 pub(crate) fn apply(caller: Caller) -> Result<(), EnforceError> {
     for filter in filters(caller)? {
         seccompiler::apply_filter(&filter)?;
@@ -172,7 +172,8 @@ fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, BackendError>
     SeccompFilter::new(with_other_abi(rules), SeccompAction::Allow, refuse, arch)?.try_into()
 }
 
-/// Adds the same calls by their other numbers: each with the mark, and the block that has numbers of its own.
+/// Adds the calls of the x32 ABI: each number with the mark, and the calls that have separate
+/// numbers.
 #[cfg(target_arch = "x86_64")]
 fn with_other_abi(rules: Rules) -> Rules {
     let own = (512..=547).map(|call| (call | X32, Vec::new()));
@@ -201,8 +202,8 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     NAMESPACES.into_iter().map(makes).collect()
 }
 
-/// Limits and priorities of processes other than the caller: Landlock does not tell who those belong to, and in a
-/// PID namespace there are no others.
+/// Limits and priorities of other processes. Landlock does not restrict them, and a PID namespace
+/// contains no processes of others.
 fn of_other_processes() -> Result<Rules, BackendError> {
     let other = |argument| rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
     Ok(Rules::from([
@@ -212,7 +213,7 @@ fn of_other_processes() -> Result<Rules, BackendError> {
     ]))
 }
 
-/// Input put into a terminal as if it was typed.
+/// Input inserted into a terminal as if it was typed.
 fn typing() -> Result<Vec<SeccompRule>, BackendError> {
     let is = |request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request);
     [libc::TIOCSTI, libc::TIOCLINUX]
@@ -221,9 +222,10 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
-/// Files with the set-user-id bit: a copy of a program that anybody on the machine may run as this user, after the
-/// sandbox is gone. The bit of the group is refused for new files; `chmod` may set it, since it has another meaning
-/// for directories, and a filter cannot tell those from files.
+/// Files with the set-user-id bit. They would let any user of the machine run a copied program as
+/// this user after the sandbox has ended. The set-group-id bit is denied for new files only:
+/// `chmod` may set it, because it has another meaning for directories and a filter cannot
+/// distinguish those from files.
 fn setuid_files() -> Result<Rules, BackendError> {
     const USER: u32 = libc::S_ISUID;
     const GROUP: u32 = libc::S_ISGID;
@@ -241,7 +243,7 @@ fn setuid_files() -> Result<Rules, BackendError> {
         let rules = [USER, GROUP].map(|bit| SeccompRule::new(vec![has(mode, bit)?]));
         rules.into_iter().collect::<Result<Vec<_>, BackendError>>()
     };
-    // The mode means nothing unless a file is made, and may be whatever was in the register.
+    // The mode is only used when a file is created and may otherwise be any register content.
     const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
     let opened = |flags: u8| {
         let mut rules = Vec::new();
@@ -260,7 +262,7 @@ fn setuid_files() -> Result<Rules, BackendError> {
         (libc::SYS_mknodat, made(2)?),
         (libc::SYS_openat, opened(2)?),
     ]);
-    // Machines that came later have no others.
+    // Newer architectures only have these calls.
     #[cfg(target_arch = "x86_64")]
     rules.extend([
         (libc::SYS_chmod, changed(1)?),
@@ -271,10 +273,10 @@ fn setuid_files() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// All of them where nothing is to be reached and the network is the machine's: pairs come from another call. In
-/// a network of one's own, and if all may be reached, TCP, UDP and the list of interfaces are let through. Unix sockets
-/// are as well at the level `full`: those of files are bounded by the root, which holds none of the machine's, and
-/// abstract ones by their scope.
+/// Without network access in a shared network namespace, all sockets are denied; pairs use a
+/// separate call. In a private network, or with full network access, TCP, UDP and interface lists
+/// are allowed. The level `full` also allows Unix sockets: the root contains none of the machine's,
+/// and abstract ones are limited by their scope.
 fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendError> {
     if level != Level::Full && *network != Network::Any {
         return Ok(Vec::new());
@@ -310,7 +312,7 @@ fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendE
         libc::SOCK_DCCP,
     ] {
         let mut of_that_kind = vec![is_not(0, libc::AF_NETLINK)?, is_kind(kind)?];
-        // What Chromium's processes speak over.
+        // Chromium's processes communicate over these.
         if kind == libc::SOCK_SEQPACKET {
             of_that_kind.push(is_not(0, libc::AF_UNIX)?);
         }
@@ -319,8 +321,8 @@ fn sockets(level: Level, network: &Network) -> Result<Vec<SeccompRule>, BackendE
     Ok(rules)
 }
 
-/// Pairs of other families; and, where no Unix sockets can be made, pairs that are not connected for good: a datagram
-/// socket of a pair can send to any path.
+/// Pairs of other families. Where Unix sockets cannot be created, also pairs of datagram sockets,
+/// because one of them can send to any path.
 fn pairs(level: Level) -> Result<Vec<SeccompRule>, BackendError> {
     let kind = |kind: libc::c_int| {
         rule(

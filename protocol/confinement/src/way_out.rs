@@ -1,8 +1,8 @@
-//! How programs in a network namespace of their own reach the egress (`SEC-3`).
+//! Connection of programs in a network namespace to the egress (`SEC-3`).
 //!
-//! The process that makes the namespaces listens on their loopback, and hands each connection that a program makes to
-//! the egress: the descriptor itself, over a Unix socket. So no byte of it passes through here, and this process
-//! knows nothing of what is said. Programs cannot reach the Unix socket: it is in no directory that they see.
+//! The process that created the namespaces listens on their loopback. It passes the descriptor of
+//! each connection from a program to the egress over a Unix socket, so no data passes through this
+//! process. Programs cannot reach the Unix socket because it is in no directory they see.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -20,27 +20,30 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::PROXY_PORT;
 use crate::namespaces::{NamespaceError, raise_loopback};
 
-/// How long a connection waits for an egress that is just being started, in milliseconds.
+/// Longest wait for an egress that is being started, in milliseconds.
 const EGRESS_WAIT_MS: u64 = 10_000;
 
-/// Time between two looks whether it is there, in milliseconds; also the pause when there are no descriptors left.
+/// Interval between connection attempts, in milliseconds; also the pause when no descriptors are
+/// available.
 const RETRY_MS: i64 = 20;
 
-/// The way from the sandbox to the egress.
+/// Connection from the sandbox to the egress.
 #[derive(Debug)]
 pub(crate) struct WayOut {
-    /// The socket of the egress, from the working directory: the process keeps that when the root is replaced.
+    /// The socket of the egress, relative to the working directory, which the process keeps when
+    /// the root is replaced.
     socket: PathBuf,
-    /// Where programs within begin.
+    /// Working directory of the programs inside.
     within: PathBuf,
 }
 
 impl WayOut {
-    /// Goes to the directory of the egress, from which its socket is found whatever becomes of the root.
+    /// Changes to the directory of the egress, so that its socket can be found after the root is
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// If there is no such directory.
+    /// The directory does not exist.
     pub(crate) fn find(egress: &Path) -> io::Result<Self> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("`{}`: {error}", egress.display()))
@@ -52,16 +55,16 @@ impl WayOut {
         Ok(Self { socket, within })
     }
 
-    /// The directory in which the first process of the sandbox begins.
+    /// The directory in which the first process of the sandbox starts.
     pub(crate) fn directory_within(&self) -> &Path {
         &self.within
     }
 
-    /// Listens in the network namespace that this process is in by now.
+    /// Listens in the current network namespace.
     ///
     /// # Errors
     ///
-    /// If there can be no loopback or no socket.
+    /// The loopback or the socket cannot be created.
     pub(crate) fn listen(self) -> Result<Listening, NamespaceError> {
         raise_loopback()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))
@@ -71,7 +74,7 @@ impl WayOut {
     }
 }
 
-/// The way out, open to programs as soon as somebody serves it.
+/// Listening sockets, which accept connections of programs once they are served.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,
@@ -79,12 +82,13 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Hands connections over until the first process of the sandbox has ended, and tells how that was. There is no
-    /// other thread for it: a process that has made a PID namespace can have none.
+    /// Passes connections to the egress until the first process of the sandbox has ended, and
+    /// returns its exit status. This runs in the main thread because a process that created a PID
+    /// namespace cannot create threads.
     ///
     /// # Errors
     ///
-    /// If the process cannot be waited for.
+    /// The process cannot be waited for.
     pub(crate) fn serve_until_end(self, first: &mut Child) -> io::Result<ExitStatus> {
         let end = pidfd_open(Pid::from_child(first), PidfdFlags::empty())?;
         self.listener.set_nonblocking(true)?;
@@ -103,7 +107,7 @@ impl Listening {
                 return first.wait();
             }
             match self.listener.accept() {
-                // One that cannot be handed over is closed: whoever made it sees that.
+                // If the handover fails, the connection is closed, which the program notices.
                 Ok((program, _)) => drop(hand_over(&program, &self.socket, &end)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => drop(pause(&end)),
@@ -125,8 +129,8 @@ fn hand_over(program: &TcpStream, egress: &Path, end: &OwnedFd) -> io::Result<()
     Ok(())
 }
 
-/// Connects to the egress; one that is started just now, or again after a crash, is waited for as long as there is a
-/// sandbox.
+/// Connects to the egress. While the egress starts or restarts, retries as long as the sandbox
+/// exists.
 fn connect(egress: &Path, end: &OwnedFd) -> io::Result<UnixStream> {
     let deadline = Instant::now() + Duration::from_millis(EGRESS_WAIT_MS);
     loop {
@@ -138,7 +142,7 @@ fn connect(egress: &Path, end: &OwnedFd) -> io::Result<UnixStream> {
     }
 }
 
-/// Waits a moment, and tells whether the sandbox has ended.
+/// Sleeps briefly, and returns true if the sandbox has ended.
 fn pause(end: &OwnedFd) -> io::Result<bool> {
     let time_limit = Timespec {
         tv_sec: 0,

@@ -1,7 +1,7 @@
-//! The level `landlock` on the running kernel: what is refused, and what goes on working beside it.
+//! The level `landlock` on the running kernel: denied operations and allowed counterparts.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test says what failed by panicking")]
-#![expect(clippy::print_stderr, reason = "what was skipped is said aloud")]
+#![expect(clippy::unwrap_used, reason = "tests report failures by panicking")]
+#![expect(clippy::print_stderr, reason = "skipped tests print a message")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use goondan_confinement::{
     Level, Network, Right, SandboxPath, SandboxPolicy, enforce, plan, probe,
 };
 
-/// A forbidden act and one like it that is allowed, both for `sh -c` in the work directory; `$OUT` is a
-/// directory beside it, `$VICTIM` a process outside.
+/// A forbidden operation and a similar allowed one, both for `sh -c` in the work directory; `$OUT`
+/// is a directory next to it, `$VICTIM` a process outside.
 struct Case {
     name: &'static str,
     forbidden: &'static str,
@@ -155,7 +155,7 @@ fn policy(work: &Path) -> SandboxPolicy {
     }
 }
 
-/// Whether the script succeeds, confined or free.
+/// True if the script succeeds, confined or unconfined.
 fn succeeds(dirs: &Dirs, script: &str, is_confined: bool) -> bool {
     let command = || {
         if is_confined {
@@ -174,7 +174,7 @@ fn succeeds(dirs: &Dirs, script: &str, is_confined: bool) -> bool {
     thread::scope(|scope| scope.spawn(command).join().unwrap())
 }
 
-/// Whether this kernel has what the level needs; says aloud if not.
+/// True if this kernel supports the level; prints a message if not.
 fn is_supported() -> bool {
     let facts = probe();
     let is_supported = facts.len() == 4;
@@ -204,7 +204,8 @@ fn sec_3_each_forbidden_act_fails_and_its_counterpart_works() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Acts that fail for another reason would prove nothing. What only root may do is not among these.
+/// Operations that fail for another reason would prove nothing. Operations reserved for root are
+/// excluded.
 #[test]
 fn sec_3_the_forbidden_acts_work_without_a_sandbox() {
     let of_root = [
@@ -223,7 +224,7 @@ fn sec_3_the_forbidden_acts_work_without_a_sandbox() {
     }
 }
 
-/// Sockets and system calls that a shell has no word for; each line is an errno, 0 for success.
+/// Sockets and system calls that a shell cannot use; each line is an errno, 0 for success.
 const CALLS: &str = r"
 import ctypes, socket
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,11 +1,8 @@
-//! What the processes of agents and connectors hold themselves to, on the running kernel.
+//! Self-confinement of agent and connector processes, on the running kernel.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test says what failed by panicking")]
-#![expect(clippy::print_stderr, reason = "what was skipped is said aloud")]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "what a test writes need not last"
-)]
+#![expect(clippy::unwrap_used, reason = "tests report failures by panicking")]
+#![expect(clippy::print_stderr, reason = "skipped tests print a message")]
+#![expect(clippy::disallowed_methods, reason = "test data need not be durable")]
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +21,7 @@ use goondan_confinement::{
     plan, probe,
 };
 
-/// A place with a file that programs may read, a directory they may write in, and a secret beside.
+/// A directory with a file that programs may read, a writable directory, and a secret.
 struct Site(tempfile::TempDir);
 
 impl Site {
@@ -41,7 +38,7 @@ impl Site {
         self.0.path().join(name)
     }
 
-    /// What programs may touch there.
+    /// Policy of the programs there.
     fn policy(&self, require: Level) -> SandboxPolicy {
         let path = |path: &str| SandboxPath::try_from(self.at(path)).unwrap();
         SandboxPolicy {
@@ -172,8 +169,8 @@ fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
     });
 }
 
-/// What is held of a process that starts programs at the level `full` and cannot have a root of its own: a thread
-/// cannot, since it shares its user with the others of the process.
+/// Confinement of a process that starts programs at the level `full` but cannot have a private
+/// root. A thread cannot, because it shares its user with the other threads of the process.
 fn without_root(site: &Site, policy: &SandboxPolicy, reason: &str) {
     let own = OwnPolicy::of_agent(OwnSandbox::Mounts, policy);
     let address = SocketAddr::from_abstract_name(format!("goondan-own-{reason}")).unwrap();
@@ -189,7 +186,7 @@ fn without_root(site: &Site, policy: &SandboxPolicy, reason: &str) {
         assert!(lacks.contains(reason), "{lacks}");
         assert_eq!(kill(pid, None), Err(Errno::EPERM));
         assert!(UnixStream::connect_addr(&address).is_err());
-        // Files are as free as they were: no root of its own was had.
+        // Files are unrestricted because there was no private root.
         assert!(reads(&site.at("secret")));
         let beneath = Command::new("sleep").arg("0").status();
         assert!(beneath.unwrap().success());
@@ -207,7 +204,7 @@ fn sec_3_an_agent_without_a_root_of_its_own_says_why_and_signals_nobody_else() {
     let site = Site::new();
     let policy = site.policy(Level::Full);
     without_root(&site, &policy, "namespaces are not given");
-    // Whoever may write there could have put the link there.
+    // Any process with write access there could have created the link.
     std::os::unix::fs::symlink(site.at("secret"), site.at("work/link")).unwrap();
     let mut planted = policy;
     let link = SandboxPath::try_from(site.at("work/link")).unwrap();
