@@ -1,13 +1,15 @@
-//! A workspace that survives the loss of its node: decisions alone, no I/O (`REP-1`).
+//! A workspace that survives the loss of its node: decision logic without I/O (`REP-1`).
 //!
-//! The lowest first: names and hashes ([`names`]); changes of files, and the files they make ([`operation`],
-//! [`tree`]); the record that holds them ([`record`]); which records follow each other ([`chain`]); the log they
-//! stand in ([`log`]); who writes it ([`owner`]), who replays it and takes over ([`standby`]); who is to try
-//! ([`placement`]), and what the log may forget ([`retention`]). How the daemon speaks with the program that holds the
-//! log's connection is [`wire`]; what a node makes of all its workspaces at once is [`node`].
+//! Modules, from the lowest layer up: names and hashes ([`names`]); file changes and the resulting
+//! files ([`operation`], [`tree`]); the record that contains them ([`record`]); the order of
+//! records ([`chain`]); the log that stores them ([`log`]); the node that writes the log
+//! ([`owner`]), and the nodes that replay it and take over ([`standby`]); the preferred node
+//! ([`placement`]), and truncation of the log ([`retention`]). [`wire`] is the protocol between the
+//! daemon and the program that holds the connection to the log; [`node`] combines all workspaces of
+//! a node.
 //!
 //! ```text
-//!             released, or nobody heard for a while
+//!             released, or owner silent for a while
 //!  standby ──────────── seal(epoch + 1) ───────────▶ owner
 //!     ▲                                                │ its position is taken: fenced
 //!     └──────────────── a new life ◀───────────────────┘
@@ -15,13 +17,15 @@
 //!
 //! # Invariants
 //!
-//! * No machine reads a clock or does I/O: time, records and answers come in, effects go out.
-//! * No clock is part of safety. Time decides when something is tried, never whether it has succeeded.
-//! * A batch is acknowledged after its records stand in the log and its files are synced, and never before.
-//! * What was once offered for a position is never changed: offered again, it is the same bytes. So a lost answer
-//!   cannot make one batch two.
-//! * A life of a node takes over by a seal of its own, whatever its earlier lives did.
-//! * Nothing that a log answers makes anything panic or allocate past [`limits`].
+//! * State machines read no clock and do no I/O: time, records and answers are inputs, effects are
+//!   outputs.
+//! * Safety does not depend on clocks. Time decides when something is attempted, never if it
+//!   succeeded.
+//! * A batch is acknowledged only after its records are in the log and its files are synced.
+//! * The record offered for a position never changes: a retry offers the same bytes. A lost answer
+//!   therefore cannot duplicate a batch.
+//! * Each life of a node takes over with its own seal, independent of earlier lives.
+//! * No answer of a log causes a panic or an allocation beyond [`limits`].
 
 pub mod chain;
 pub mod limits;

@@ -1,20 +1,20 @@
-//! What a log of workspaces does, whoever keeps it.
+//! Interface of a log of workspaces, independent of its implementation.
 //!
-//! The one thing that a log decides is who gets a position: **put position n if it is free**. It is free if nothing
-//! stands there and the record before it is the one that the writer has seen. What stands somewhere is never changed.
-//! Beside that, a log can be read, and what stands before a record that is named by its position and hash can be
-//! forgotten at once.
+//! The log decides one thing: which record gets a position. The rule is **put position n if it is
+//! free**. A position is free if no record is stored there and the writer has seen the record
+//! before it. Stored records never change. A log can also be read, and be truncated before a record
+//! that is identified by its position and hash.
 //!
-//! An answer may be lost. So every question may be asked again: a record that is offered for its position a second
-//! time is found there, by its hash.
+//! An answer may be lost, so every request may be repeated: a record that is offered again for its
+//! position is recognized by its hash.
 //!
-//! # What a log promises
+//! # Guarantees of a log
 //!
-//! * Of all that are offered for a position, one stands there.
-//! * A record that [`PutAnswer::Done`] was said of is durable, as far as its server's settings make it so; a log that
-//!   loses it later is found out by the hashes ([`crate::owner`]).
-//! * Positions have no holes.
-//! * An answer about one moment is true of that moment. It may come late, or never.
+//! * Of all records offered for a position, exactly one is stored.
+//! * A record confirmed by [`PutAnswer::Done`] is durable, as far as the server's settings
+//!   guarantee it. If the server loses it later, the hashes reveal the loss ([`crate::owner`]).
+//! * Positions have no gaps.
+//! * An answer about one moment is true for that moment. It may arrive late, or never.
 
 use std::collections::BTreeMap;
 
@@ -22,72 +22,75 @@ use crate::limits::{READ_BYTES_MAX, READ_RECORDS_MAX};
 use crate::names::{Hash, Position};
 use crate::record::Encoded;
 
-/// Names one question to the log, so that the answer to an earlier one is not taken for it.
+/// Identifies a request to the log, so that the answer to an earlier request is not mistaken for
+/// its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Attempt(pub u64);
 
-/// A record that is offered for its position.
+/// A record offered for its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     /// The record.
     pub record: Encoded,
-    /// The hash of what stands at the position before; of no meaning for the first.
+    /// Hash of the record at the previous position; ignored for the first position.
     pub after: Hash,
 }
 
-/// What became of a record that was offered.
+/// Result of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutAnswer {
-    /// It stands at its position, durably.
+    /// The record is stored durably at its position.
     Done,
-    /// A record stands there: these are its bytes. It may be the one that was offered.
+    /// The position holds a record with these bytes. It may be the offered one.
     Taken(Vec<u8>),
-    /// The position is free, and what stands before it is not what the writer has seen, or nothing does.
+    /// The position is free, but the previous record is missing or differs from the one the writer
+    /// has seen.
     Behind {
-        /// The last position at which a record stands.
+        /// Position of the last record.
         head: Position,
     },
-    /// The position is none any more: the log was written beyond it, and has forgotten what stood there.
+    /// The position was truncated after the log had been written beyond it.
     Forgotten {
-        /// The oldest position that is still there.
+        /// The oldest stored position.
         oldest: Position,
     },
-    /// Nobody knows: the answer was lost, or did not come in time. It may be there, or get there still.
+    /// The answer was lost or late. The record may be stored, or may still arrive.
     Unknown,
-    /// It was not tried: the log cannot be reached.
+    /// The put was not attempted because the log is unreachable.
     Unavailable,
 }
 
-/// Some records that stand one behind the other.
+/// Consecutive records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The hash of what stands before the first position asked for, if that is still there.
+    /// Hash of the record before the first requested position, if it is still stored.
     pub before: Option<Hash>,
-    /// From the position asked for on; at most [`READ_RECORDS_MAX`] and [`READ_BYTES_MAX`], or one.
+    /// Records from the requested position on: at most [`READ_RECORDS_MAX`] and [`READ_BYTES_MAX`],
+    /// or a single record.
     pub records: Vec<Vec<u8>>,
-    /// The oldest position that is still there; 0 if there is none.
+    /// The oldest stored position; 0 if the log is empty.
     pub oldest: Position,
-    /// The last position at which a record stands; 0 if there is none.
+    /// Position of the last record; 0 if the log is empty.
     pub head: Position,
 }
 
-/// What reading gave.
+/// Result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadAnswer {
-    /// Records, or that there are none.
+    /// A page, which may be empty.
     Page(Page),
-    /// The log cannot be reached, or did not answer in time.
+    /// The log is unreachable or did not answer in time.
     Unavailable,
 }
 
-/// A log of one workspace, in memory: for simulations, and to compare others with.
+/// In-memory log of one workspace, for simulations and as a reference for other logs.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog {
     records: BTreeMap<Position, (Hash, Vec<u8>)>,
 }
 
 impl MemoryLog {
-    /// Puts a record at its position if that is free.
+    /// Stores a record at its position if the position is free.
     pub fn put(&mut self, put: &Put) -> PutAnswer {
         let position = put.record.position();
         if let Some((_, bytes)) = self.records.get(&position) {
@@ -112,7 +115,7 @@ impl MemoryLog {
         self.read_some(from, READ_RECORDS_MAX)
     }
 
-    /// As [`read`](Self::read), so many records at most.
+    /// Like [`read`](Self::read), with a limit on the number of records.
     #[must_use]
     pub(crate) fn read_some(&self, from: Position, records_max: usize) -> Page {
         let mut bytes = 0;
@@ -135,13 +138,14 @@ impl MemoryLog {
         }
     }
 
-    /// The last position at which a record stands; 0 if there is none.
+    /// Position of the last record; 0 if the log is empty.
     #[must_use]
     pub fn head(&self) -> Position {
         self.records.keys().next_back().copied().unwrap_or_default()
     }
 
-    /// Forgets what stands before a record, if that is the one at its position; returns the oldest position that is left.
+    /// Truncates the log before a record if the hash at its position matches; returns the oldest
+    /// remaining position.
     pub fn trim(&mut self, before: Position, hash: Hash) -> Position {
         if self.records.get(&before).is_some_and(|(it, _)| *it == hash) {
             self.records = self.records.split_off(&before);
@@ -149,13 +153,13 @@ impl MemoryLog {
         self.oldest()
     }
 
-    /// What a fail-over does to a server whose standby was behind.
+    /// Simulates a failover to a server that lacked the latest records.
     #[cfg(test)]
     pub(crate) fn lose_behind(&mut self, last: Position) {
         drop(self.records.split_off(&last.next()));
     }
 
-    /// A log of these records, the first of which stands there.
+    /// Creates a log of these records, starting at position `first`.
     #[cfg(test)]
     pub(crate) fn of(first: Position, records: &[Vec<u8>]) -> Self {
         let positions = std::iter::successors(Some(first), |position| Some(position.next()));
@@ -165,13 +169,13 @@ impl MemoryLog {
         }
     }
 
-    /// Forgets what stands before a position, whatever stands there.
+    /// Unconditionally truncates the log before a position.
     #[cfg(test)]
     pub(crate) fn trim_to(&mut self, before: Position) {
         self.records = self.records.split_off(&before.min(self.head()));
     }
 
-    /// The oldest position that is left; 0 if there is none.
+    /// The oldest remaining position; 0 if the log is empty.
     #[must_use]
     pub fn oldest(&self) -> Position {
         self.records.keys().next().copied().unwrap_or_default()
@@ -251,7 +255,7 @@ mod tests {
         let chain = grown(&mut log, 5);
         let hash_of = |log: &MemoryLog, position: u64| log.before(Position(position + 1)).unwrap();
         let fourth = hash_of(&log, 4);
-        // Another record may stand there by the time that it is asked.
+        // By the time of the request, the position may hold a different record.
         assert_eq!(log.trim(Position(4), hash_of(&log, 3)), Position(1));
         assert_eq!(log.trim(Position(6), fourth), Position(1));
         assert_eq!(log.trim(Position(4), fourth), Position(4));

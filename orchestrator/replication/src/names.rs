@@ -1,4 +1,4 @@
-//! Names, numbers and hashes that records are made of.
+//! Names, numbers and hashes used in records.
 
 use std::fmt;
 
@@ -8,24 +8,25 @@ use sha2::{Digest as _, Sha256};
 
 use crate::limits::NODE_BYTES_MAX;
 
-/// A text that is no node's name.
+/// The text is not a node's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no name of a node: at most {NODE_BYTES_MAX} of a-z, 0-9, `-` and `.`, beginning with a letter or digit"
 )]
 pub struct InvalidNode(String);
 
-/// A node: one System Root that takes part.
+/// Name of a node: one participating System Root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct NodeId(String);
 
 impl NodeId {
-    /// Checks `text` and makes it a name.
+    /// Validates a name.
     ///
     /// # Errors
     ///
-    /// [`InvalidNode`] if it is empty, too long or holds another character than a-z, 0-9, `-` and `.`.
+    /// [`InvalidNode`] if it is empty, too long or contains a character other than a-z, 0-9, `-`
+    /// and `.`.
     pub fn new(text: &str) -> Result<Self, InvalidNode> {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let is_good = text.len() <= NODE_BYTES_MAX
@@ -61,12 +62,13 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One life of a node's program, by chance: two programs that believe to be one node are told apart by it.
+/// Random id of one life of a node's program. It distinguishes two programs that both act as the
+/// same node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Life(pub u64);
 
-/// A place in a workspace's log, from 1; 0 stands before the first.
+/// Position in a workspace's log, from 1; 0 is before the first record.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -77,13 +79,13 @@ impl Position {
     /// Before the first record.
     pub const START: Self = Self(0);
 
-    /// The place behind it.
+    /// The following position.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The place before it; none before the first record.
+    /// The preceding position; `None` before the first record.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
@@ -96,7 +98,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// How often a workspace has been taken over: each seal raises it by one. 0 before the first.
+/// Number of takeovers of a workspace: each seal increments it. 0 before the first seal.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -104,7 +106,7 @@ impl fmt::Display for Position {
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// That of the next seal.
+    /// The epoch of the next seal.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -117,7 +119,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A SHA-256.
+/// A SHA-256 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; Self::BYTES]);
 
@@ -125,7 +127,7 @@ impl Hash {
     /// Its length in bytes.
     pub const BYTES: usize = 32;
 
-    /// That of some bytes.
+    /// Hashes some bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())

@@ -1,25 +1,25 @@
-//! What one writer batch does to the files of a workspace.
+//! Changes that a writer batch makes to the files of a workspace.
 
 use std::fmt;
 
 use crate::limits::{APPEND_BYTES_MAX, PATH_BYTES_MAX, PATH_NAME_BYTES_MAX};
 
-/// A text that is no path below a workspace's directory.
+/// The text is not a path below a workspace's directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a path of a record leads elsewhere, or is longer than {PATH_BYTES_MAX} bytes")]
 pub struct InvalidPath;
 
-/// A path below a workspace's directory: names with `/` between them, none of them `.` or `..`.
+/// A path below a workspace's directory: names separated by `/`, none of them `.` or `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(String);
 
 impl RelativePath {
-    /// Checks `text` and makes it a path.
+    /// Validates a path.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`] if it is empty, absolute or too long, or a name in it is empty, `.`, `..`, too long or holds
-    /// a NUL.
+    /// [`InvalidPath`] if it is empty, absolute or too long, or if a name in it is empty, `.`,
+    /// `..`, too long or contains a NUL.
     pub fn new(text: &str) -> Result<Self, InvalidPath> {
         let is_name = |name: &str| {
             !name.is_empty()
@@ -41,21 +41,21 @@ impl RelativePath {
         &self.0
     }
 
-    /// Whether it is `ancestor` or below it.
+    /// True if the path equals `ancestor` or is below it.
     #[must_use]
     pub fn is_within(&self, ancestor: &Self) -> bool {
         let rest = self.0.strip_prefix(&ancestor.0);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The directory it stands in; none if that is the workspace's own.
+    /// The parent directory; `None` for the workspace's directory.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let (parent, _) = self.0.rsplit_once('/')?;
         Some(Self(parent.to_owned()))
     }
 
-    /// The same path with `to` in place of `from`, which it is within.
+    /// Replaces the prefix `from` of the path by `to`.
     #[must_use]
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
         if !self.is_within(from) {
@@ -72,59 +72,60 @@ impl fmt::Display for RelativePath {
     }
 }
 
-/// One change of the files of a workspace, in the order in which they were made.
+/// A change of a workspace's files. Changes are applied in order.
 ///
-/// Each can be made again over files that have it, and some of those behind it, already: whoever replays goes on
-/// from what it last noted durably, which may be before what the files are.
+/// Each change can be applied again to files that already contain it and some of the following
+/// changes, because a replay resumes at the last durable note, which may be behind the state of the
+/// files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileOperation {
-    /// An empty file, in the place of any that is there.
+    /// Creates an empty file and replaces an existing one.
     Create {
-        /// Which.
+        /// The file.
         path: RelativePath,
     },
-    /// Bytes at the end of a file.
+    /// Appends bytes to a file.
     Append {
-        /// Which.
+        /// The file.
         path: RelativePath,
-        /// How long the file was before, in bytes: what is behind that is cut off first.
+        /// Length of the file before the append, in bytes. Content beyond it is removed first.
         offset: u64,
-        /// At most [`APPEND_BYTES_MAX`].
+        /// The bytes; at most [`APPEND_BYTES_MAX`].
         bytes: Vec<u8>,
     },
-    /// A file is cut to a length.
+    /// Truncates a file.
     SetLen {
-        /// Which.
+        /// The file.
         path: RelativePath,
-        /// In bytes.
+        /// The new length, in bytes.
         len: u64,
     },
-    /// A file or directory gets another name, in the place of any file that has it.
+    /// Renames a file or directory and replaces an existing file of the new name.
     Rename {
-        /// Its name before.
+        /// The old name.
         from: RelativePath,
-        /// Its name afterwards.
+        /// The new name.
         to: RelativePath,
     },
-    /// A file goes. One that is missing is no error.
+    /// Removes a file. A missing file is not an error.
     RemoveFile {
-        /// Which.
+        /// The file.
         path: RelativePath,
     },
-    /// A directory. One that is there is left as it is.
+    /// Creates a directory. An existing directory is left unchanged.
     CreateDir {
-        /// Which.
+        /// The directory.
         path: RelativePath,
     },
-    /// A directory goes with all it holds. One that is missing is no error.
+    /// Removes a directory with its content. A missing directory is not an error.
     RemoveTree {
-        /// Which.
+        /// The directory.
         path: RelativePath,
     },
 }
 
 impl FileOperation {
-    /// An append of any length, as operations of which each fits into a record.
+    /// Splits an append of any length into operations that each fit in a record.
     #[must_use]
     pub fn appends(path: &RelativePath, offset: u64, bytes: &[u8]) -> Vec<Self> {
         let pieces = bytes.chunks(APPEND_BYTES_MAX);

@@ -1,26 +1,29 @@
-//! Who owns a workspace: its batches become records, one behind the other.
+//! The owner of a workspace, which turns batches into consecutive records.
 //!
-//! **One record is under way at a time.** What comes meanwhile waits and goes into the next one together, so that
-//! many batches share one append as they share one sync, and a batch waits for two appends at most. Several records
-//! under way at once would save a part of that wait and cost the simplest thing there is to know: which position is in
-//! doubt. A lost answer is about one position, and a deposed owner can leave nothing behind the seal.
+//! **One record is in flight at a time.** Batches that arrive meanwhile are combined in the next
+//! record. Many batches thus share one append, as they share one sync, and a batch waits for at
+//! most two appends. Several records in flight would shorten this wait a little, but the position
+//! in doubt would no longer be obvious. With one, a lost answer concerns one position, and a
+//! deposed owner cannot leave anything after the seal.
 //!
-//! A batch that nobody waits for goes into the next record of one that somebody does, or into one of its own after
-//! [`UNAWAITED_MS`]: it would keep others waiting for its append.
+//! A batch without a waiter is added to the next record of a batch with one, or is written alone
+//! after [`UNAWAITED_MS`], because its own append would delay others.
 //!
-//! A batch's files may be synced before or after its record stands; it is acknowledged when both are so.
+//! A batch's files may be synced before or after its record is stored; it is acknowledged when both
+//! have happened.
 //!
-//! # What an owner does with answers
+//! # Reactions to answers
 //!
-//! | answer | it |
+//! | answer | reaction |
 //! | --- | --- |
-//! | done, or its own record is found there | acknowledges |
-//! | a seal is found there | is deposed: nothing is acknowledged any more |
-//! | lost | looks at the position; if nothing is there, offers the same bytes again |
-//! | the record before is missing | offers the lost tail again, as far as it has it; stops if any of it is taken |
-//! | the log cannot be reached | acknowledges nothing, asks again, more and more rarely |
+//! | done, or the owner's own record is found | acknowledge |
+//! | a seal is found | depose: nothing is acknowledged any longer |
+//! | lost | read the position; if it is free, offer the same bytes again |
+//! | the previous record is missing | offer the lost tail again, as far as it is kept; stop if a position is taken |
+//! | the log is unreachable | acknowledge nothing, retry with increasing delay |
 //!
-//! An owner that has nothing to write looks at its next position from time to time: so a deposed one learns it.
+//! An owner with nothing to write reads its next position from time to time, so that it notices
+//! when it was deposed.
 
 use std::collections::HashMap;
 
@@ -40,124 +43,127 @@ mod queue;
 use kept::Kept;
 use queue::{Next, Queue};
 
-/// A writer batch, as whoever made it knows it.
+/// Id of a writer batch, chosen by its creator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
 
-/// What happens to an owner.
+/// Input of an owner.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// A writer batch: what it does to files, in that order. It may be on disk already.
+    /// A writer batch: its changes of files, in order. They may already be on disk.
     Batch {
-        /// Which.
+        /// The id of the batch.
         id: BatchId,
-        /// What it does.
+        /// Its changes.
         operations: Vec<FileOperation>,
-        /// Whether anybody waits for it. If not, it may go into the log together with a later one.
+        /// True if a caller waits for the batch. If false, it may be combined with a later one.
         is_awaited: bool,
     },
-    /// The files that a batch wrote are synced.
+    /// The files of a batch are synced.
     Synced(BatchId),
-    /// The log has answered [`Effect::Put`].
+    /// Answer to [`Effect::Put`].
     Put(Attempt, PutAnswer),
-    /// The log has answered [`Effect::Look`].
+    /// Answer to [`Effect::Look`].
     Looked(Attempt, ReadAnswer),
-    /// The files as all batches before make them are being copied. It is a batch as others are.
+    /// A copy of the files in their state after all previous batches has started. It is handled
+    /// like a batch.
     Snapshot {
-        /// Which batch.
+        /// The id of the batch.
         id: BatchId,
-        /// Under which name they will be kept.
+        /// Name of the snapshot.
         reference: SnapshotReference,
     },
-    /// All of that copy is kept, durably once a later record stands.
+    /// The copy is complete. A later record makes this durable.
     SnapshotKept {
-        /// Where its record stands, as [`Effect::SnapshotBegins`] said.
+        /// Position of the snapshot's record, from [`Effect::SnapshotBegins`].
         at: Position,
-        /// The digest of its files.
+        /// Digest of its files.
         digest: Hash,
     },
-    /// The workspace is to be given up, behind all that waits.
+    /// Release the workspace after all pending batches.
     Release {
-        /// To which node; any, if none is named.
+        /// The node to release it to; any node if absent.
         to: Option<NodeId>,
     },
-    /// It is not to be given up after all, if that was not offered to the log yet.
+    /// Cancel the release, unless it was already offered to the log.
     Keep,
     /// Time has passed.
     Tick,
 }
 
-/// What an owner wants done.
+/// Action requested by an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Offer a record to the log.
     Put(Attempt, Put),
-    /// Read the log from a position on; one record is enough.
+    /// Read the log from a position on; one record suffices.
     Look(Attempt, Position),
-    /// A batch is durable here and stands in the log: tell whoever waits for it.
+    /// A batch is durable on this node and in the log; notify its waiter.
     Acknowledge(BatchId),
-    /// The record of a snapshot that is being copied stands there, and has this hash.
+    /// The record of a snapshot in progress is in the log, at this position and with this hash.
     SnapshotBegins(SnapshotReference, Position, Hash),
-    /// The snapshot whose record stands there is kept: what is before it may be forgotten ([`crate::retention`]).
+    /// The snapshot with the record at this position is stored; the log may be truncated before it
+    /// ([`crate::retention`]).
     SnapshotStands(Position),
-    /// The workspace is this node's no longer: kill its children, acknowledge nothing, end the machine.
+    /// The node no longer owns the workspace: kill its child processes, acknowledge nothing, end
+    /// the state machine.
     Fence(Deposed),
 }
 
-/// Why a workspace is a node's no longer.
+/// Reason why a node no longer owns a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Deposed {
-    /// Another node has taken it over.
+    /// Another node has taken over.
     #[error(
         "node {by} has taken the workspace over, by the seal of epoch {epoch} at position {position} of the log"
     )]
     Sealed {
-        /// Who.
+        /// The node.
         by: NodeId,
         /// Its epoch.
         epoch: Epoch,
-        /// Where the seal stands.
+        /// Position of the seal.
         position: Position,
     },
-    /// Others have written so much that the log has forgotten where this node was.
+    /// The log was truncated beyond this node's position after others wrote to it.
     #[error(
         "others have written to the log beyond position {position}, and what stood there is forgotten by now"
     )]
     Overtaken {
-        /// Where this node was to write next.
+        /// The next position of this node.
         position: Position,
     },
-    /// It was given up.
+    /// The workspace was released.
     #[error("the workspace was released at position {position} of the log")]
     Released {
-        /// Where that stands.
+        /// Position of the release.
         position: Position,
     },
-    /// The log's server has lost acknowledged records, and others stand in their place.
+    /// The log's server lost acknowledged records, and other records took their positions.
     #[error(
         "the log has lost acknowledged records from position {from} to {to}, and others stand there now: what they \
          held is on this node's disk alone"
     )]
     TailTaken {
-        /// The first that is lost.
+        /// The first lost position.
         from: Position,
-        /// The last.
+        /// The last lost position.
         to: Position,
     },
-    /// The log's server has lost more acknowledged records than the owner keeps.
+    /// The log's server lost more acknowledged records than the owner keeps.
     #[error(
         "the log ends at position {head}, and this node wrote up to {to} and can append again from {kept} on only: \
          what was between is on its disk alone"
     )]
     TailTooLong {
-        /// Where the log ends.
+        /// Position of the log's last record.
         head: Position,
-        /// The first that the owner still has.
+        /// The first position that the owner still has.
         kept: Position,
-        /// The last it wrote.
+        /// The last position it wrote.
         to: Position,
     },
-    /// Something stands in the log that no node writes.
+    /// The log contains a record that no node writes.
     #[error("another program writes to this log, or has altered it: {0}")]
     Strange(ChainFault),
 }
@@ -165,21 +171,21 @@ pub enum Deposed {
 #[derive(Debug)]
 struct Offered {
     put: Put,
-    /// The batches whose last operation it holds.
+    /// Batches whose last operation the record contains.
     completes: Vec<BatchId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing is asked.
+    /// No request is pending.
     Idle,
-    /// A record is offered.
+    /// A record was offered.
     Putting { attempt: Attempt, until_ms: u64 },
-    /// The next position is looked at.
+    /// The next position is being read.
     Looking { attempt: Attempt, until_ms: u64 },
-    /// The log is asked again then.
+    /// The next request waits for this time.
     Waiting { until_ms: u64, look_first: bool },
-    /// The workspace is another's.
+    /// The node no longer owns the workspace.
     Over,
 }
 
@@ -189,37 +195,39 @@ struct Progress {
     is_appended: bool,
 }
 
-/// Who owns a workspace, from its seal on.
+/// State machine of a workspace's owner, from its seal on.
 #[derive(Debug)]
 pub struct Owner {
     chain: Chain,
     queue: Queue,
-    /// Until when all that is queued can wait, as nobody waits for it.
+    /// Time until which all queued batches can wait, because they have no waiter.
     can_wait_until_ms: Option<u64>,
     offered: Option<Offered>,
     kept: Kept,
     progress: HashMap<BatchId, Progress>,
-    /// A snapshot that is kept, until the log says so: its record's place and its digest.
+    /// Position of the record and digest of a stored snapshot that the log does not confirm yet.
     snapshot: Option<(Position, Hash)>,
     release: Option<Option<NodeId>>,
-    /// True if the log was offered the record that says so: what was offered once is never taken back.
+    /// True if a release record was offered to the log. An offer is never withdrawn.
     offers_release: bool,
-    /// While looked for: the first of the acknowledged records known to be lost, others standing in their place.
+    /// Position of the first known acknowledged record that was replaced by another one, while the
+    /// search continues.
     taken_from: Option<Position>,
-    /// Whether the last record was seen to stand since one was met that does not follow it.
+    /// True if the last record was verified after a record that does not follow it was found.
     is_sure: bool,
     phase: Phase,
     attempts: u64,
-    /// Questions in a row that came to nothing.
+    /// Number of consecutive failed requests.
     failures: u32,
     heard_ms: u64,
-    /// Since when the log has confirmed nothing of what it was asked.
+    /// Time since which the log has confirmed no request.
     unanswered_since_ms: Option<u64>,
     effects: Vec<Effect>,
 }
 
 impl Owner {
-    /// An owner whose seal is the last record of `chain`; `seal` is that record, `after` what stands before it.
+    /// Creates the owner after its seal. `seal` is the last record of `chain`, and `after` in it
+    /// the hash before it.
     #[must_use]
     pub fn new(chain: Chain, seal: Put, now_ms: u64) -> Self {
         Self {
@@ -243,7 +251,7 @@ impl Owner {
         }
     }
 
-    /// Where its last record stands that the log has confirmed.
+    /// Position of its last confirmed record.
     #[must_use]
     pub fn position(&self) -> Position {
         self.chain.position()
@@ -255,13 +263,13 @@ impl Owner {
         self.chain.epoch()
     }
 
-    /// How far the log has been written, for the standby that this node becomes.
+    /// The chain of records, for the standby that this node becomes.
     #[must_use]
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// Whether further batches may begin: else so much waits for the log that clients are to try later.
+    /// True if the queue accepts further batches. If false, clients must retry later.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.phase != Phase::Over
@@ -270,26 +278,26 @@ impl Owner {
             && self.queue.batches() < QUEUED_BATCHES_MAX
     }
 
-    /// Since when the log has confirmed nothing of what it was asked: nothing is acknowledged for that long. A log that
-    /// is read all the same does not confirm what waits.
+    /// Time since which the log has confirmed no request, and so nothing was acknowledged.
+    /// Successful reads do not count while records are pending.
     #[must_use]
     pub fn unanswered_since_ms(&self) -> Option<u64> {
         self.unanswered_since_ms
     }
 
-    /// Whether the files are what the log says: nothing is on its way.
+    /// True if nothing is in flight, so that the files match the log.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.offered.is_none() && self.queue.is_empty() && self.snapshot.is_none()
     }
 
-    /// True if it is being given up.
+    /// True if it is being released.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
         self.release.is_some()
     }
 
-    /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
+    /// Latest time for the next [`Input::Tick`], in milliseconds of the caller's clock.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         match self.phase {
@@ -304,7 +312,8 @@ impl Owner {
         }
     }
 
-    /// Takes in what happened at a time, in running milliseconds; returns what is to be done, in order.
+    /// Handles an input at a time, in milliseconds of a monotonic clock; returns the effects, in
+    /// order.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
         if self.phase == Phase::Over {
             return Vec::new();
@@ -376,7 +385,7 @@ impl Owner {
         }
     }
 
-    /// Offers what is to be written next, if there is anything.
+    /// Offers the next record, if there is one.
     fn go_on(&mut self, now_ms: u64) {
         if self.kept.again().is_none() && self.offered.is_none() {
             self.offered = self.next_record(now_ms);
@@ -397,9 +406,9 @@ impl Owner {
         self.effects.push(Effect::Put(attempt, put));
     }
 
-    /// The next record: of all that waits, as much as fits.
+    /// The next record, with as many pending batches as fit.
     fn next_record(&mut self, now_ms: u64) -> Option<Offered> {
-        // First, as it waits for nothing that is queued.
+        // This comes first because it depends on nothing in the queue.
         if let Some((at, digest)) = self.snapshot {
             return self.offer(Body::SnapshotKept { at, digest }, Vec::new());
         }
@@ -412,7 +421,7 @@ impl Owner {
         self.can_wait_until_ms = None;
         while !self.queue.is_empty() {
             match self.queue.next() {
-                // Batches that did nothing to files have nothing to wait for, once all before them stand.
+                // Batches without file operations need no record once all earlier ones are stored.
                 Next::Operations(operations, completes) if operations.is_empty() => {
                     for id in completes {
                         self.appended(id);
@@ -463,7 +472,7 @@ impl Owner {
         self.effects.push(Effect::Look(attempt, self.target()));
     }
 
-    /// The position that is to be written next.
+    /// The next position to write.
     fn target(&self) -> Position {
         let again = self.kept.again().map(|put| put.record.position());
         again.unwrap_or_else(|| self.chain.position().next())

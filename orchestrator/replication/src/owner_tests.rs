@@ -7,7 +7,7 @@ use crate::names::Life;
 use crate::operation::RelativePath;
 use crate::record::Record;
 
-/// An owner and its log; what is put gets its answer from there.
+/// An owner and its log, which answers the owner's puts.
 struct Bench {
     owner: Owner,
     log: MemoryLog,
@@ -76,7 +76,7 @@ impl Bench {
         self.give(Input::Tick)
     }
 
-    /// What the log says to the only question among some effects.
+    /// Answers the only request among some effects.
     fn answered(&mut self, effects: &[Effect]) -> Vec<Effect> {
         let [effect] = effects else {
             panic!("{effects:?}");
@@ -94,14 +94,14 @@ impl Bench {
         }
     }
 
-    /// Writes a batch that is synced already and acknowledged as soon as it stands.
+    /// Writes a synced batch, which is acknowledged as soon as it is stored.
     fn written(&mut self, id: u64) {
         self.give(Input::Synced(BatchId(id)));
         let asked = self.batch(id);
         assert_eq!(self.answered(&asked), [Effect::Acknowledge(BatchId(id))]);
     }
 
-    /// Answers until the owner is deposed, and returns why.
+    /// Answers until the owner is deposed, and returns the reason.
     fn deposed(&mut self, mut effects: Vec<Effect>) -> Deposed {
         for _ in 0..50 {
             if let Some(Effect::Fence(reason)) = effects.last() {
@@ -279,7 +279,7 @@ fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
     bench.written(1);
     bench.log.lose_behind(Position(0));
     let asked = bench.batch(2);
-    // The seal itself is kept, too; so an empty log is filled again.
+    // The seal is kept as well, so an empty log is filled again.
     let mut next = bench.answered(&asked);
     for _ in 0..8 {
         next = if next.is_empty() {
@@ -307,7 +307,7 @@ fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
     );
 }
 
-/// A successor to the bench's owner, which writes something; and what the log is asked then.
+/// A successor to the bench's owner that has written a batch, and its requests to the log.
 fn successor(bench: &mut Bench) -> (Owner, Put, Vec<Effect>) {
     let deposed = bench.owner.chain().clone();
     let next = seal(&deposed, "b");
@@ -331,7 +331,7 @@ fn a_void_record_is_stepped_over() {
     let mut bench = Bench::new();
     let deposed = bench.owner.chain().clone();
     let (mut owner, seal, asked) = successor(&mut bench);
-    // What the deposed owner believed to write behind a record of its own.
+    // A record that the deposed owner intended to write after one of its own.
     let lost = put(&deposed, Body::Operations(Vec::new()));
     let late = put(&followed(&deposed, &lost), Body::Operations(Vec::new()));
     let taken = PutAnswer::Taken(late.record.bytes().to_vec());
@@ -340,7 +340,7 @@ fn a_void_record_is_stepped_over() {
             .handle(0, Input::Put(attempt_of(&asked), taken.clone()))
             .is_empty()
     );
-    // It looks whether its seal stands first.
+    // It first checks that its seal is stored.
     let asked = owner.handle(RETRY_FIRST_MS, Input::Tick);
     assert!(
         matches!(asked.as_slice(), [Effect::Put(_, put)] if *put == seal),
@@ -364,7 +364,7 @@ fn a_void_record_is_stepped_over() {
 fn a_seal_that_the_server_lost_and_in_whose_place_the_owner_of_before_writes_is_told() {
     let mut bench = Bench::new();
     let (mut owner, _, mut asked) = successor(&mut bench);
-    // A fail-over takes the seal, and the owner of before never hears of it.
+    // A failover loses the seal, and the previous owner never receives a notification.
     bench.log.lose_behind(Position(1));
     bench.written(1);
     bench.written(2);
@@ -432,7 +432,7 @@ fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_la
     let both = [3, 4].map(|id| Effect::Acknowledge(BatchId(id)));
     assert_eq!(bench.answered(&asked), both);
 
-    // Whoever gives the workspace up waits for it.
+    // The release waits for this batch.
     assert_eq!(bench.batch_for(5, false), []);
     let asked = bench.give(Input::Release { to: None });
     let next = bench.answered(&asked);

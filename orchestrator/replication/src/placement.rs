@@ -1,8 +1,8 @@
-//! Which node a workspace should be on. A proposal: the seal decides.
+//! Preferred nodes of a workspace. This is only a preference, because the seal decides.
 //!
-//! Rendezvous hashing: each node gets a number for each workspace, and the order of the numbers is the order in which
-//! nodes are to try. Every node computes the same without asking, and one that comes or goes moves the workspaces that
-//! it gets or had, and no others.
+//! Rendezvous hashing: each node gets a number for each workspace, and nodes try in the order of
+//! these numbers. Every node computes the same order independently. When a node joins or leaves,
+//! only the workspaces that it gets or had move.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use goondan_protocol::ids::WorkspaceId;
 use crate::limits::NODES_MAX;
 use crate::names::{Hash, NodeId};
 
-/// The nodes there are, and what people have said about them.
+/// The known nodes, and which of them are draining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     known: BTreeSet<NodeId>,
     draining: BTreeSet<NodeId>,
 }
 
-/// There are as many nodes as there may be.
+/// The maximum number of nodes is reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are {NODES_MAX} nodes already; take one away before another joins")]
 pub struct TooManyNodes;
 
 impl Nodes {
-    /// A node joins. One that is known already stays as it is.
+    /// Adds a node. A known node is unchanged.
     ///
     /// # Errors
     ///
@@ -37,13 +37,13 @@ impl Nodes {
         Ok(())
     }
 
-    /// A node is taken away.
+    /// Removes a node.
     pub fn leave(&mut self, node: &NodeId) {
         self.known.remove(node);
         self.draining.remove(node);
     }
 
-    /// A node is to have no workspace, or is to have some again.
+    /// Sets or clears draining: a draining node should have no workspaces.
     pub fn drain(&mut self, node: &NodeId, drains: bool) {
         if drains && self.known.contains(node) {
             self.draining.insert(node.clone());
@@ -52,14 +52,14 @@ impl Nodes {
         }
     }
 
-    /// Whether a node is to have no workspace.
+    /// True if a node is draining.
     #[must_use]
     pub fn is_draining(&self, node: &NodeId) -> bool {
         self.draining.contains(node)
     }
 
-    /// The order in which nodes are to try for a workspace. Those that drain come last: a workspace on one of them is
-    /// better than one on none.
+    /// Order in which nodes try to own a workspace. Draining nodes come last, because a workspace
+    /// on a draining node is better than a workspace on none.
     #[must_use]
     pub fn order(&self, workspace: &WorkspaceId) -> Vec<NodeId> {
         let mut nodes: Vec<_> = self.known.iter().collect();
@@ -70,7 +70,8 @@ impl Nodes {
         nodes.into_iter().cloned().collect()
     }
 
-    /// How many nodes are to try before this one, if the `owner` is gone; none if it is not known.
+    /// Number of nodes that try before this one when `owner` is gone; `None` if the node is
+    /// unknown.
     #[must_use]
     pub fn rank(
         &self,
@@ -86,7 +87,7 @@ impl Nodes {
         self.known.contains(node).then_some(before as u64)
     }
 
-    /// To whom an owner that drains is to release a workspace; none if there is nobody better.
+    /// The node to which a draining owner releases a workspace; `None` if there is no better one.
     #[must_use]
     pub fn successor(&self, workspace: &WorkspaceId, owner: &NodeId) -> Option<NodeId> {
         if !self.is_draining(owner) {

@@ -1,6 +1,6 @@
-//! One entry of a workspace's log, and its bytes.
+//! A record of a workspace's log, and its encoding.
 //!
-//! Numbers are big-endian; a text is its length in two bytes and then UTF-8.
+//! Numbers are big-endian; a text is its length in two bytes, followed by UTF-8.
 //!
 //! ```text
 //! "gdnr" │ format 1 │ workspace │ position 8 │ epoch 8 │ previous 32 │ kind 1 │ body to the end
@@ -8,14 +8,14 @@
 //!
 //! | kind | body |
 //! | --- | --- |
-//! | 1 operations | count 4, then each: code 1, path, and what it needs |
+//! | 1 operations | count 4, then each: code 1, path, and its fields |
 //! | 2 seal | life 8, node |
 //! | 3 snapshot | reference, life 8, node of the owner |
-//! | 4 released | node that is to take over, or an empty text |
-//! | 5 snapshot is kept | position 8 of the snapshot's record, digest 32 |
+//! | 4 released | node that should take over, or an empty text |
+//! | 5 snapshot stored | position 8 of the snapshot's record, digest 32 |
 //!
-//! A record is known by the SHA-256 of all these bytes. There is one encoding of each record and one record of each
-//! encoding: what is left over, out of range or written otherwise is refused.
+//! The SHA-256 of these bytes identifies a record. Encoding is one-to-one: trailing bytes, values
+//! out of range and alternative encodings are refused.
 
 use std::fmt;
 
@@ -30,54 +30,55 @@ mod decoding;
 mod encoding;
 pub mod parts;
 
-/// The format that records are written in.
+/// Format version of records.
 pub const RECORD_FORMAT: u8 = 1;
 
-/// What a record begins with.
+/// Magic bytes of a record.
 const MAGIC: [u8; 4] = *b"gdnr";
 
-/// Why bytes are no record.
+/// Reason why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    /// They do not begin as one.
+    /// The magic bytes are wrong.
     #[error("it does not begin as a record of goondan")]
     NoRecord,
-    /// A newer program wrote them.
+    /// A newer version wrote the record.
     #[error(
         "it has the format {0}, and this version reads {RECORD_FORMAT}; upgrade goondan on this node"
     )]
     Format(u8),
-    /// They end too early.
+    /// The bytes end too early.
     #[error("it is cut short")]
     Short,
-    /// Something stands behind the end.
+    /// The record has trailing bytes.
     #[error("{0} bytes stand behind its end")]
     Behind(usize),
-    /// A limit is passed.
+    /// A limit is exceeded.
     #[error("{what}: {found}, and at most {max} are allowed")]
     TooMuch {
-        /// Of what.
+        /// The limited quantity.
         what: &'static str,
-        /// How much there is.
+        /// The actual value.
         found: usize,
-        /// How much there may be.
+        /// The limit.
         max: usize,
     },
-    /// A field holds what it cannot.
+    /// A field has an invalid value.
     #[error("its {0} is none")]
     Bad(&'static str),
 }
 
-/// The name under which a snapshot is kept.
+/// Name of a stored snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SnapshotReference(String);
 
 impl SnapshotReference {
-    /// Checks `text` and makes it a name.
+    /// Validates a name.
     ///
     /// # Errors
     ///
-    /// [`RecordFault::Bad`] if it is empty, longer than [`REFERENCE_BYTES_MAX`] or holds control characters.
+    /// [`RecordFault::Bad`] if it is empty, longer than [`REFERENCE_BYTES_MAX`] or contains control
+    /// characters.
     pub fn new(text: &str) -> Result<Self, RecordFault> {
         let is_good = !text.is_empty()
             && text.len() <= REFERENCE_BYTES_MAX
@@ -96,58 +97,59 @@ impl SnapshotReference {
     }
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// What writer batches did to files.
+    /// File changes of writer batches.
     Operations(Vec<FileOperation>),
-    /// From here on, the workspace is this node's: the epoch of the record is one more than before.
+    /// The workspace belongs to this node from here on. The record's epoch is one higher than
+    /// before.
     Seal {
-        /// Whose.
+        /// The new owner.
         node: NodeId,
-        /// Which life of it.
+        /// The life of the owner.
         life: Life,
     },
-    /// The files as the records before this one make them are being copied to where snapshots are kept. A log that
-    /// begins with this record has the copy.
+    /// A copy of the files in their state before this record has started. If a log starts with this
+    /// record, the copy is available.
     Snapshot {
-        /// Under which name.
+        /// Name of the snapshot.
         reference: SnapshotReference,
-        /// Whose the workspace is: whoever begins here has not read the seal.
+        /// The current owner, for readers that start here and have not read its seal.
         node: NodeId,
-        /// Which life of it.
+        /// The life of the owner.
         life: Life,
     },
-    /// The owner has given the workspace up: nothing of its epoch follows.
+    /// The owner has released the workspace; no record of its epoch follows.
     Released {
-        /// Which node is to take over; any, if none is named.
+        /// The node that should take over; any node if absent.
         to: Option<NodeId>,
     },
-    /// A snapshot is kept as a whole: records before its own can go.
+    /// A snapshot is stored completely; records before the snapshot's record can be removed.
     SnapshotKept {
-        /// Where the record of the snapshot stands.
+        /// Position of the snapshot's record.
         at: Position,
-        /// The digest of its files ([`crate::tree::TreeDigest`]).
+        /// Digest of its files ([`crate::tree::TreeDigest`]).
         digest: Hash,
     },
 }
 
-/// One entry of a workspace's log.
+/// A record of a workspace's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Whose log.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Where in it, from 1, without holes.
+    /// Position in the log, from 1, without gaps.
     pub position: Position,
     /// The epoch in which it was written.
     pub epoch: Epoch,
-    /// The hash of the record it follows; of the first, [`origin`].
+    /// Hash of the previous record; [`origin`] for the first record.
     pub previous: Hash,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
-/// A record's bytes, as they stand in the log.
+/// A record's bytes, as stored in the log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded {
     workspace: WorkspaceId,
@@ -157,19 +159,19 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Whose log.
+    /// The workspace.
     #[must_use]
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
     }
 
-    /// Where in the log.
+    /// Position in the log.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// By what it is known.
+    /// The hash that identifies the record.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.hash
@@ -198,7 +200,7 @@ impl fmt::Debug for Encoded {
     }
 }
 
-/// What stands in the place of a predecessor's hash in the first record of a workspace.
+/// Value that replaces the previous record's hash in the first record of a workspace.
 #[must_use]
 pub fn origin(workspace: &WorkspaceId) -> Hash {
     Hash::of(format!("goondan log of {workspace}").as_bytes())

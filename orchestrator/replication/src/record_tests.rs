@@ -155,7 +155,7 @@ proptest! {
         prop_assert!(taken <= empty + said);
     }
 
-    /// Whatever is done to the bytes: it is refused, or it is a record whose bytes they are, and another than before.
+    /// Modified bytes are refused, or are the encoding of a different record.
     #[test]
     fn hostile_bytes_are_refused_or_are_a_record_of_their_own(
         record in record(),

@@ -1,31 +1,32 @@
-//! What a log may forget, and when a snapshot is due.
+//! Truncation of the log, and the schedule of snapshots.
 //!
-//! A snapshot holds the files as the records before its own record make them. So whatever stands before that record can
-//! be forgotten once a snapshot is kept, and is kept a while longer for standbys that have nearly read it.
+//! A snapshot contains the files in their state before its record. Records before that record can
+//! be removed once the snapshot is stored; they are kept longer for standbys that are close to
+//! reading them.
 
 use crate::limits::{KEPT_FOR_STANDBY_RECORDS, SNAPSHOT_BYTES};
 use crate::names::Position;
 
-/// How much was written since the last snapshot.
+/// Amount written since the last snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SinceSnapshot {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Their bytes.
+    /// Their size, in bytes.
     pub bytes: u64,
 }
 
 impl SinceSnapshot {
-    /// Whether the next snapshot is due, after so many records or [`SNAPSHOT_BYTES`].
+    /// True if the next snapshot is due, after `records_max` records or [`SNAPSHOT_BYTES`].
     #[must_use]
     pub fn is_due(&self, records_max: u64) -> bool {
         self.records >= records_max || self.bytes >= SNAPSHOT_BYTES
     }
 }
 
-/// Before which position a log may forget, if the records of the snapshots that are kept stand at `snapshots` and
-/// standbys have read up to the positions in `standbys`: it then begins with a snapshot's record. None if it is to be
-/// kept whole for now.
+/// Position before which the log may be truncated, so that it starts with a snapshot's record.
+/// `snapshots` are the positions of stored snapshots' records, and `standbys` the positions that
+/// standbys have read. `None` if nothing may be removed for now.
 #[must_use]
 pub fn forgettable(
     snapshots: impl IntoIterator<Item = Position>,

@@ -1,19 +1,22 @@
-//! Whole lives of workspaces on three nodes, in memory: what is promised holds whatever happens.
+//! Simulation of workspaces on three nodes, in memory, which checks all guarantees under faults.
 //!
-//! A log loses questions and answers and delivers them late; nodes are cut off, killed, and stopped for a while, after
-//! which they wake up with what they believed; disks are altered; the log's server is gone for a while, or comes back
-//! without its tail. A client sends events and sends them again until they are acknowledged, to anybody who says that
-//! the workspace is its own. An event is accepted, a tool is run for it, and it is answered: each is a line in a
-//! journal, and a batch of its own.
+//! The log loses requests and answers and delivers them late. Nodes are disconnected, killed, and
+//! paused, and then resume with outdated state. Disks are altered. The log's server is unavailable
+//! for a while, or returns without its tail. A client sends events, and repeats them until they are
+//! acknowledged, to any node that claims to own the workspace. An event is accepted, a tool runs
+//! for it, and it is answered; each step is a line in a journal and a separate batch.
 //!
-//! After each run everything heals, and the oracle looks: every acknowledged event is answered exactly once, each epoch
-//! had one owner, all nodes have the same digest, and no tool ran twice without a line that says that the outcome is
-//! unknown. Where the log's server lost acknowledged records for good, a node has said so.
+//! After each run all faults end, and the oracle checks the result: every acknowledged event was
+//! answered exactly once, each epoch had one owner, all nodes have the same digest, and no tool ran
+//! twice without a line that reports the unknown outcome. If the log's server lost acknowledged
+//! records permanently, a node has reported it.
 //!
-//! A simulation that finds nothing proves nothing. So bugs are planted, each of which it has to find.
+//! A simulation that finds nothing proves nothing. Bugs are therefore planted, and the simulation
+//! must find each of them.
 //!
-//! `GOONDAN_SIMULATION_RUNS` sets how many seeds are tried, `GOONDAN_SIMULATION_SEED` which one alone. Five million steps:
-//! `GOONDAN_SIMULATION_RUNS=1000 cargo test -p goondan-replication every_promise`.
+//! `GOONDAN_SIMULATION_RUNS` sets the number of seeds, `GOONDAN_SIMULATION_SEED` a single seed.
+//! Five million steps: `GOONDAN_SIMULATION_RUNS=1000 cargo test -p goondan-replication
+//! every_promise`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,38 +27,38 @@ mod world;
 
 use world::World;
 
-/// Seeds of one test, unless `GOONDAN_SIMULATION_RUNS` says otherwise.
+/// Default number of seeds per test, unless `GOONDAN_SIMULATION_RUNS` is set.
 const RUNS: u64 = 60;
 
-/// Seeds in which a planted bug has to be found.
+/// Number of seeds within which a planted bug must be found.
 const RUNS_TO_FIND: u64 = 2_000;
 
-/// A bug in the code around the machines.
+/// A bug planted in the code around the state machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
-    /// None.
+    /// No bug.
     Nothing,
-    /// Acknowledged when the files are synced.
+    /// Acknowledges when the files are synced.
     AcknowledgesBeforeAppend,
-    /// What stands where a record should is overlooked.
+    /// Ignores a record found at the position to write.
     IgnoresSeals,
-    /// A batch whose answer is lost is appended once more.
+    /// Appends a batch again after its answer was lost.
     TakesLostForFailed,
-    /// A standby takes itself for the owner without asking the log.
+    /// A standby assumes ownership without asking the log.
     TakesOverWithoutSeal,
-    /// A tool whose end is not recorded is run again as if it had never begun.
+    /// Runs a tool again if its end is not recorded.
     ForgetsWhatWasUnderWay,
-    /// A node that was the owner goes on with the files it has.
+    /// A former owner continues with its files.
     KeepsFilesOfAnOwner,
-    /// The log forgets up to a position, whichever record stands there by then.
+    /// The log truncates up to a position without checking the record there.
     TrimsToAPosition,
 }
 
-/// What can happen in a run.
+/// Faults of a run.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     bug: Bug,
-    /// Whether the log's server comes back without its tail.
+    /// True if the log's server may return without its tail.
     loses_tails: bool,
 }
 
@@ -71,7 +74,7 @@ fn simulate(seed: u64, plan: Plan) -> World {
     match catch_unwind(AssertUnwindSafe(|| live(seed, plan, false))) {
         Ok(world) => world,
         Err(failure) => {
-            // The same run again, this time with a trace.
+            // Repeats the run with a trace.
             drop(catch_unwind(AssertUnwindSafe(|| live(seed, plan, true))));
             eprintln!(
                 "seed {seed}, {plan:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} cargo test -p \
@@ -109,7 +112,7 @@ fn rep_1_every_promise_is_kept_whatever_is_lost_late_paused_or_believed() {
     }
 }
 
-/// That a bug is found by some seed of a few.
+/// Asserts that one of the seeds finds a bug.
 fn finds(bug: Bug) {
     let plan = Plan {
         bug,

@@ -63,8 +63,8 @@ impl Bench {
         self.write(Body::SnapshotKept { at, digest });
     }
 
-    /// Lets time pass until something is due, and answers what is asked until it rests, stops, or asks what is not
-    /// answered here: that is returned.
+    /// Advances time until something is due, and answers requests until the standby is idle, stops,
+    /// or makes a request that is not answered here, which is returned.
     fn turn(&mut self) -> Option<Effect> {
         let due_ms = self.standby.due_ms()?;
         self.now_ms = self.now_ms.max(due_ms);
@@ -92,7 +92,7 @@ impl Bench {
         None
     }
 
-    /// Time passes until the standby wants something that is not answered here.
+    /// Advances time until the standby makes a request that is not answered here.
     fn wants(&mut self) -> Effect {
         for _ in 0..100 {
             if let Some(effect) = self.turn() {
@@ -277,7 +277,7 @@ fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
         position: Position(2),
     };
     assert_eq!(bench.said, [expected]);
-    // A person decides for what the log has.
+    // A person decides in favor of the log.
     let effects = bench.standby.handle(bench.now_ms, Input::Rebuild);
     assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
 }
@@ -352,7 +352,7 @@ fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
 fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby() {
     let mut bench = Bench::new();
     let before = bench.writer.clone();
-    // A seal that a fail-over takes back, and in whose place the owner of before goes on.
+    // A seal that a failover loses, after which the previous owner continues at its position.
     bench.write(Body::Seal {
         node: node("c"),
         life: Life(3),
@@ -389,7 +389,7 @@ fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_
     assert_eq!(positions, [2, 3, 4].map(Position));
     assert!(bench.standby.is_changing());
     assert_eq!(bench.standby.chain().position(), Position(0));
-    // The rest is read while they are made.
+    // The remaining records are read while the files are created.
     let page = ReadAnswer::Page(bench.log.read(*from));
     let effects = bench.standby.handle(0, Input::Read(*attempt, page));
     assert!(effects.is_empty(), "{effects:?}");

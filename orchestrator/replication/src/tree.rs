@@ -1,4 +1,4 @@
-//! The files that records make, and by what two nodes know that they have the same.
+//! Files that records produce, and the digest by which two nodes compare them.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use sha2::{Digest as _, Sha256};
 use crate::names::Hash;
 use crate::operation::{FileOperation, RelativePath};
 
-/// An operation does not fit the files it is to change: they are not those that the records before it make.
+/// An operation does not match its files, which therefore do not result from the previous records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}: `{path}`")]
 pub struct DoesNotFit {
-    /// Which file.
+    /// The file.
     pub path: RelativePath,
-    /// What is wrong with it.
+    /// The mismatch.
     pub why: Misfit,
 }
 
-/// What is wrong with a file that an operation is to change.
+/// Mismatch between an operation and its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
-    /// There is none.
+    /// The file does not exist.
     #[error("a file is missing")]
     Missing,
-    /// It is shorter than the place at which bytes are to be appended.
+    /// The file is shorter than the offset of the append.
     #[error("a file is shorter than its records make it")]
     Shorter,
-    /// A directory stands where a file should, or the other way round.
+    /// A directory is in the place of a file, or a file in the place of a directory.
     #[error("a file stands where a directory should, or the other way round")]
     OtherKind,
 }
@@ -38,18 +38,19 @@ enum Node {
     Directory,
 }
 
-/// The files of a workspace in memory: what its records make of nothing.
+/// In-memory files of a workspace, as its records produce them from nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryTree {
     nodes: BTreeMap<RelativePath, Node>,
 }
 
 impl MemoryTree {
-    /// Makes one change.
+    /// Applies a change.
     ///
     /// # Errors
     ///
-    /// [`DoesNotFit`] if the files are not those that the records before it make; nothing is changed then.
+    /// [`DoesNotFit`] if the files do not result from the previous records; nothing is changed
+    /// then.
     pub fn apply(&mut self, operation: &FileOperation) -> Result<(), DoesNotFit> {
         match operation {
             FileOperation::Create { path } => {
@@ -64,7 +65,7 @@ impl MemoryTree {
             FileOperation::SetLen { path, len } => {
                 let content = self.file_mut(path)?;
                 let len = usize::try_from(*len).map_err(|_| misfit(path, Misfit::Shorter))?;
-                // Records only ever cut: a length that memory would have to be found for is none of ours.
+                // Our records only truncate, so a length that would require memory is invalid.
                 if len > content.len() {
                     return Err(misfit(path, Misfit::Shorter));
                 }
@@ -104,7 +105,7 @@ impl MemoryTree {
 
     fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), DoesNotFit> {
         if !self.nodes.contains_key(from) {
-            // Made again over files that have it already.
+            // The files already contain the change.
             let is_done = self.nodes.contains_key(to);
             return if is_done {
                 Ok(())
@@ -152,7 +153,7 @@ impl MemoryTree {
         }
     }
 
-    /// What a file holds; none if there is no such file.
+    /// The content of a file; `None` if it does not exist.
     #[must_use]
     pub fn file(&self, path: &RelativePath) -> Option<&[u8]> {
         match self.nodes.get(path)? {
@@ -161,7 +162,7 @@ impl MemoryTree {
         }
     }
 
-    /// The digest of all there is.
+    /// The digest of all files.
     #[must_use]
     pub fn digest(&self) -> Hash {
         let mut digest = TreeDigest::default();
@@ -182,19 +183,20 @@ fn misfit(path: &RelativePath, why: Misfit) -> DoesNotFit {
     }
 }
 
-/// Adds up a tree, path by path in ascending order: two nodes that have the same files get the same digest.
+/// Computes the digest of a tree from its paths in ascending order. Nodes with the same files get
+/// the same digest.
 #[derive(Debug, Clone, Default)]
 pub struct TreeDigest(Sha256);
 
 impl TreeDigest {
-    /// A file, by the hash of its content.
+    /// Adds a file by the hash of its content.
     pub fn file(&mut self, path: &RelativePath, len: u64, content: Hash) {
         self.entry(b'f', path);
         self.0.update(len.to_be_bytes());
         self.0.update(content.0);
     }
 
-    /// A directory.
+    /// Adds a directory.
     pub fn directory(&mut self, path: &RelativePath) {
         self.entry(b'd', path);
     }
@@ -205,7 +207,7 @@ impl TreeDigest {
         self.0.update(path.as_str());
     }
 
-    /// The digest of what was added.
+    /// The digest of everything added.
     #[must_use]
     pub fn finish(self) -> Hash {
         Hash(self.0.finalize().into())

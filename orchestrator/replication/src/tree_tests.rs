@@ -14,7 +14,8 @@ fn made_of(operations: &[FileOperation]) -> MemoryTree {
     tree
 }
 
-/// What a store does: journals grow and are cut, files are replaced by renames, directories come and go.
+/// Typical changes of a store: journals grow and are truncated, files are replaced by renames,
+/// directories come and go.
 fn life_of_a_journal(pieces: &[Vec<u8>]) -> Vec<FileOperation> {
     let (journal, fresh, base) = (path("i/journal"), path("i/base.new"), path("i/base"));
     let mut operations = vec![FileOperation::CreateDir { path: path("i") }];
@@ -123,7 +124,7 @@ fn digests_tell_trees_apart() {
 }
 
 proptest! {
-    /// Whoever replays may begin anywhere before what its files are: the end is the same.
+    /// A replay may start anywhere before the state of the files and produces the same result.
     #[test]
     fn what_is_replayed_over_files_that_have_it_changes_nothing(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..9), 1..12),
@@ -135,7 +136,8 @@ proptest! {
         let ahead = ahead.index(operations.len() + 1);
         let at = at.index(ahead + 1);
         let mut tree = made_of(&operations[..ahead]);
-        // A file that is cut later is shorter than an append once found it: that is told, and no reason to guess.
+        // A file that is truncated later may be too short for an earlier append; the mismatch is
+        // reported.
         let fits = operations[at..].iter().try_for_each(|operation| tree.apply(operation));
         if fits.is_ok() {
             prop_assert_eq!(tree, whole);

@@ -1,8 +1,9 @@
-//! A workspace's files as they were at one moment, while they go on to change: what a snapshot is made of.
+//! Captures a workspace's files at one moment while they continue to change; used for snapshots.
 //!
-//! At that moment every file gets a second name in a directory of its own, and its length is noted. What is appended
-//! later is behind that length; what is removed, renamed or replaced goes on under the second name; what is cut in place
-//! is kept in memory by whoever cuts it ([`Uncopied`]). So nobody waits for the copying.
+//! At that moment every file is hard-linked into a separate directory and its length is recorded.
+//! Later appends are beyond that length; a removed, renamed or replaced file remains available
+//! through the link; content that is truncated in place is kept in memory by the code that
+//! truncates it ([`Uncopied`]). Writers therefore never wait for the copy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,18 +23,18 @@ use sha2::{Digest as _, Sha256};
 use crate::uncopied::Uncopied;
 use crate::walk;
 
-/// Why a capture is no snapshot.
+/// Reason why a capture does not result in a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The disk failed, or whoever keeps the parts.
+    /// I/O error of the disk or of the snapshot store.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What was cut in place meanwhile could not be kept.
+    /// Content that was truncated meanwhile could not be kept.
     #[error(
         "files were cut before they were copied, and could not be kept; a later snapshot will do"
     )]
     Void,
-    /// A part cannot be written.
+    /// A part cannot be encoded.
     #[error("a part cannot be written: {0}")]
     Part(#[from] RecordFault),
 }
@@ -46,13 +47,13 @@ enum Captured {
 
 #[derive(Debug, Clone, Copy)]
 struct CapturedFile {
-    /// Its second name.
+    /// Name of its hard link.
     number: u64,
     inode: u64,
     len: u64,
 }
 
-/// The files of a workspace as they were. Its directory is removed when it is dropped.
+/// Captured files of a workspace. Its directory is removed on drop.
 pub struct Capture {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -70,16 +71,16 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Captures what is replicated in `workspace`, under names in `dir`, which is made anew. Nobody may change anything
-    /// meanwhile.
+    /// Captures the replicated files of `workspace` under names in `dir`, which is recreated. The
+    /// caller must prevent all changes during the call.
     ///
     /// # Errors
     ///
-    /// As the disk says.
+    /// The error of the disk.
     pub(crate) fn take(disk: Arc<dyn Disk>, workspace: &Path, dir: &Path) -> io::Result<Self> {
         disk.remove_tree(dir)?;
         disk.create_dir(dir)?;
-        // From here on what was made goes with it.
+        // From here on, everything created is removed with the capture.
         let mut capture = Self {
             disk,
             dir: dir.to_owned(),
@@ -108,7 +109,7 @@ impl Capture {
         Ok(Captured::File(CapturedFile { number, inode, len }))
     }
 
-    /// What is still to be copied of it, for whoever cuts files.
+    /// The files that remain to be copied, for code that truncates files.
     pub(crate) fn uncopied(&self) -> Uncopied {
         self.uncopied.clone()
     }
@@ -117,12 +118,12 @@ impl Capture {
         self.dir.join(number.to_string())
     }
 
-    /// Gives all files to `keep`, in parts that [`Replica::restore`](crate::Replica::restore) makes them of again, and
-    /// returns their digest.
+    /// Passes all files to `keep`, in parts from which
+    /// [`Replica::restore`](crate::Replica::restore) recreates them, and returns their digest.
     ///
     /// # Errors
     ///
-    /// [`CaptureError`]. The parts that were given are of no use then.
+    /// [`CaptureError`]. The parts passed so far are useless then.
     pub fn give(
         &self,
         keep: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
@@ -145,7 +146,7 @@ impl Capture {
                 }
             }
         }
-        // Whatever was read after a cut is told by this.
+        // Content read after a truncation is detected here.
         if self.uncopied.is_void() {
             return Err(CaptureError::Void);
         }
@@ -167,7 +168,7 @@ impl Capture {
         let (mut offset, mut hash) = (0, Sha256::new());
         while offset < len {
             let mut bytes = read_some(file.as_mut(), offset, len)?;
-            // What was cut meanwhile is missing in what was read, or there is something else.
+            // The data just read may lack truncated content, or contain newer content instead.
             if let Some(content) = self.uncopied.content(inode) {
                 bytes = some_of(&content, offset);
             }
@@ -200,7 +201,8 @@ impl Drop for Capture {
     }
 }
 
-/// What a file holds from `offset` on, as much as one operation may have, and nothing behind `len`.
+/// The content of a file from `offset` on: as much as one operation may contain, and nothing beyond
+/// `len`.
 fn read_some(file: &mut dyn DiskFile, offset: u64, len: u64) -> io::Result<Vec<u8>> {
     let rest = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX);
     let mut bytes = vec![0; rest.min(APPEND_BYTES_MAX)];
@@ -209,7 +211,7 @@ fn read_some(file: &mut dyn DiskFile, offset: u64, len: u64) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// As [`read_some`], of what is in memory.
+/// Like [`read_some`], for content in memory.
 fn some_of(content: &[u8], offset: u64) -> Vec<u8> {
     let rest = usize::try_from(offset)
         .ok()

@@ -1,4 +1,4 @@
-//! How far the log of a workspace has what was handed over, and whoever waits for it.
+//! Progress of a workspace's log, and the threads that wait for it.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,12 @@ use goondan_replication::owner::BatchId;
 
 use crate::error::Refused;
 
-/// Which time it is that the workspace is this node's: what was opened in an earlier one is of no use.
+/// Number of the current ownership period of the workspace. Files opened in an earlier period are
+/// invalid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Term(pub(crate) u64);
 
-/// What is waited for.
+/// The batch to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub(crate) term: Term,
@@ -23,15 +24,15 @@ pub(crate) struct Awaited {
 struct State {
     term: Term,
     handed: BatchId,
-    /// The last of those that somebody waits for.
+    /// The last batch with a waiter.
     awaited: BatchId,
     acknowledged: BatchId,
-    /// Why nothing more will be acknowledged.
+    /// Reason why no further batch will be acknowledged.
     over: Option<Refused>,
 }
 
-/// What was handed over of a workspace, and what of it was acknowledged. Its lock is held for moments only, and never
-/// over a call of a disk.
+/// Submitted and acknowledged batches of a workspace. The lock is only held briefly, never during a
+/// call to a disk.
 #[derive(Debug)]
 pub(crate) struct Confirmations {
     state: Mutex<State>,
@@ -56,7 +57,8 @@ impl Confirmations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new term begins. Numbers of batches go on, so that what is said of an earlier term says nothing of this one.
+    /// Starts a new term. Batch numbers continue, so that acknowledgements of an earlier term do
+    /// not apply to this one.
     pub(crate) fn begin(&self, term: Term) {
         let mut state = self.state();
         state.term = term;
@@ -67,13 +69,14 @@ impl Confirmations {
         self.changed.notify_all();
     }
 
-    /// Nothing is acknowledged any more: every wait ends.
+    /// Ends the term: every wait fails.
     pub(crate) fn end(&self, over: Refused) {
         self.state().over = Some(over);
         self.changed.notify_all();
     }
 
-    /// The number of the next batch, which is handed over now, for somebody who waits for all up to it or for nobody.
+    /// Returns the number of the next batch, which is submitted now. `is_awaited` is true if a
+    /// thread waits for all batches up to this one.
     pub(crate) fn hand_over(&self, is_awaited: bool) -> BatchId {
         let mut state = self.state();
         state.handed = BatchId(state.handed.0.saturating_add(1));
@@ -83,13 +86,13 @@ impl Confirmations {
         state.handed
     }
 
-    /// Whether something was handed over that nobody waits for, and is not acknowledged.
+    /// True if a batch without a waiter was submitted and is not acknowledged yet.
     pub(crate) fn has_unawaited(&self) -> bool {
         let state = self.state();
         state.handed > state.awaited && state.handed > state.acknowledged
     }
 
-    /// All that was handed over for somebody who waits.
+    /// All batches submitted with a waiter.
     pub(crate) fn awaited(&self) -> Awaited {
         let state = self.state();
         Awaited {
@@ -100,7 +103,7 @@ impl Confirmations {
 
     pub(crate) fn acknowledge(&self, batch: BatchId) {
         let mut state = self.state();
-        // A batch that nobody handed over cannot stand anywhere.
+        // A batch that was never submitted cannot be in the log.
         state.acknowledged = state.acknowledged.max(batch.min(state.handed));
         drop(state);
         self.changed.notify_all();
@@ -111,11 +114,11 @@ impl Confirmations {
         state.acknowledged == state.handed
     }
 
-    /// Waits until all up to a batch is acknowledged.
+    /// Waits until all batches up to this one are acknowledged.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if that will never be known.
+    /// [`Refused`] if the acknowledgement can no longer arrive.
     pub(crate) fn wait(&self, workspace: &WorkspaceId, awaited: Awaited) -> io::Result<()> {
         let mut state = self.state();
         loop {

@@ -1,4 +1,4 @@
-//! The disk that takes down what is changed.
+//! A disk that records changes for replication.
 
 use std::io;
 use std::path::Path;
@@ -16,21 +16,22 @@ use crate::scope::{Place, have_one_rule, locate, workspace_of};
 use crate::unsettled::Unsettled;
 use crate::workspace::{Changing, Workspace};
 
-/// When a sync waits for the log.
+/// Operation that waits for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// Each sync returns after the log has what was changed before it.
+    /// Each sync returns after the log contains the preceding changes.
     AtEachSync,
     /// Syncs do not wait; [`Disk::confirm`] does.
     AtConfirm,
 }
 
-/// A disk that takes down what is changed of the replicated files of workspaces, hands it over at each sync, and waits
-/// until their logs have it.
+/// A disk that records changes of replicated workspace files, submits them at each sync, and waits
+/// until the log contains them.
 ///
-/// Reads, and everything that is not replicated ([`crate::scope`]), go straight through. A change of a workspace that
-/// is not this node's is refused ([`Refused`]). A change is made on the disk first and taken down as it happened: a
-/// short append with the bytes that were taken, and one that failed as what the file shows.
+/// Reads, and operations on files that are not replicated ([`crate::scope`]), pass through. A
+/// change in a workspace that the node does not own is refused ([`Refused`]). Changes are made on
+/// disk first and then recorded as they happened: a short write with the bytes that were written,
+/// and a failed one as the file's actual content.
 #[derive(Debug)]
 pub struct ReplicatedDisk {
     inner: Arc<dyn Disk>,
@@ -39,7 +40,7 @@ pub struct ReplicatedDisk {
 }
 
 impl ReplicatedDisk {
-    /// A disk over `inner`, whose changes go to `recording`.
+    /// Creates a disk over `inner` that records changes in `recording`.
     #[must_use]
     pub fn new(inner: Arc<dyn Disk>, recording: Arc<Recording>, waits: Waits) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl ReplicatedDisk {
         Box::new(ReplicatedFile::new(file, shared, opened))
     }
 
-    /// Renames within a workspace.
+    /// Renames within the replicated part of a workspace.
     fn rename_within(
         &self,
         workspace: &Workspace,
@@ -100,7 +101,7 @@ impl ReplicatedDisk {
                 };
                 changing.make(operation, rename)
             }
-            // No log knows it; what was in its place is known, and gone.
+            // The log does not contain the source, but it contains the replaced target.
             Some(EntryKind::Other) => {
                 match self.inner.stat(to_path)?.and_then(|stat| gone(stat, to)) {
                     Some(operation) => changing.make(operation, rename),
@@ -110,7 +111,7 @@ impl ReplicatedDisk {
         }
     }
 
-    /// Renames to where nothing is replicated.
+    /// Renames a replicated path to one that is not replicated.
     fn rename_out(
         &self,
         workspace: &Workspace,
@@ -129,7 +130,7 @@ impl ReplicatedDisk {
         }
     }
 
-    /// Renames from where nothing is replicated: what comes is taken down as if it were written now.
+    /// Renames a path that is not replicated to a replicated one; its content is recorded as new.
     fn rename_in(
         &self,
         workspace: &Workspace,
@@ -145,7 +146,7 @@ impl ReplicatedDisk {
         renamed
     }
 
-    /// Hands over what was taken down of the workspace that `dir` is in.
+    /// Submits the recorded changes of the workspace that contains `dir`.
     fn sync_names(&self, workspace: &WorkspaceId, dir: &Path) -> io::Result<()> {
         let workspace = self.recording.known(workspace);
         let awaited = workspace.hand_over(self.inner.as_ref(), None, true)?;
@@ -157,7 +158,7 @@ impl ReplicatedDisk {
     }
 }
 
-/// What a workspace's log is to have.
+/// Operations to add to a workspace's log.
 #[derive(Debug)]
 struct HandedOn {
     workspace: Arc<Workspace>,
@@ -170,7 +171,7 @@ impl Confirmation for HandedOn {
     }
 }
 
-/// The operation by which what stands at `path` goes; none if no log knows it.
+/// The operation that removes `path`; `None` if the log does not contain it.
 fn gone(stat: Stat, path: &RelativePath) -> Option<FileOperation> {
     let path = path.clone();
     match stat.kind {
@@ -192,7 +193,7 @@ impl Disk for ReplicatedDisk {
         };
         let mut changing = match workspace.change(self.inner.as_ref()) {
             Ok(changing) => changing,
-            // What is there may be read.
+            // Existing files may be read.
             Err(error) if Refused::is_in(&error) && self.inner.stat(path)?.is_some() => {
                 return Ok(self.opened(self.inner.open_read(path)?, &workspace, None));
             }
@@ -321,11 +322,11 @@ impl Disk for ReplicatedDisk {
 
     fn confirmation(&self, dir: &Path) -> io::Result<Option<Box<dyn Confirmation>>> {
         let workspace = workspace_of(self.recording.workspaces(), dir);
-        // In one that nobody named, nothing was ever changed.
+        // In an unknown workspace, nothing was ever changed.
         let Some(workspace) = workspace.and_then(|workspace| self.recording.get(&workspace)) else {
             return Ok(None);
         };
-        // What was not synced nobody waits for.
+        // No thread waits for changes without a sync.
         let awaited = workspace.hand_over(self.inner.as_ref(), None, false)?;
         Ok(awaited
             .map(|awaited| -> Box<dyn Confirmation> { Box::new(HandedOn { workspace, awaited }) }))

@@ -1,50 +1,51 @@
-//! Why a change or a wait is refused.
+//! Reasons for refusing a change or a wait.
 
 use std::io;
 use std::path::PathBuf;
 
 use goondan_protocol::ids::WorkspaceId;
 
-/// What stands in an [`io::Error`] of a replicated disk.
+/// Error of a replicated disk, contained in an [`io::Error`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The workspace is not this node's ([`io::ErrorKind::PermissionDenied`]).
+    /// The node does not own the workspace ([`io::ErrorKind::PermissionDenied`]).
     #[error("the files of workspace `{workspace}` are not this node's to change: {why}")]
     NotOwned {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The workspace was given up since ([`io::ErrorKind::PermissionDenied`]).
+    /// The workspace was released meanwhile ([`io::ErrorKind::PermissionDenied`]).
     #[error(
         "workspace `{workspace}` was given up since, whether it is this node's again or not: open what is to be changed \
          anew"
     )]
     GivenUpSince {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
     },
-    /// Nobody will say whether the log has it ([`io::ErrorKind::ConnectionAborted`]).
+    /// It will never be known if the log contains the change
+    /// ([`io::ErrorKind::ConnectionAborted`]).
     #[error("whether the log of workspace `{workspace}` has what was written is not known: {why}")]
     Ended {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A change that no record can say ([`io::ErrorKind::Unsupported`]).
+    /// A change that no record can represent ([`io::ErrorKind::Unsupported`]).
     #[error("`{}` cannot be changed so: {why}", path.display())]
     Unsupported {
-        /// What it is about.
+        /// The path.
         path: PathBuf,
-        /// What cannot be done.
+        /// The unsupported operation.
         why: &'static str,
     },
 }
 
 impl Refused {
-    /// Whether an error is one of these, and no disk's.
+    /// True if an error is one of these rather than an error of the disk.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
         let inner = error.get_ref().map(|inner| inner.downcast_ref::<Self>());

@@ -1,4 +1,4 @@
-//! An open file whose changes are taken down.
+//! An open file whose changes are recorded.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use crate::confirmations::Term;
 use crate::unsettled::Unsettled;
 use crate::workspace::{Changing, Workspace};
 
-/// What a file has of the disk it was opened on.
+/// State that a file shares with the disk it was opened on.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -20,13 +20,13 @@ pub(crate) struct Shared {
     pub(crate) waits_at_sync: bool,
 }
 
-/// An open file of a workspace. It follows its name; once it has none, because it was removed or replaced, its changes
-/// are no part of the workspace.
+/// An open file of a workspace. It is tracked across renames. After it is removed or replaced, its
+/// changes no longer belong to the workspace.
 #[derive(Debug)]
 pub(crate) struct ReplicatedFile {
     file: Box<dyn DiskFile>,
     shared: Shared,
-    /// In which term, and under which number; none if the workspace was not this node's.
+    /// Term and number of the open file; `None` if the node did not own the workspace.
     opened: Option<(Term, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl ReplicatedFile {
     }
 }
 
-/// Begins a change of a file, and says which name it has.
+/// Starts a change of a file and returns its current path.
 fn changing<'a>(
     shared: &'a Shared,
     opened: Option<(Term, u64)>,

@@ -1,24 +1,27 @@
-//! A workspace's files between the store and the disk (`REP-1`): what is done to them is taken down for the workspace's
-//! log, and what a log says is done to a standby's.
+//! Replication of a workspace's files between the store and the disk (`REP-1`): changes are
+//! recorded for the workspace's log, and changes from a log are applied to a standby's files.
 //!
 //! ```text
 //!  store ──▶ ReplicatedDisk ──▶ disk          log ──▶ Replica ──▶ disk
-//!                  │ taken down
+//!                  │ records changes
 //!                  ▼
 //!              Recording ──▶ batches ──▶ log
 //! ```
 //!
-//! [`scope`] says what is replicated. [`Recording`] knows which workspaces are this node's, and who waits for what;
-//! [`ReplicatedDisk`] is the [`Disk`](goondan_durable::disk::Disk) that the daemon changes their files by. [`Replica`]
-//! makes records' changes again, [`redo`] says when that has to be noted, and [`note`] is where. A [`Capture`] has the
-//! files of one moment, for a snapshot.
+//! [`scope`] defines the replicated paths. [`Recording`] tracks the workspaces that the node owns,
+//! and the waiting threads. [`ReplicatedDisk`] is the [`Disk`](goondan_durable::disk::Disk) through
+//! which the daemon changes their files. [`Replica`] applies changes from records, [`redo`] decides
+//! when a note is necessary, and [`note`] stores it. A [`Capture`] holds the files of one moment,
+//! for a snapshot.
 //!
 //! # Invariants
 //!
-//! * What is taken down is what happened to the files, in the order in which it did.
-//! * A file is handed over before it is synced: what is durable here is on its way to the log.
-//! * The files of a workspace that is not this node's are changed by a [`Replica`] alone.
-//! * Waits have no deadline: they end with an acknowledgement, or when it is known that none will come.
+//! * Recorded changes are exactly the changes of the files, in the same order.
+//! * A file's changes are submitted before the file is synced: data that is durable here is on its
+//!   way to the log.
+//! * Only a [`Replica`] changes files of a workspace that the node does not own.
+//! * Waits have no deadline: they end with an acknowledgement, or when no acknowledgement can
+//!   arrive any longer.
 
 mod capture;
 mod confirmations;

@@ -1,18 +1,19 @@
-//! Limits of what is taken down and noted.
+//! Limits of recorded changes and notes.
 
 use goondan_replication::limits::APPEND_BYTES_MAX;
 
-/// Bytes taken down of a workspace from which on they are handed over without waiting for a sync.
+/// Amount of recorded changes of a workspace that triggers a submission without a sync, in bytes.
 pub const TAKEN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most bytes in memory of files that were cut before a snapshot had copied them.
+/// Largest amount of memory for content that was truncated before a snapshot had copied it, in
+/// bytes.
 pub const CUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Bytes read at a time when a file is read back.
+/// Chunk size when a file is read back, in bytes.
 pub const READ_BACK_BYTES: usize = 256 * 1024;
-/// Changes that a standby makes between two notes at most.
+/// Largest number of changes that a standby makes between two notes.
 pub const WINDOW_OPERATIONS_MAX: usize = 1_048_576;
-/// Files that a standby keeps open between two notes, to append to them.
+/// Largest number of files that a standby keeps open for appends between two notes.
 pub const OPEN_FILES_MAX: usize = 256;
-/// Most bytes of a note of how far a log was read.
+/// Largest size of a note, in bytes.
 pub const NOTE_BYTES_MAX: usize = 64 * 1024;
 
 const _: () = assert!(APPEND_BYTES_MAX < TAKEN_BYTES_MAX);

@@ -1,11 +1,11 @@
-//! How far this node has read a workspace's log, as a file.
+//! A node's position in a workspace's log, stored as a file.
 //!
 //! ```json
 //! {"format":1,"note":{"chain":{…},"ahead":0,"files":"asNoted"},"sha256":"…"}
 //! ```
 //!
-//! `sha256` is that of `note` as it is written. A note that was altered would have a node believe that the log is
-//! another one than it has read, so it is refused.
+//! `sha256` covers `note` in its serialized form. An altered note is refused, because the node
+//! would assume a log that differs from the one it has read.
 
 use std::path::{Path, PathBuf};
 
@@ -19,51 +19,51 @@ use serde_json::value::RawValue;
 
 use crate::limits::NOTE_BYTES_MAX;
 
-/// The number of the format that is written here.
+/// Format version that is written.
 const FORMAT: u32 = 1;
 
-/// What is noted.
+/// Content of a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Note {
-    /// How far the log was read, and its changes made and synced.
+    /// Position up to which the log was read and its changes were made and synced.
     pub chain: Chain,
-    /// How many of the changes of the record at the next position are made and synced, too
+    /// Number of changes of the following record that are also made and synced
     /// ([`crate::Replica::follow`]).
     pub ahead: u32,
-    /// What is known of the files.
+    /// State of the files.
     pub files: Files,
 }
 
-/// Why there is no note.
+/// Reason why a note cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NoteError {
-    /// The file system refused, or the note could not be made.
+    /// The file system refused, or the note could not be serialized.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A newer goondan wrote it.
+    /// A newer version of goondan wrote it.
     #[error(
         "`{}` is of format {found}, and this goondan knows {FORMAT}: upgrade goondan on this node", path.display()
     )]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
     },
-    /// It is not as it was written.
+    /// The file is damaged.
     #[error(
         "`{}` is damaged: {problem}. Move it away: the files of the workspace are then made anew from its log", path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         problem: String,
     },
 }
 
-/// What every format has.
+/// Fields common to all formats.
 #[derive(Deserialize)]
 struct AnyFormat {
     format: u32,
@@ -77,7 +77,7 @@ struct Written {
     sha256: Hash,
 }
 
-/// What is noted in a file; none if there is no such file.
+/// Reads a note; `None` if the file does not exist.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Note>, NoteError> {
         .map_err(unreadable)
 }
 
-/// Notes durably, in the place of what was noted before: after a crash the file has the one or the other.
+/// Durably replaces the note. After a crash the file contains either the old or the new note.
 ///
 /// # Errors
 ///

@@ -1,35 +1,40 @@
-//! Which changes can be made again over files that have them already.
+//! Decides which changes can be repeated on files that already contain them.
 //!
-//! A standby notes how far its files are from time to time only. After a crash it goes on from its last note, over
-//! files that have any part of what was made since. Most changes mean the same then: an append says where it begins, a
-//! file that is made is emptied first. Some do not, such as these two, made again over the files that they leave:
+//! A standby only notes the state of its files from time to time. After a crash it resumes at its
+//! last note, on files that contain any part of the later changes. Most changes are idempotent
+//! there: an append contains its offset, and a created file is truncated first. Some are not, such
+//! as these two, repeated on the files that they result in:
 //!
 //! ```text
 //! rename x.tmp to x, create x.tmp        the new x.tmp becomes x
 //! make b, rename a to b                  b is emptied, and there is no a
 //! ```
 //!
-//! So what was made since the last note is a [`Window`], and a change that would spoil it has to wait for a note. The
-//! rule is on the safe side: it keeps out some that would do no harm.
+//! The changes since the last note form a [`Window`]. A change that would make the window
+//! impossible to repeat must wait for a note. The rule is conservative: it excludes some harmless
+//! changes.
 //!
-//! # Files that are cut
+//! # Truncated files
 //!
-//! A journal is cut all the time, and waiting for a note each time would be most of a standby's work. So this is let in,
-//! though there may be nothing to append to when it is made again:
+//! Stores truncate journals constantly, and a note each time would dominate a standby's work. The
+//! following is therefore admitted, although the append may find a shorter file when it is
+//! repeated:
 //!
 //! ```text
 //! append to a at 5, cut a to 0
 //! ```
 //!
-//! Whatever happened in the window, `a` has what it began with up to the shortest length that it was cut to; from that
-//! cut on it is made anew. An append behind the end of a file that is made again is therefore passed over, and owed
-//! ([`crate::Replica::owes`]): a cut of the same window makes it good. Until then nothing is noted, and what is owed at
-//! the end of a window is a file that is not the log's.
+//! During the window, `a` keeps its initial content up to the shortest length it is truncated to,
+//! and is rewritten from that truncation on. A repeated append beyond the end of the file is
+//! therefore skipped and recorded as owed ([`crate::Replica::owes`]); a later truncation in the
+//! same window settles it. Until then no note is written. A file that is still owed at the end of a
+//! window differs from the log.
 //!
-//! # What a window knows of a path
+//! # State of a path in a window
 //!
-//! It is **made** in the window if making the window's changes again gives it its content whatever it holds. It is
-//! **needed** if they cannot be made again without it. Only what is made without being needed can be missing.
+//! A path is **made** in the window if repeating the window's changes recreates its content
+//! regardless of its state. It is **needed** if the changes cannot be repeated without it. Only a
+//! path that is made and not needed may be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,25 +50,26 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// What stood there in the window: it may stand there when that is made again.
+    /// Kind of the path in the window, which it may still have when the window is repeated.
     kind: Option<Kind>,
     is_made: bool,
     is_needed: bool,
-    /// It was removed, or got another name, whether it is there again or not.
+    /// True if it was removed or renamed in the window, even if it exists again.
     was_gone: bool,
 }
 
-/// The changes that were made since the last note.
+/// The changes since the last note.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     operations: usize,
     paths: BTreeMap<RelativePath, Known>,
-    /// What got another name and would take along what has its name by now, if that were made again.
+    /// Renamed paths that would move a newer file of the same name if the rename were repeated.
     sources: BTreeSet<RelativePath>,
 }
 
 impl Window {
-    /// Whether, with this change behind them, all can still be made again. The first one always can.
+    /// True if all changes can still be repeated after adding this one. The first change is always
+    /// admitted.
     #[must_use]
     pub fn admits(&self, operation: &FileOperation) -> bool {
         if self.operations >= WINDOW_OPERATIONS_MAX {
@@ -89,17 +95,18 @@ impl Window {
         if is_moved_on || self.is_anything_needed(from) || self.is_anything_needed(to) {
             return false;
         }
-        // What was not made here is not at its old name when it is done again: what happened in it before could not be,
-        // and what happened to the new name would spoil it.
+        // The source is missing when the rename is repeated: its earlier changes could not be
+        // repeated, and changes of the target would corrupt it.
         if !self.is_made(from) {
             return !self.is_touched(from) && !self.is_touched(to);
         }
-        // A file that is made again takes the place of any other. A directory takes what is in the place with it.
+        // A repeated rename of a file replaces any file. A directory would replace the target with
+        // its content.
         let is_file = self.kind(from) == Some(Kind::File);
         is_file && self.can_stand(to, Kind::File) || !self.is_touched(to)
     }
 
-    /// Takes a change into account, whether it is admitted or not.
+    /// Adds a change, admitted or not.
     pub fn add(&mut self, operation: &FileOperation) {
         self.operations += 1;
         match operation {
@@ -151,7 +158,8 @@ impl Window {
             };
             self.paths.insert(to.clone(), known);
         }
-        // A directory is left as it is when it is made again, with what a later one of its name holds.
+        // A repeated creation leaves an existing directory unchanged, including the content of a
+        // later one of its name.
         if !known.is_made || known.kind == Some(Kind::Directory) {
             self.sources.insert(from.clone());
         }
@@ -170,13 +178,13 @@ impl Window {
         }
     }
 
-    /// Whether a file or a directory can stand there, then and again: nothing got its name from there, and nothing of
-    /// the other kind stood there.
+    /// True if a file or directory of this kind can be at the path, now and when repeated: nothing
+    /// was renamed from it, and nothing of the other kind was there.
     fn can_stand(&self, path: &RelativePath, kind: Kind) -> bool {
         self.kind(path).is_none_or(|known| known == kind) && !self.is_source(path)
     }
 
-    /// Its content is what the window says, whatever was there.
+    /// Marks the path's content as determined by the window alone.
     fn begin(&mut self, path: &RelativePath, kind: Kind) {
         self.need_parent(path);
         let known = self.paths.entry(path.clone()).or_default();
@@ -204,12 +212,12 @@ impl Window {
         self.paths.get(path).is_some_and(|known| known.is_made)
     }
 
-    /// Whether a path, or anything in it, is needed.
+    /// True if the path or anything in it is needed.
     fn is_anything_needed(&self, path: &RelativePath) -> bool {
         self.within(path).any(|(_, known)| known.is_needed)
     }
 
-    /// Whether a change named this path, anything in it, or removed what it stands in.
+    /// True if a change named this path or anything in it, or removed an ancestor.
     fn is_touched(&self, path: &RelativePath) -> bool {
         let gone = |(known, what): (&RelativePath, &Known)| what.was_gone && path.is_within(known);
         self.within(path).next().is_some() || self.paths.iter().any(gone)

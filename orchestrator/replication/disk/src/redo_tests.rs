@@ -38,7 +38,7 @@ fn remove(at: &str) -> FileOperation {
     FileOperation::RemoveTree { path: path(at) }
 }
 
-/// How many of these one window takes.
+/// Number of these changes that one window admits.
 fn admitted(operations: &[FileOperation]) -> usize {
     let mut window = Window::default();
     let taken = operations.iter().take_while(|operation| {
@@ -69,7 +69,7 @@ fn what_would_be_other_files_when_it_is_made_again_waits_for_a_note() {
 #[test]
 fn what_is_made_as_a_whole_is_made_again_however_often() {
     for kept in [
-        // A file is replaced, twice.
+        // A file is replaced twice.
         vec![
             create("x.tmp"),
             append("x.tmp", 0),
@@ -79,7 +79,7 @@ fn what_is_made_as_a_whole_is_made_again_however_often() {
             append("x.tmp", 1),
             rename("x.tmp", "x"),
         ],
-        // An instance is made, and works.
+        // An instance is created and used.
         vec![
             directory(".new"),
             directory(".new/messages"),
@@ -90,10 +90,11 @@ fn what_is_made_as_a_whole_is_made_again_however_often() {
             cut("a/messages/inbox"),
             remove("a"),
         ],
-        // They are cut behind what was there before; what is then made again is owed until it is cut again.
+        // The truncation is below the initial length; repeated appends are owed until the next
+        // truncation.
         vec![append("a", 5), cut("a"), append("a", 0)],
         vec![rename("a", "b"), append("b", 9), cut("b")],
-        // Journals grow, and are cut before they do.
+        // Journals grow and are truncated before that.
         vec![
             cut("a"),
             append("a", 0),

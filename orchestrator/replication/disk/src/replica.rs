@@ -1,8 +1,8 @@
-//! What records say, made of a standby's files.
+//! Applies records to a standby's files.
 //!
-//! Each change means what it means to a [`MemoryTree`](goondan_replication::tree::MemoryTree), with one difference: a
-//! directory has to be there before what it holds. What is not replicated is touched by nothing but the removal or
-//! replacement of a directory it stands in.
+//! Each change has the same effect as on a [`MemoryTree`](goondan_replication::tree::MemoryTree),
+//! except that a directory must exist before its content. Paths that are not replicated are only
+//! affected by the removal or replacement of a parent directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -21,22 +21,23 @@ mod aside;
 mod digest;
 pub(crate) mod restore;
 
-/// Makes changes of records to the files of a standby.
+/// Applies changes from records to the files of a standby.
 ///
-/// What [`follow`](Self::follow) made since the last [`sync`](Self::sync) can be made again after a crash, if it was begun
-/// from what was noted behind that sync.
+/// After a crash, changes that [`follow`](Self::follow) made since the last [`sync`](Self::sync)
+/// can be repeated from the note written after that sync.
 #[derive(Debug)]
 pub struct Replica {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     is_dir_made: bool,
     changed_files: BTreeSet<RelativePath>,
-    /// Directories whose names changed; none stands for the workspace's own.
+    /// Directories whose entries changed; `None` is the workspace's directory.
     changed_dirs: BTreeSet<Option<RelativePath>>,
     window: Window,
-    /// Files that are shorter than the log says, and how long they should be: see [`owes`](Self::owes).
+    /// Files that are shorter than in the log, with their expected lengths; see
+    /// [`owes`](Self::owes).
     owed: BTreeMap<RelativePath, u64>,
-    /// Files that were appended to lately.
+    /// Files that were recently appended to.
     open: HashMap<RelativePath, OpenFile>,
 }
 
@@ -46,7 +47,7 @@ struct OpenFile {
     len: u64,
 }
 
-/// Why a change was not made.
+/// Reason why a change was not made.
 enum Stop {
     Disk(io::Error),
     Misfit(DoesNotFit),
@@ -66,8 +67,8 @@ fn misfit(path: &RelativePath, why: Misfit) -> Stop {
 }
 
 impl Replica {
-    /// A replica in a workspace's directory, which is made if it is missing. `disk` must not be one that takes down
-    /// changes. Nobody else may change what is replicated meanwhile.
+    /// Creates a replica in a workspace's directory, which is created if missing. `disk` must not
+    /// record changes. No other code may change replicated files meanwhile.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
         Self {
@@ -82,9 +83,10 @@ impl Replica {
         }
     }
 
-    /// Makes changes, in order, and tells how many: fewer than there are if a crash behind the next one could leave files on
-    /// which those before it cannot be made again. Then [`sync`](Self::sync) is to be called, and it is to be noted durably
-    /// how far the files are. Never none right behind a sync.
+    /// Applies changes in order and returns their number. It stops early if a crash after the next
+    /// change could leave files on which the previous ones cannot be repeated. The caller must then
+    /// [`sync`](Self::sync) and write a durable note. Directly after a sync, at least one change is
+    /// applied.
     ///
     /// # Errors
     ///
@@ -104,13 +106,13 @@ impl Replica {
         Ok(Ok(operations.len()))
     }
 
-    /// Whether the files are those that the changes make. After a crash some may not be for a while: one that is cut by a
-    /// change which is still to be made again can be shorter than the changes before that say. Nothing is to be noted
-    /// meanwhile.
+    /// Succeeds if the files match the applied changes. After a crash some may not match
+    /// temporarily: a file that a later change truncates can be shorter than earlier changes
+    /// require. No note may be written meanwhile.
     ///
     /// # Errors
     ///
-    /// The first file that is shorter.
+    /// The first file that is too short.
     pub fn owes(&self) -> Result<(), DoesNotFit> {
         self.owed.keys().next().map_or(Ok(()), |path| {
             Err(DoesNotFit {
@@ -120,15 +122,16 @@ impl Replica {
         })
     }
 
-    /// Makes changes, in order.
+    /// Applies changes in order.
     ///
     /// # Errors
     ///
-    /// The outer one is the disk's; the inner one says which change does not fit the files. Those before it are made.
+    /// The outer error comes from the disk; the inner one names the change that does not match the
+    /// files. The changes before it are applied.
     pub fn apply(&mut self, operations: &[FileOperation]) -> io::Result<Result<(), DoesNotFit>> {
         self.make_dir()?;
         for operation in operations {
-            // Before it is made: a change that failed may be made in part.
+            // Added first, because a failed change may have been made in part.
             self.window.add(operation);
             match self.make(operation) {
                 Ok(()) => {}
@@ -139,11 +142,12 @@ impl Replica {
         Ok(Ok(()))
     }
 
-    /// Makes durable all that was made since the last time: content first, then names.
+    /// Makes all changes since the last call durable: content first, then directory entries.
     ///
     /// # Errors
     ///
-    /// As the disk says. What became durable is not known then: go on from what was noted last, with a new replica.
+    /// The error of the disk. It is then unknown which changes are durable: resume at the last
+    /// note, with a new replica.
     pub fn sync(&mut self) -> io::Result<()> {
         for path in &self.changed_files {
             if let Some(open) = self.open.get_mut(path) {
@@ -169,24 +173,26 @@ impl Replica {
         self.open.clear();
     }
 
-    /// The digest of all replicated files as they are, as that of a
-    /// [`MemoryTree`](goondan_replication::tree::MemoryTree) which has the same.
+    /// Digest of all replicated files in their current state, equal to that of a
+    /// [`MemoryTree`](goondan_replication::tree::MemoryTree) with the same files.
     ///
     /// # Errors
     ///
-    /// As the disk says, or [`io::ErrorKind::InvalidData`] for a name that no record can hold.
+    /// The error of the disk, or [`io::ErrorKind::InvalidData`] for a name that no record can
+    /// contain.
     pub fn digest(&self) -> io::Result<Hash> {
         digest::of(self.disk.as_ref(), &self.dir)
     }
 
-    /// Makes it empty: removes all that is replicated, durably. What is not replicated is put into `aside`, a directory
-    /// on the same file system and outside this one, whose parent is there; nothing that stands in it is replaced.
+    /// Durably removes all replicated files. Everything else is moved to `aside`, a directory on
+    /// the same file system and outside this one, whose parent must exist. Existing content of
+    /// `aside` is never replaced.
     ///
-    /// A crash on the way loses nothing of that: call it again.
+    /// After a crash nothing is lost: call it again.
     ///
     /// # Errors
     ///
-    /// As the disk says.
+    /// The error of the disk.
     pub fn clear(&mut self, aside: &Path) -> io::Result<()> {
         self.make_dir()?;
         self.begin_window();
@@ -194,16 +200,18 @@ impl Replica {
         aside::clear(self.disk.as_ref(), &self.dir, aside)
     }
 
-    /// Puts what [`clear`](Self::clear) put aside back where its directory is there again and nothing stands in its
-    /// place, durably; of what was put aside more than once, the last. The rest stays aside.
+    /// Durably moves files that [`clear`](Self::clear) moved aside back to their place, if their
+    /// directory exists again and the place is free. Of several copies, the latest is moved. The
+    /// rest stays aside.
     ///
-    /// Once the log was replayed, and that was noted: a record that is made again may replace what is put back.
+    /// Call this after the log was replayed and that was noted, because a repeated record could
+    /// replace files that are put back.
     ///
-    /// A crash on the way loses nothing: call it again.
+    /// After a crash nothing is lost: call it again.
     ///
     /// # Errors
     ///
-    /// As the disk says.
+    /// The error of the disk.
     pub fn put_back(&mut self, aside: &Path) -> io::Result<()> {
         self.make_dir()?;
         aside::put_back(self.disk.as_ref(), &self.dir, aside)
@@ -213,7 +221,7 @@ impl Replica {
         self.dir.join(path.as_str())
     }
 
-    /// Makes the names in a directory durable, if there is one; none stands for the workspace's own.
+    /// Makes the entries of a directory durable, if it exists; `None` is the workspace's directory.
     fn sync_names(&self, path: Option<&RelativePath>) -> io::Result<()> {
         let path = path.map_or_else(|| self.dir.clone(), |path| self.at(path));
         if kind_at(self.disk.as_ref(), &path)? == Some(EntryKind::Directory) {
@@ -289,10 +297,10 @@ impl Replica {
     fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) -> Result<(), Stop> {
         self.file_changed(path);
         if offset == 0 {
-            // One that is there may have been made by an earlier life that did not sync its name.
+            // An earlier life may have created it without syncing its entry.
             self.name_changed(path);
         }
-        // What becomes of it is known when it is done.
+        // Its new length is only known after the append.
         let open = self.open.remove(path).filter(|open| open.len == offset);
         let mut file = match open {
             Some(open) => open.file,
@@ -318,7 +326,7 @@ impl Replica {
         Ok(())
     }
 
-    /// How long a file is that is to be appended to; nothing, if it begins with that.
+    /// Length of a file to append to; 0 if the append creates it.
     fn len_of(&self, path: &RelativePath, offset: u64) -> Result<u64, Stop> {
         match self.disk.stat(&self.at(path))? {
             None if offset == 0 => {
@@ -357,7 +365,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Has the next append find it open. With too many, all are closed: those in use are open again at once.
+    /// Keeps the file open for the next append. At the limit all files are closed; active ones are
+    /// reopened soon.
     fn keep_open(&mut self, path: &RelativePath, file: Box<dyn DiskFile>, len: u64) {
         if self.open.len() >= OPEN_FILES_MAX {
             self.open.clear();
@@ -365,7 +374,7 @@ impl Replica {
         self.open.insert(path.clone(), OpenFile { file, len });
     }
 
-    /// Nothing that stood there, or in it, is there any more.
+    /// Forgets cached state of the path and everything in it.
     fn forget(&mut self, path: &RelativePath) {
         self.open.retain(|open, _| !open.is_within(path));
         self.owed.retain(|owed, _| !owed.is_within(path));
@@ -373,7 +382,7 @@ impl Replica {
 
     fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), Stop> {
         let Some(kind) = self.kind(from)? else {
-            // Made again over files that have it already.
+            // The files already contain the change.
             return if self.kind(to)?.is_some() {
                 Ok(self.renamed(from, to)?)
             } else {
@@ -395,7 +404,7 @@ impl Replica {
         self.forget(to);
         self.has_parent(to)?;
         let replaced = self.kind(to)?;
-        // A file takes the place of a file at once; nothing else can.
+        // Only a file can atomically replace a file.
         if replaced.is_some() && (kind, replaced) != (EntryKind::File, Some(EntryKind::File)) {
             if from.is_within(to) {
                 return Err(misfit(to, Misfit::OtherKind));
@@ -414,8 +423,8 @@ impl Replica {
         Ok(self.renamed(from, to)?)
     }
 
-    /// Has the names be synced that a rename changed: those of two directories at once, so that one does not come after
-    /// a crash without the other.
+    /// Schedules a sync of the directories that a rename changed. Two directories are synced
+    /// together, so that after a crash one entry does not exist without the other.
     fn renamed(&mut self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
         self.name_changed(from);
         self.name_changed(to);
@@ -427,8 +436,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Makes the names durable that lead to where something is to be moved: a crash could take them, and it with them.
-    /// All of them, as an earlier life may have made some without having synced them.
+    /// Makes the directory entries of the target's ancestors durable, because a crash could lose
+    /// them together with the moved file. All of them, because an earlier life may have created
+    /// some without a sync.
     fn sync_above(&self, to: &RelativePath) -> io::Result<()> {
         let mut dir = to.parent();
         while let Some(inner) = dir {
@@ -441,7 +451,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Removes whatever stands there.
+    /// Removes a file or directory.
     fn remove(&mut self, path: &RelativePath) -> io::Result<()> {
         match self.kind(path)? {
             None => Ok(()),
@@ -450,7 +460,7 @@ impl Replica {
         }
     }
 
-    /// Whether a file stands there.
+    /// True if the path is a file, false if it is free; anything else is an error.
     fn is_file_or_free_anywhere(&self, path: &RelativePath) -> Result<bool, Stop> {
         match self.kind(path)? {
             None => Ok(false),
@@ -459,7 +469,7 @@ impl Replica {
         }
     }
 
-    /// Whether a file stands there, or can.
+    /// Succeeds if the path is a file or can become one.
     fn is_file_or_free(&self, path: &RelativePath) -> Result<(), Stop> {
         if self.is_file_or_free_anywhere(path)? {
             return Ok(());
@@ -487,7 +497,7 @@ impl Replica {
     }
 }
 
-/// What stands at a path; nothing if it leads through something that is no directory.
+/// Kind of a path; `None` if a parent is not a directory.
 fn kind_at(disk: &dyn Disk, path: &Path) -> io::Result<Option<EntryKind>> {
     match disk.stat(path) {
         Ok(stat) => Ok(stat.map(|stat| stat.kind)),
@@ -496,7 +506,7 @@ fn kind_at(disk: &dyn Disk, path: &Path) -> io::Result<Option<EntryKind>> {
     }
 }
 
-/// What changed, by the names that it has after a rename.
+/// Changed paths with their names after a rename.
 fn moved(
     changed: &BTreeSet<RelativePath>,
     from: &RelativePath,

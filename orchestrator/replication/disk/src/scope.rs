@@ -1,12 +1,12 @@
-//! Which paths of a workspace are replicated, and which workspace a path belongs to.
+//! Defines which paths of a workspace are replicated, and maps paths to workspaces.
 //!
-//! What other programs write, or the daemon through folders rather than through a [`Disk`], is not: work directories,
-//! checkpoints of them, working copies of changesets, and sandboxes. Of a task, its history is replicated and how it
-//! stands; not its files, its logs, and its secrets. Of workers, what happened in their runs, and what they handed in.
-//! What is known of files ([`register`]) is replicated if they are.
+//! Paths written by other programs, or by the daemon other than through a [`Disk`], are not
+//! replicated: work directories, their checkpoints, working copies of changesets, and sandboxes. Of
+//! a task, its history and state are replicated, but not its files, logs and secrets. Of a run of
+//! workers, its log and the submitted proposals are replicated. The registered checksums of files
+//! ([`register`]) are replicated if the files are.
 //!
-//! [`Disk`]: goondan_durable::disk::Disk
-//! [`register`]: goondan_durable::register
+//! [`Disk`]: goondan_durable::disk::Disk [`register`]: goondan_durable::register
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,26 +17,27 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
 use goondan_replication::operation::RelativePath;
 
-/// The directory in which each instance of a workspace has one.
+/// Directory with one directory per instance of a workspace.
 pub(crate) const INSTANCES: &str = "instances";
-/// What is not replicated of an instance.
+/// Paths of an instance that are not replicated.
 const APART_OF_INSTANCE: [&str; 2] = ["work", ".checkpoints"];
-/// What an agent made of its own configuration.
+/// An agent's changes to its own configuration.
 const BUNDLE: &str = "swarm-bundle";
-/// What is not replicated of that: what the agent's process writes, too, and where its modules are tried.
+/// Paths of the bundle that are not replicated: the changesets, which the agent's process also
+/// writes, and the directory in which its modules are tested.
 const APART_OF_BUNDLE: [&str; 2] = ["changesets", "gate"];
-/// The directory in which each task of a workspace has its work area.
+/// Directory with the work area of each task of a workspace.
 const TASKS: &str = "tasks";
-/// What is replicated of a work area.
+/// The replicated directory of a work area.
 const METADATA: &str = ".metadata";
-/// How the names of files begin that are in [`METADATA`] and not replicated: each node has a key of its own.
+/// Prefix of file names in [`METADATA`] that are not replicated, because each node has its own key.
 const SECRETS: &[u8] = b"secrets";
-/// The directory in which each run of workers has its sandboxes.
+/// Directory with the sandboxes of each run of workers.
 const SANDBOXES: &str = "sandboxes";
-/// How the names begin of what is replicated of a run: its log, and the proposals that are packed for other nodes.
+/// Prefixes of replicated names in a run: its log, and proposals packed for other nodes.
 const OF_RUN: [&[u8]; 2] = [b"events.jsonl", b".handed-on"];
 
-/// A path below the directory of workspaces that cannot stand in a log.
+/// A path below the directory of workspaces that a log cannot contain.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{}` cannot be replicated: below the directory of a workspace, names are UTF-8, and of the length that records \
@@ -46,25 +47,25 @@ struct Unspeakable {
     path: PathBuf,
 }
 
-/// Whether a path of a workspace is replicated.
+/// True if a path of a workspace is replicated.
 #[must_use]
 pub fn is_replicated(path: &RelativePath) -> bool {
     are_replicated(path.as_str().split('/'))
 }
 
-/// Whether a path is replicated whose names, from the workspace's directory on, are these.
+/// True if the path with these names, relative to the workspace's directory, is replicated.
 pub(crate) fn are_replicated(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
     rule_of(names) != Rule::Apart
 }
 
-/// What holds of a path, and of what stands in a directory there.
+/// Rule for a path and the entries of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Everything there is replicated.
+    /// Everything is replicated.
     Whole,
-    /// Nothing is.
+    /// Nothing is replicated.
     Apart,
-    /// A workspace's own directory.
+    /// A workspace's directory.
     Workspace,
     /// `instances`.
     Instances,
@@ -91,7 +92,7 @@ enum Rule {
 }
 
 impl Rule {
-    /// That of a name in a directory of this rule.
+    /// The rule for an entry of a directory with this rule.
     fn of_name(self, name: &OsStr) -> Self {
         let bytes = name.as_encoded_bytes();
         match self {
@@ -112,7 +113,7 @@ impl Rule {
             Self::Bundle if APART_OF_BUNDLE.iter().any(|apart| name == *apart) => Self::Apart,
             Self::Bundle => Self::Whole,
             Self::Tasks if is_task(name) => Self::WorkArea,
-            // What is on its way in, and what people keep there.
+            // Incoming files, and files that people keep there.
             Self::Tasks => Self::Apart,
             Self::WorkArea if name == METADATA => Self::Metadata,
             Self::WorkArea => Self::Apart,
@@ -124,7 +125,7 @@ impl Rule {
         }
     }
 
-    /// Whether a directory may hold what is replicated beside what is not.
+    /// True if a directory may contain both replicated and other entries.
     fn is_mixed(self) -> bool {
         !matches!(self, Self::Whole | Self::Apart)
     }
@@ -139,12 +140,12 @@ fn rule_of(names: impl Iterator<Item = impl AsRef<OsStr>>) -> Rule {
     names.fold(Rule::Workspace, |rule, name| rule.of_name(name.as_ref()))
 }
 
-/// Whether a directory may hold what is replicated beside what is not, whose names are these.
+/// True if the directory with these names may contain both replicated and other entries.
 pub(crate) fn is_mixed(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
     rule_of(names).is_mixed()
 }
 
-/// Whether the same parts of a directory are replicated under both names.
+/// True if the same parts of a directory are replicated under both names.
 pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     let rule = |path: &RelativePath| rule_of(path.as_str().split('/'));
     let is_one_of_many = !matches!(
@@ -154,24 +155,24 @@ pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     rule(one) == rule(other) && is_one_of_many
 }
 
-/// Where a path leads.
+/// Location of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// To no workspace.
+    /// Outside of all workspaces.
     Outside,
-    /// To a workspace's own directory.
+    /// A workspace's directory.
     Root(WorkspaceId),
-    /// Into a workspace, to what is not replicated.
+    /// In a workspace, not replicated.
     Apart,
-    /// Into a workspace, to what is.
+    /// In a workspace, replicated.
     Replicated(WorkspaceId, RelativePath),
 }
 
-/// Where `path` leads, if each directory in `workspaces` is a workspace's.
+/// Locates `path`, given that each directory in `workspaces` is a workspace.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::InvalidInput`] if that cannot stand in a log.
+/// [`io::ErrorKind::InvalidInput`] if a log cannot contain the path.
 pub(crate) fn locate(workspaces: &Path, path: &Path) -> io::Result<Place> {
     let Ok(below) = path.strip_prefix(workspaces) else {
         return Ok(Place::Outside);
@@ -206,7 +207,7 @@ fn locate_below(below: &Path) -> Option<Place> {
     Some(Place::Replicated(workspace, path))
 }
 
-/// The workspace that `path` is in, whatever it leads to there.
+/// The workspace that contains `path`, replicated or not.
 pub(crate) fn workspace_of(workspaces: &Path, path: &Path) -> Option<WorkspaceId> {
     let below = path.strip_prefix(workspaces).ok()?;
     let first = below.components().next()?;

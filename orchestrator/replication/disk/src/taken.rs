@@ -1,4 +1,4 @@
-//! What was taken down of a workspace and not handed over yet.
+//! Recorded changes of a workspace that are not submitted yet.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use goondan_replication::operation::{FileOperation, RelativePath};
 
 use crate::limits::TAKEN_BYTES_MAX;
 
-/// Changes in their order, and which of the files that are open go by which name.
+/// Changes in order, and the current names of open files.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     operations: Vec<FileOperation>,
     bytes: usize,
-    /// Open files by their numbers. One that is gone from here has no name any more.
+    /// Open files by number. A file that is not listed has no name any longer.
     open: HashMap<u64, RelativePath>,
     last_open: u64,
 }
@@ -22,24 +22,24 @@ impl Taken {
         self.operations.is_empty()
     }
 
-    /// Whether it is so much that it is handed over at once.
+    /// True if the amount requires immediate submission.
     pub(crate) fn is_much(&self) -> bool {
         self.bytes > TAKEN_BYTES_MAX
     }
 
-    /// All of it, which is then nobody's here.
+    /// Removes and returns all changes.
     pub(crate) fn take_out(&mut self) -> Vec<FileOperation> {
         self.bytes = 0;
         std::mem::take(&mut self.operations)
     }
 
-    /// Takes down a change other than an append.
+    /// Records a change other than an append.
     pub(crate) fn push(&mut self, operation: FileOperation) {
         self.follow(&operation);
         self.push_only(operation);
     }
 
-    /// Takes down that a directory was removed, of which a part is still there: whatever `is_left` says.
+    /// Records the partial removal of a directory; `is_left` is true for the paths that remain.
     pub(crate) fn remove_part(
         &mut self,
         path: RelativePath,
@@ -55,7 +55,8 @@ impl Taken {
         self.operations.push(operation);
     }
 
-    /// Takes down an append of any length; what goes on where the last operation ended is joined to it.
+    /// Records an append of any length, and merges it with the previous operation if it continues
+    /// that one.
     pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, mut bytes: &[u8]) {
         let mut offset = offset;
         if let Some(FileOperation::Append {
@@ -79,14 +80,14 @@ impl Taken {
         }
     }
 
-    /// Gives an open file a number.
+    /// Assigns a number to an open file.
     pub(crate) fn open(&mut self, path: RelativePath) -> u64 {
         self.last_open += 1;
         self.open.insert(self.last_open, path);
         self.last_open
     }
 
-    /// Which name an open file has by now; none if it was removed or replaced.
+    /// Current name of an open file; `None` if it was removed or replaced.
     pub(crate) fn name_of(&self, open: u64) -> Option<&RelativePath> {
         self.open.get(&open)
     }
@@ -95,13 +96,13 @@ impl Taken {
         self.open.remove(&open);
     }
 
-    /// Forgets everything.
+    /// Discards all changes and open files.
     pub(crate) fn clear(&mut self) {
         self.take_out();
         self.open.clear();
     }
 
-    /// Has open files follow their names.
+    /// Updates the names of open files.
     fn follow(&mut self, operation: &FileOperation) {
         match operation {
             FileOperation::Rename { from, to } if from != to => {

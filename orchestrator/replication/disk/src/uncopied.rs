@@ -1,8 +1,9 @@
-//! Captured files that are still to be copied, and what they held before they were cut.
+//! Captured files that remain to be copied, and their content before a truncation.
 //!
-//! A second name keeps what is removed or replaced, but not what is cut in place, which stores do all the time: a
-//! conversation's events are cleared once its turns are committed. So whoever cuts a file that is still to be copied
-//! first reads what was captured of it into memory, where the copying finds it.
+//! A hard link preserves removed and replaced files, but not content truncated in place. Stores
+//! truncate constantly: a conversation's events are cleared once its turns are committed. Code that
+//! truncates a file that remains to be copied therefore first reads its captured content into
+//! memory, where the copy finds it.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,27 +13,27 @@ use goondan_durable::disk::{DiskFile, read_full};
 
 use crate::limits::CUT_BYTES_MAX;
 
-/// The files of one capture that are still to be copied.
+/// The files of one capture that remain to be copied.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Uncopied(Arc<Mutex<Files>>);
 
 #[derive(Debug, Default)]
 struct Files {
-    /// By inode: the capture's names are on the file system of the workspace.
+    /// By inode: the capture's links are on the workspace's file system.
     files: HashMap<u64, File>,
     /// Bytes in memory.
     held: u64,
-    /// Whether something was cut that nobody has.
+    /// True if content was lost in a truncation.
     is_void: bool,
 }
 
 #[derive(Debug)]
 struct File {
-    /// How much of it was captured.
+    /// Captured length.
     len: u64,
-    /// Under how many names.
+    /// Number of captured names.
     names: u32,
-    /// What it held, once it was cut.
+    /// Captured content, once the file was truncated.
     content: Option<Arc<[u8]>>,
 }
 
@@ -41,7 +42,7 @@ impl Uncopied {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more name of a file was captured, with so many bytes.
+    /// Adds a captured name of a file, with its captured length.
     pub(crate) fn add(&self, inode: u64, len: u64) {
         let mut files = self.files();
         let file = files.files.entry(inode).or_insert(File {
@@ -52,8 +53,8 @@ impl Uncopied {
         file.names += 1;
     }
 
-    /// A file is about to be cut to `len` bytes: keeps what was captured of it, if that is more and was not copied. The
-    /// capture is void if it cannot be kept.
+    /// Called before a file is truncated to `len` bytes. Keeps the captured content if it is longer
+    /// and not copied yet. If it cannot be kept, the capture becomes void.
     pub(crate) fn keep(&self, file: &mut dyn DiskFile, len: u64) {
         let mut files = self.files();
         if let Err(error) = files.keep(file, len) {
@@ -65,17 +66,18 @@ impl Uncopied {
         }
     }
 
-    /// Whether nothing is to be copied.
+    /// True if no file remains to be copied.
     pub(crate) fn is_empty(&self) -> bool {
         self.files().files.is_empty()
     }
 
-    /// What a file held that was cut meanwhile. To be asked after the file itself was read.
+    /// Captured content of a file that was truncated meanwhile. Call this after reading the file
+    /// itself.
     pub(crate) fn content(&self, inode: u64) -> Option<Arc<[u8]>> {
         self.files().files.get(&inode)?.content.clone()
     }
 
-    /// A name of a file was copied.
+    /// Marks one name of a file as copied.
     pub(crate) fn copied(&self, inode: u64) {
         let mut files = self.files();
         let Some(file) = files.files.get_mut(&inode) else {
@@ -89,12 +91,12 @@ impl Uncopied {
         }
     }
 
-    /// Nothing is copied any more.
+    /// Ends the copy.
     pub(crate) fn end(&self) {
         *self.files() = Files::default();
     }
 
-    /// Whether something was cut that nobody has. To be asked after all was read.
+    /// True if content was lost in a truncation. Call this after all files were read.
     pub(crate) fn is_void(&self) -> bool {
         self.files().is_void
     }
@@ -102,7 +104,7 @@ impl Uncopied {
 
 impl Files {
     fn keep(&mut self, cut: &mut dyn DiskFile, len: u64) -> io::Result<()> {
-        // Most cuts happen while nothing is copied.
+        // Most truncations happen while no copy is in progress.
         if self.files.is_empty() {
             return Ok(());
         }
@@ -117,7 +119,7 @@ impl Files {
             let much = format!("there are {held} bytes of such files, and {CUT_BYTES_MAX} at most");
             return Err(io::Error::other(much));
         }
-        // No more than the limit.
+        // At most the limit.
         let mut content = vec![0; usize::try_from(file.len).unwrap_or(usize::MAX)];
         if read_full(cut, &mut content, 0)? < content.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());

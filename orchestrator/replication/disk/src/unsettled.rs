@@ -1,8 +1,8 @@
-//! Changes whose outcome the disk did not tell: it is looked for in what is there.
+//! Resolves changes with an unknown outcome by inspecting the disk.
 //!
-//! A call that failed may have done all, nothing, or a part. What is taken down must be what happened, so the files are
-//! looked at; if that fails too, the change stays unsettled, and nothing further is changed or handed over before it is
-//! known.
+//! A failed call may have had its full effect, no effect, or a partial effect. Recorded changes
+//! must match the files, so the files are inspected. If that fails as well, the change remains
+//! unsettled, and nothing else is changed or submitted until it is resolved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,29 +15,30 @@ use crate::limits::READ_BACK_BYTES;
 use crate::taken::Taken;
 use crate::walk;
 
-/// Hands over what was taken down if it is much: what is read back may be more than memory should hold.
+/// Submits the recorded changes if there are many, because reading files back could exceed the
+/// memory limit.
 pub(crate) type Relieve<'a> = &'a dyn Fn(&mut Taken);
 
-/// A change that failed, or of which only the file itself says what it was.
+/// A change with an unknown outcome.
 #[derive(Debug, Clone)]
 pub(crate) enum Unsettled {
-    /// It was made as a whole, or not at all.
+    /// The change happened completely or not at all.
     Whole(FileOperation),
-    /// A part of a directory may be gone.
+    /// A directory may be partially removed.
     Removal(RelativePath),
-    /// Something may have come from where nothing is replicated, to where nothing was.
+    /// A path that is not replicated may have been renamed to a free replicated path.
     Arrival(RelativePath),
-    /// A file may have another length than this one, which is taken down.
+    /// The length of a file may differ from this recorded length.
     Length(RelativePath, u64),
 }
 
 impl Unsettled {
-    /// Looks at what is there in the workspace's directory `dir`, and takes it down.
+    /// Inspects the workspace's directory `dir` and records the outcome.
     ///
     /// # Errors
     ///
-    /// As the disk says. It may have been taken down in part then, in a way that does no harm when it is taken down
-    /// again.
+    /// The error of the disk. The outcome may then be partly recorded; recording it again is
+    /// harmless.
     pub(crate) fn settle(
         &self,
         disk: &dyn Disk,
@@ -66,7 +67,7 @@ impl Unsettled {
     }
 }
 
-/// Whether a file or directory stands there, and which.
+/// Kind of the file or directory at a path, if it exists.
 fn stat(disk: &dyn Disk, dir: &Path, path: &RelativePath) -> io::Result<Option<Stat>> {
     let found = disk.stat(&dir.join(path.as_str()))?;
     Ok(found.filter(|stat| stat.kind != EntryKind::Other))
@@ -83,7 +84,7 @@ fn is_made(disk: &dyn Disk, dir: &Path, operation: &FileOperation) -> io::Result
         FileOperation::RemoveFile { path }
         | FileOperation::RemoveTree { path }
         | FileOperation::Rename { from: path, .. } => stat(disk, dir, path)?.is_none(),
-        // These are settled by the file's length.
+        // The file's length determines their outcome.
         FileOperation::Append { .. } | FileOperation::SetLen { .. } => false,
     })
 }
@@ -110,7 +111,7 @@ fn settle_length(
     take_content(disk, dir, path, known, taken, relieve)
 }
 
-/// Takes down what a file holds from `offset` on.
+/// Records the content of a file from `offset` on.
 fn take_content(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! The replicated files of a workspace, as they are on a disk.
+//! The replicated files of a workspace on a disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,19 +9,20 @@ use goondan_replication::operation::RelativePath;
 
 use crate::scope::is_replicated;
 
-/// A name that no record can hold.
+/// A name that no record can contain.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}` cannot stand in a log: its name is not UTF-8, or too long", path.display())]
 struct Unspeakable {
     path: PathBuf,
 }
 
-/// Every replicated file and directory below `dir`, which is a workspace's, in ascending order; directories come before
-/// what they hold. With `below`, only that and what it holds. What is neither file nor directory is no part of it.
+/// All replicated files and directories below the workspace's directory `dir`, ascending;
+/// directories precede their content. With `below`, only that path and its content. Entries that
+/// are neither files nor directories are ignored.
 ///
 /// # Errors
 ///
-/// As the disk says, or [`io::ErrorKind::InvalidData`] for a name that no record can hold.
+/// The error of the disk, or [`io::ErrorKind::InvalidData`] for a name that no record can contain.
 pub(crate) fn entries(
     disk: &dyn Disk,
     dir: &Path,

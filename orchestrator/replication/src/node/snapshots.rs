@@ -1,17 +1,17 @@
-//! What a node knows of the snapshots of a workspace that it owns.
+//! Snapshots of a workspace that the node owns.
 
 use super::Captured;
 use crate::names::{Hash, Position};
 use crate::record::SnapshotReference;
 use crate::wire::KeptSnapshot;
 
-/// One that is not kept yet.
+/// A snapshot that is not stored completely yet.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) reference: SnapshotReference,
-    /// Where its record stands, and that record's hash.
+    /// Position and hash of its record.
     pub(super) at: Option<(Position, Hash)>,
-    /// What it is, once all parts are kept.
+    /// Its content, once all parts are stored.
     pub(super) captured: Option<Captured>,
 }
 
@@ -19,13 +19,13 @@ pub(super) struct UnderWay {
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     pub(super) under_way: Option<UnderWay>,
-    /// Those of this node that are kept, the oldest first.
+    /// Stored snapshots of this node, oldest first.
     pub(super) kept: Vec<KeptSnapshot>,
-    /// Bytes of operations that this node wrote since the last one.
+    /// Bytes of operations that this node wrote since the last snapshot.
     pub(super) bytes: u64,
     pub(super) not_before_ms: u64,
     pub(super) is_trim_due: bool,
-    /// Whether the log is asked to forget, and has not answered.
+    /// True while a trim request is unanswered.
     pub(super) is_trimming: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Snapshots of the workspaces that a node owns: when one is due, how far it is, and what the log may forget then.
+//! Snapshots of the workspaces that a node owns: schedule, progress, and truncation of the log.
 //!
 //! ```text
-//! due ──▶ FilesWork::Capture ──▶ the record of the snapshot stands ──┐
-//!                   │                                                ├──▶ it is said that it is kept ──▶ trim
-//!                   └──▶ its parts are kept, Outcome::Captured ──────┘
+//! due ──▶ FilesWork::Capture ──▶ the snapshot's record is in the log ──┐
+//!                   │                                                  ├──▶ a record confirms it ──▶ trim
+//!                   └──▶ its parts are stored, Outcome::Captured ──────┘
 //! ```
 
 use goondan_protocol::ids::WorkspaceId;
@@ -19,7 +19,7 @@ use crate::retention::{SinceSnapshot, forgettable};
 use crate::wire::{Ask, KeptSnapshot};
 
 impl Node {
-    /// Begins a snapshot of a workspace that this node owns, if one is due.
+    /// Starts a snapshot of a workspace that this node owns, if one is due.
     pub(super) fn snapshot_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let records_max = self.snapshot_records;
         let Some(place) = self.places.get_mut(workspace) else {
@@ -38,9 +38,10 @@ impl Node {
         if !is_due || snapshots.under_way.is_some() {
             return;
         }
-        // Later ones sort behind, whoever takes them: each owner has followed what those before it wrote.
+        // Later snapshots sort after earlier ones of any node, because each owner has replayed all
+        // previous records.
         let name = format!("{:020}-{:016x}", chain.position().0, self.life.0);
-        // Digits and a hyphen are a name.
+        // Digits and a hyphen are always a valid name.
         let Ok(reference) = SnapshotReference::new(&name) else {
             return;
         };
@@ -56,7 +57,7 @@ impl Node {
         });
     }
 
-    /// The record of a snapshot stands.
+    /// Handles that the record of a snapshot is in the log.
     pub(super) fn snapshot_begins(
         &mut self,
         now_ms: u64,
@@ -70,7 +71,8 @@ impl Node {
         }
     }
 
-    /// All parts of a snapshot are kept; or it has failed, and another one is tried later.
+    /// Handles that all parts of a snapshot are stored, or that it failed; a failed one is retried
+    /// later.
     pub(super) fn captured(
         &mut self,
         now_ms: u64,
@@ -114,7 +116,7 @@ impl Node {
         }
     }
 
-    /// The log says that a snapshot is kept.
+    /// Handles that the log confirms a stored snapshot.
     pub(super) fn snapshot_stands(&mut self, now_ms: u64, workspace: &WorkspaceId, at: Position) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
@@ -139,7 +141,8 @@ impl Node {
         }
     }
 
-    /// Has the log forget what nobody needs; it is asked again until no standby needs what is before the last snapshot.
+    /// Truncates the log to what is still needed. Repeated until no standby needs the records
+    /// before the last snapshot.
     pub(super) fn trim_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get(workspace) else {
             return;
@@ -154,7 +157,8 @@ impl Node {
         let Some(kept) = snapshots.kept.iter().find(|kept| Some(kept.at) == before) else {
             return;
         };
-        // Named by its hash, as it may be asked late: a log that has lost its tail by then has another one there.
+        // The request contains the hash because it may arrive late: a log that lost its tail by
+        // then has a different record there.
         let ask = Ask::Trim {
             workspace: workspace.clone(),
             before: kept.clone(),
@@ -165,14 +169,14 @@ impl Node {
         }
     }
 
-    /// The log has answered whether it has forgotten, or never will.
+    /// Handles that the trim request was answered or failed permanently.
     pub(super) fn trim_ended(&mut self, workspace: &WorkspaceId) {
         if let Some(place) = self.places.get_mut(workspace) {
             place.snapshots.is_trimming = false;
         }
     }
 
-    /// The log begins there now: what is older is of no use.
+    /// Handles that the log starts at `oldest` now; older snapshots are useless.
     pub(super) fn trimmed(&mut self, workspace: &WorkspaceId, oldest: Position) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;

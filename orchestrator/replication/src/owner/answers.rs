@@ -1,4 +1,4 @@
-//! What an owner does with the answers of its log.
+//! Reactions of an owner to answers of its log.
 
 use super::{Deposed, Effect, Owner, Phase};
 use crate::chain::{ChainFault, Link};
@@ -53,7 +53,7 @@ impl Owner {
         }
     }
 
-    /// The record that was offered stands at its position.
+    /// Handles that the offered record is stored at its position.
     fn stands(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
         self.failures = 0;
@@ -93,7 +93,7 @@ impl Owner {
         }
     }
 
-    /// A record stands where one was to be written.
+    /// Handles that the next position holds a record.
     fn taken(&mut self, now_ms: u64, bytes: Vec<u8>) {
         let position = self.target();
         let found = Encoded::of_bytes(bytes);
@@ -115,12 +115,13 @@ impl Owner {
         }
     }
 
-    /// What a record of somebody else at the next position means.
+    /// Handles another node's record at the next position.
     fn judge(&mut self, now_ms: u64, encoded: &Encoded, record: Record) {
         let position = record.position;
         match (self.chain.judge(&record), record.body) {
-            // It follows another record than this node's last: is that one still there? One of an earlier owner, too, may
-            // have been written where a fail-over had lost this node's.
+            // The record does not follow this node's last record, which may have been lost: check
+            // that first. An earlier owner may also have written it after a failover lost this
+            // node's records.
             (Ok(Link::Void) | Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
                 self.is_sure = true;
                 self.behind(now_ms, position);
@@ -144,7 +145,8 @@ impl Owner {
         }
     }
 
-    /// Another record stands where an acknowledged one stood. Goes back to where the log is still what it was.
+    /// Handles that another record replaced an acknowledged one. Steps back to the part of the log
+    /// that is unchanged.
     fn tail_taken(&mut self, now_ms: u64, position: Position) {
         self.taken_from = Some(position);
         if self.kept.step_back(position) {
@@ -155,7 +157,8 @@ impl Owner {
         }
     }
 
-    /// What was offered goes behind a void record: it never stood anywhere.
+    /// Moves the offer behind a void record. This is safe because the offered record was never
+    /// stored.
     fn step_over(&mut self) {
         self.is_sure = false;
         let Some(offered) = self.offered.take() else {
@@ -167,7 +170,7 @@ impl Owner {
         self.offered = self.offer(record.body, offered.completes);
     }
 
-    /// The log does not have the record before the one that was offered.
+    /// Handles that the log lacks the record before the offered one.
     fn behind(&mut self, now_ms: u64, head: Position) {
         if self.kept.step_back(head) {
             self.failures = self.failures.saturating_add(1);
@@ -183,7 +186,7 @@ impl Owner {
         self.depose(Deposed::Overtaken { position });
     }
 
-    /// A question came to nothing; `in_doubt` if the record may stand all the same.
+    /// Handles a failed request; `in_doubt` if the record may be stored anyway.
     pub(super) fn failed(&mut self, now_ms: u64, in_doubt: bool) {
         self.unanswered_since_ms.get_or_insert(now_ms);
         let doublings = self.failures.min(u64::BITS / 2);

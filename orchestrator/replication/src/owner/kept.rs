@@ -1,4 +1,4 @@
-//! The records that an owner could append again.
+//! Records that an owner can append again.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use crate::limits::{KEPT_BYTES_MAX, KEPT_RECORDS_MAX};
 use crate::log::Put;
 use crate::names::Position;
 
-/// The last records that the log has confirmed, and which of them it has lost.
+/// The last records confirmed by the log, and the number that it has lost.
 #[derive(Debug)]
 pub(super) struct Kept {
     puts: VecDeque<Put>,
     bytes: usize,
-    /// How many of them, from the end, are to be appended again.
+    /// Number of records at the end that must be appended again.
     lost: usize,
 }
 
@@ -26,7 +26,7 @@ impl Kept {
         kept
     }
 
-    /// One more that stands.
+    /// Adds a stored record.
     pub(super) fn push(&mut self, put: Put) {
         self.bytes += put.record.bytes().len();
         self.puts.push_back(put);
@@ -38,21 +38,21 @@ impl Kept {
         }
     }
 
-    /// The first of those that are to be appended again.
+    /// The first record that must be appended again.
     pub(super) fn again(&self) -> Option<&Put> {
         let first = self.puts.len().checked_sub(self.lost)?;
         self.puts.get(first)
     }
 
-    /// The first of those stands again; false if none is lost.
+    /// Handles that this record is stored again; returns false if none was lost.
     pub(super) fn stands_again(&mut self) -> bool {
         let was_lost = self.lost > 0;
         self.lost = self.lost.saturating_sub(1);
         was_lost
     }
 
-    /// The log ends at `head`, or has something else there: goes back to what is behind it, and one at least. False
-    /// if that is not kept.
+    /// Handles that the log ends at `head` or has a different record there. Steps back by at least
+    /// one record, to those after `head`. Returns false if they are no longer kept.
     pub(super) fn step_back(&mut self, head: Position) -> bool {
         let behind = |put: &&Put| put.record.position() > head;
         let missing = self.puts.iter().rev().take_while(behind).count();

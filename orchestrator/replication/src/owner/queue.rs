@@ -7,15 +7,15 @@ use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::operation::FileOperation;
 use crate::record::SnapshotReference;
 
-/// Bytes that a record has for operations: what comes before them is short.
+/// Space in a record for operations; the fields before them are short.
 const OPERATIONS_BYTES_MAX: usize = RECORD_BYTES_MAX - 1_024;
 
-/// What a record is made of.
+/// Content of a record.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Operations, of which there may be none, and the batches whose last is among them.
+    /// Operations, possibly none, and the batches whose last operation is among them.
     Operations(Vec<FileOperation>, Vec<BatchId>),
-    /// The files as all that came before makes them are being copied.
+    /// A copy of the files in their current state has started.
     Snapshot(SnapshotReference, BatchId),
 }
 
@@ -25,7 +25,7 @@ enum Work {
     Snapshot(SnapshotReference),
 }
 
-/// Batches in the order in which they came; the first may have begun.
+/// Batches in order of arrival; the first may be partly written.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     batches: VecDeque<(BatchId, Work)>,
@@ -56,7 +56,7 @@ impl Queue {
         self.bytes
     }
 
-    /// What the next record is made of: as many operations as it holds, or a snapshot.
+    /// Content of the next record: as many operations as fit, or a snapshot.
     pub(super) fn next(&mut self) -> Next {
         let (mut taken, mut completes, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((id, work)) = self.batches.front_mut() {
@@ -87,7 +87,7 @@ impl Queue {
     }
 }
 
-/// An operation in pieces that fit into records.
+/// Splits an operation into pieces that fit in records.
 fn fitting(operation: FileOperation) -> Vec<FileOperation> {
     match operation {
         FileOperation::Append {

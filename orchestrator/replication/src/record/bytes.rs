@@ -1,8 +1,8 @@
-//! The pieces that records are written and read in.
+//! Primitives for reading and writing records.
 
 use super::RecordFault;
 
-/// The kinds of bodies and the codes of operations.
+/// Kinds of bodies and codes of operations.
 pub(super) mod code {
     pub(in crate::record) const OPERATIONS: u8 = 1;
     pub(in crate::record) const SEAL: u8 = 2;
@@ -19,7 +19,7 @@ pub(super) mod code {
     pub(in crate::record) const REMOVE_TREE: u8 = 7;
 }
 
-/// Takes a record apart from its front.
+/// Reads a record from front to back.
 pub(super) struct Reader<'b>(&'b [u8]);
 
 impl<'b> Reader<'b> {
@@ -47,7 +47,7 @@ impl<'b> Reader<'b> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// A number of things, of which there may be so many.
+    /// Reads a count and checks its limit.
     pub(super) fn count(&mut self, what: &'static str, max: usize) -> Result<usize, RecordFault> {
         let found = usize::try_from(u32::from_be_bytes(self.array()?)).unwrap_or(usize::MAX);
         within(what, found, max)
@@ -63,7 +63,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// Puts a record together.
+/// Writes a record.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 

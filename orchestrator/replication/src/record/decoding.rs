@@ -1,4 +1,4 @@
-//! From bytes, whoever wrote them, to a record.
+//! Decoding of records from untrusted bytes.
 
 use goondan_protocol::ids::WorkspaceId;
 
@@ -9,11 +9,11 @@ use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::operation::{FileOperation, RelativePath};
 
 impl Record {
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     ///
-    /// [`RecordFault`] if the bytes are not exactly one.
+    /// [`RecordFault`] if the bytes are not exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
         within("bytes of a record", bytes.len(), RECORD_BYTES_MAX)?;
         let mut reader = Reader::new(bytes);
@@ -43,7 +43,7 @@ impl Record {
 }
 
 impl Encoded {
-    /// Reads a record from the bytes that a log holds, and keeps them.
+    /// Decodes a record from the bytes of a log, and keeps the bytes.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ fn path(reader: &mut Reader<'_>) -> Result<RelativePath, RecordFault> {
 
 pub(super) fn operations(reader: &mut Reader<'_>) -> Result<Vec<FileOperation>, RecordFault> {
     let count = reader.count("operations", RECORD_OPERATIONS_MAX)?;
-    // Room is made as they are found, not as many as a number says.
+    // Memory grows with the parsed operations, not with the announced count.
     let mut operations = Vec::new();
     for _ in 0..count {
         operations.push(operation(reader)?);

@@ -1,4 +1,4 @@
-//! From a record to its bytes.
+//! Encoding of records.
 
 use super::bytes::{Writer, code, within};
 use super::{Body, Encoded, MAGIC, RECORD_FORMAT, Record, RecordFault};
@@ -6,15 +6,15 @@ use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
 use crate::operation::{FileOperation, RelativePath};
 
-/// Bytes that an operation takes beside its paths and the bytes it appends, at most.
+/// Largest encoded size of an operation without its paths and appended bytes.
 const OPERATION_BYTES: usize = 1 + 2 + 2 + 8 + 4;
 
 impl Record {
-    /// Its bytes.
+    /// Encodes the record.
     ///
     /// # Errors
     ///
-    /// [`RecordFault::TooMuch`] if it is larger than a record may be.
+    /// [`RecordFault::TooMuch`] if it exceeds the size limit of records.
     pub fn encode(&self) -> Result<Encoded, RecordFault> {
         let mut out = Writer::default();
         out.put(&MAGIC);
@@ -109,7 +109,7 @@ fn operation(out: &mut Writer, operation: &FileOperation) -> Result<(), RecordFa
 }
 
 impl FileOperation {
-    /// How many bytes of a record it takes, at most.
+    /// Upper bound of its size within a record, in bytes.
     #[must_use]
     pub fn encoded_bytes_max(&self) -> usize {
         let content = match self {

@@ -1,4 +1,4 @@
-//! The parts that a snapshot is kept in: the changes that make its files of nothing.
+//! Parts of a stored snapshot: operations that create its files from nothing.
 //!
 //! Numbers are big-endian.
 //!
@@ -6,7 +6,7 @@
 //! "gdns" │ format 1 │ is last 1 │ digest 32 if so │ count 4, then each operation as in a record
 //! ```
 //!
-//! There is one encoding of each part and one part of each encoding, as of records.
+//! As with records, encoding is one-to-one.
 
 use super::bytes::{Reader, Writer, within};
 use super::{RecordFault, decoding, encoding};
@@ -14,29 +14,29 @@ use crate::limits::{PART_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
 use crate::operation::FileOperation;
 
-/// The format that parts are written in.
+/// Format version of parts.
 pub const PART_FORMAT: u8 = 1;
 
-/// What a part begins with.
+/// Magic bytes of a part.
 const MAGIC: [u8; 4] = *b"gdns";
-/// Bytes that a part has for operations: what comes before them is short.
+/// Space in a part for operations; the fields before them are short.
 const OPERATIONS_BYTES_MAX: usize = PART_BYTES_MAX - 64;
 
 /// A part of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotPart {
-    /// What makes the files behind those of the parts before it.
+    /// Operations that create files after those of the previous parts.
     pub operations: Vec<FileOperation>,
-    /// Of the last part: the digest of all files.
+    /// For the last part: the digest of all files.
     pub digest: Option<Hash>,
 }
 
 impl SnapshotPart {
-    /// Its bytes.
+    /// Encodes the part.
     ///
     /// # Errors
     ///
-    /// [`RecordFault::TooMuch`] if it is larger than a part may be.
+    /// [`RecordFault::TooMuch`] if it exceeds the size limit of parts.
     pub fn encode(&self) -> Result<Vec<u8>, RecordFault> {
         let mut out = Writer::default();
         out.put(&MAGIC);
@@ -47,11 +47,11 @@ impl SnapshotPart {
         Ok(out.0)
     }
 
-    /// Reads a part.
+    /// Decodes a part.
     ///
     /// # Errors
     ///
-    /// [`RecordFault`] if the bytes are not exactly one.
+    /// [`RecordFault`] if the bytes are not exactly one part.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
         within("bytes of a part", bytes.len(), PART_BYTES_MAX)?;
         let mut reader = Reader::new(bytes);
@@ -75,7 +75,7 @@ impl SnapshotPart {
     }
 }
 
-/// Gathers operations until they are a part.
+/// Collects operations into parts.
 #[derive(Debug, Default)]
 pub struct PartBuilder {
     operations: Vec<FileOperation>,
@@ -83,7 +83,7 @@ pub struct PartBuilder {
 }
 
 impl PartBuilder {
-    /// One more; comes back with a part that is full without it. An append has at most
+    /// Adds an operation. Returns the previous part if it is full. An append must have at most
     /// [`APPEND_BYTES_MAX`](crate::limits::APPEND_BYTES_MAX).
     pub fn push(&mut self, operation: FileOperation) -> Option<SnapshotPart> {
         let len = operation.encoded_bytes_max();
@@ -101,7 +101,7 @@ impl PartBuilder {
         full
     }
 
-    /// The last part.
+    /// Returns the last part.
     #[must_use]
     pub fn finish(self, digest: Hash) -> SnapshotPart {
         SnapshotPart {

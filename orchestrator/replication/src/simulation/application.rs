@@ -1,11 +1,11 @@
-//! What runs on the owner: events are accepted, a tool is run for each, and each is answered.
+//! Application of the owner: it accepts events, runs a tool for each, and answers them.
 
 use std::collections::BTreeMap;
 
 use crate::operation::{FileOperation, RelativePath};
 use crate::tree::MemoryTree;
 
-/// What a line of the journal says of an event.
+/// Step of an event, as recorded in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Said {
     Accepted,
@@ -48,7 +48,7 @@ pub(super) fn journal() -> RelativePath {
     path("inbox.jsonl")
 }
 
-/// All that the journal says, event by event, in order.
+/// All steps in the journal, by event and in order.
 pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<Said>> {
     let mut events: BTreeMap<u64, Vec<Said>> = BTreeMap::new();
     let text = tree.file(&journal()).unwrap_or_default();
@@ -63,14 +63,14 @@ pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<Said>> {
     events
 }
 
-/// One more line.
+/// Appends a line.
 pub(super) fn line(tree: &MemoryTree, event: u64, said: Said) -> Vec<FileOperation> {
     let len = tree.file(&journal()).map_or(0, <[u8]>::len);
     let text = format!("{}{event}\n", said.letter());
     FileOperation::appends(&journal(), len as u64, text.as_bytes())
 }
 
-/// What a store does beside: files that are made anew, cut, moved and removed.
+/// Other changes of a store: files that are recreated, truncated, renamed and removed.
 pub(super) fn chore(tree: &MemoryTree, rng: &mut fastrand::Rng) -> Vec<FileOperation> {
     let name = path(&format!("d{}/f{}", rng.u8(0..3), rng.u8(0..3)));
     let dir = name.parent().unwrap();

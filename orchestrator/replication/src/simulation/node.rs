@@ -1,4 +1,4 @@
-//! One node: the shell around the machines, its memory and its disk.
+//! A node: the shell around the state machines, its memory and its disk.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::owner::{BatchId, Owner};
 use crate::standby::{Files, Standby, Unfit};
 use crate::tree::MemoryTree;
 
-/// What comes to a node.
+/// Input that arrives at a node.
 #[derive(Debug, Clone)]
 pub(super) enum Arrival {
     Put(Attempt, PutAnswer),
@@ -26,7 +26,7 @@ pub(super) enum Arrival {
     Tick,
 }
 
-/// What a node has that a kill leaves.
+/// State of a node that survives a kill.
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     pub(super) chain: Chain,
@@ -35,7 +35,7 @@ pub(super) struct Disk {
     pub(super) files: Files,
 }
 
-/// What a batch was for.
+/// Purpose of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
     Line(u64, Said),
@@ -43,19 +43,19 @@ pub(super) enum Purpose {
     Snapshot,
 }
 
-/// What an owner knows of its work.
+/// State of an owner's work.
 #[derive(Debug)]
 pub(super) struct Ownership {
     pub(super) machine: Owner,
     pub(super) batches: HashMap<BatchId, Purpose>,
-    /// The last thing that was written of each event, acknowledged or not.
+    /// Last recorded step of each event, acknowledged or not.
     pub(super) events: BTreeMap<u64, Said>,
     pub(super) next_batch: u64,
-    /// Snapshots that are on their way.
+    /// Number of snapshots in progress.
     pub(super) snapshots: usize,
-    /// Where the records of those of this life stand, and their hashes.
+    /// Positions and hashes of the snapshot records of this life.
     pub(super) begun: BTreeMap<Position, Hash>,
-    /// Those that are kept.
+    /// Stored snapshots.
     pub(super) kept: Vec<Position>,
     pub(super) heartbeat_due_ms: u64,
 }
@@ -74,13 +74,13 @@ pub(super) struct Node {
     pub(super) role: Role,
     /// The files as programs see them.
     pub(super) tree: MemoryTree,
-    /// What the records make, as a list of checksums would tell.
+    /// The files that the records produce, as checksums would show.
     pub(super) should_be: MemoryTree,
     pub(super) disk: Disk,
-    /// It does nothing before then; what comes meanwhile waits.
+    /// The node is paused until this time; input is queued.
     pub(super) paused_until_ms: u64,
     pub(super) waiting: VecDeque<Arrival>,
-    /// Nothing comes from it or gets to it before then.
+    /// The node is disconnected until this time.
     pub(super) cut_off_until_ms: u64,
 }
 
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// A life begins, with what the disk has.
+    /// Starts a life with the state on disk.
     pub(super) fn start(&mut self, life: Life, now_ms: u64) {
         self.life = life;
         self.waiting.clear();

@@ -1,4 +1,4 @@
-//! What has to hold when everything has healed.
+//! Checks after all faults have ended.
 
 use super::application::{self, Said};
 use super::node::Role;
@@ -8,7 +8,7 @@ use crate::names::Position;
 use crate::record::Body;
 use crate::tree::MemoryTree;
 
-/// The files that the log makes, from its beginning.
+/// The files that the log produces, from its beginning.
 fn made_of(world: &World) -> (Chain, MemoryTree) {
     let mut chain = Chain::new(world.workspace.clone());
     let mut tree = MemoryTree::default();
@@ -37,7 +37,7 @@ pub(super) fn look(world: &World) {
         .filter(|event| !events.contains_key(event));
     let lost: Vec<_> = lost.collect();
     if world.plan.loses_tails && !world.has_said.is_empty() {
-        // What a server has lost is lost: that it was said is all there is.
+        // Records lost by a server cannot be recovered; the report of the loss suffices.
         return;
     }
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");

@@ -1,4 +1,4 @@
-//! Nodes, a log, and what is between them.
+//! Nodes, a log, and the network between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,13 +23,13 @@ mod log;
 mod owners;
 mod standbys;
 
-/// Nodes of a run.
+/// Number of nodes.
 const NODES: usize = 3;
-/// How long faults go on, in simulated milliseconds.
+/// Duration of faults, in simulated milliseconds.
 const TROUBLED_MS: u64 = 60_000;
-/// How long it may take until all is well again, in simulated milliseconds.
+/// Time limit for recovery, in simulated milliseconds.
 const HEALING_MS: u64 = 200_000;
-/// How often a node's clock ticks, in milliseconds.
+/// Interval of a node's clock ticks, in milliseconds.
 const TICK_MS: u64 = 100;
 
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ enum What {
     Fault,
 }
 
-/// What has happened, so that a run in which nothing did is noticed.
+/// Occurrences per kind of event, to detect runs in which nothing happened.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Seen(BTreeMap<&'static str, u64>);
 
@@ -96,21 +96,21 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) workspace: WorkspaceId,
     pub(super) log: MemoryLog,
-    /// All records that stand, those that the log has forgotten among them.
+    /// All stored records, including truncated ones.
     pub(super) everything: Vec<Vec<u8>>,
     pub(super) nodes: Vec<Node>,
     pub(super) acknowledged: BTreeSet<u64>,
     pub(super) tool_runs: HashMap<u64, usize>,
     pub(super) owners: BTreeMap<Epoch, BTreeSet<(usize, u64)>>,
-    /// What nodes said that only a person can mend.
+    /// Reports of problems that only a person can fix.
     pub(super) has_said: Vec<String>,
     pub(super) steps: u64,
     pub(super) seen: Seen,
-    /// Each with whether it was taken when all had healed.
+    /// Snapshots; true for those taken after all faults had ended.
     snapshots: HashMap<String, (MemoryTree, bool)>,
-    /// Where the records of the latter stand.
+    /// Positions of the records of snapshots taken after all faults had ended.
     last_snapshots: BTreeSet<Position>,
-    /// Where the log began after it had forgotten, each with how far it was written then.
+    /// Start of the log after each truncation, with the position of the last record at that time.
     trims: Vec<(Position, Position)>,
     placement: Nodes,
     rng: fastrand::Rng,
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Everything heals: whatever was promised is kept in the end.
+    /// Ends all faults, after which every guarantee must hold.
     pub(super) fn heal(&mut self) {
         self.is_healed = true;
         self.log_down_until_ms = 0;
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Whether all that was accepted is answered, a last snapshot stands, and all nodes have it.
+    /// True if every accepted event is answered, a last snapshot is stored, and all nodes have it.
     fn is_well(&mut self) -> bool {
         let head = self.log.head();
         let mut is_last = false;
@@ -276,7 +276,7 @@ impl World {
         self.after(TICK_MS, What::Arrives(n, life, Arrival::Tick));
     }
 
-    /// A client sends an event to whoever says that the workspace is its own, until it is acknowledged.
+    /// A client sends an event to a node that claims the workspace, until it is acknowledged.
     fn client(&mut self, event: u64) {
         if event == self.events && !self.is_healed {
             self.events += 1;
@@ -335,7 +335,7 @@ impl World {
     fn kill(&mut self, n: usize) {
         self.seen.note("kill");
         if self.nodes[n].owner().is_some() {
-            // Whatever was written is there, or not: the files of an owner are not what any record says.
+            // Any written data may survive or not: the files of an owner do not match any record.
             let tree = self.nodes[n].tree.clone();
             self.nodes[n].disk.tree = tree;
             self.nodes[n].disk.files = Files::PerhapsAhead;
@@ -345,7 +345,7 @@ impl World {
         self.start(n);
     }
 
-    /// A byte of a standby's disk changes.
+    /// Changes a byte of a standby's disk.
     fn alter(&mut self, n: usize) {
         let is_mended = matches!(&self.nodes[n].role, Role::Standby(standby) if standby.mends());
         if !is_mended || self.is_healed {
@@ -367,9 +367,9 @@ impl World {
         }
     }
 
-    /// The log's server fails over to one that was behind.
+    /// The log's server fails over to one without the latest records.
     fn lose_tail(&mut self) {
-        // A few mostly, and now and then what snapshots stand in.
+        // Usually a few records; sometimes enough to include snapshot records.
         let lost_max = if self.rng.bool() { 4 } else { 31 };
         let lost = self.rng.u64(1..lost_max);
         let Some(last) = self
@@ -385,11 +385,11 @@ impl World {
         self.seen.note("lost tail");
         let at = |position: Position| usize::try_from(position.0).unwrap();
         self.everything.truncate(at(last));
-        // That server was behind with what was forgotten, too.
+        // The new server also lacks the latest truncations.
         self.trims.retain(|(head, _)| *head <= last);
         let oldest = self.trims.last().map_or(Position(1), |(_, oldest)| *oldest);
         self.log = MemoryLog::of(oldest, &self.everything[at(oldest) - 1..]);
-        // Power that fails takes more than one machine.
+        // A power failure affects more than one machine.
         if self.rng.u8(0..3) == 0 {
             for n in 0..NODES {
                 if self.nodes[n].owner().is_some() {
@@ -399,7 +399,7 @@ impl World {
         }
     }
 
-    /// The files are captured as they are, whatever is on its way.
+    /// Captures the files in their current state, even with records in flight.
     fn snapshot(&mut self, n: usize) {
         let tree = self.nodes[n].tree.clone();
         let name = format!("snapshot {}", self.snapshots.len());

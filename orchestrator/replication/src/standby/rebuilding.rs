@@ -1,4 +1,4 @@
-//! Files made anew from what the log has.
+//! Recreates the files from the log.
 
 use super::{Effect, Standby, Step, Trouble};
 use crate::chain::{Chain, ChainFault};
@@ -8,8 +8,8 @@ use crate::names::Position;
 use crate::record::{Body, Encoded, SnapshotReference};
 
 impl Standby {
-    /// Begins to make the files anew: looks for what the log begins with. A log that loses its tail now has had all
-    /// that was read of it.
+    /// Starts to recreate the files by finding the start of the log. If the log loses its tail now,
+    /// all records read from it are discarded.
     pub(super) fn rebuild(&mut self, now_ms: u64) {
         let position = self.chain.position();
         if self.had_read.is_none_or(|(known, _)| known < position) {
@@ -18,7 +18,7 @@ impl Standby {
         self.find(now_ms, Position::START.next());
     }
 
-    /// Whether another record stands at a position than was read there before.
+    /// True if a position holds a different record than when it was read before.
     pub(super) fn is_another(&self, there: &Chain) -> bool {
         self.had_read
             .is_some_and(|(known, last)| known == there.position() && last != there.last())

@@ -1,4 +1,4 @@
-//! Responses as frames.
+//! Encoding of responses as frames.
 
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::{Answer, Finding, LogHead, Response, WireFault, pieces};
 use crate::log::{Page, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Position};
 
-/// What of an [`Answer`] is JSON.
+/// The JSON part of an [`Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 enum Head {
@@ -49,11 +49,11 @@ enum Head {
 }
 
 impl Response {
-    /// As a frame's body.
+    /// Encodes the response as a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if there is more in it than a message may have.
+    /// [`WireFault`] if it exceeds the size limit of a message.
     pub fn to_frame(&self) -> Result<Vec<u8>, WireFault> {
         let mut bytes: Vec<&[u8]> = Vec::new();
         let head = match &self.answer {
@@ -91,11 +91,11 @@ impl Response {
         pieces::write(self.id, head, &bytes)
     }
 
-    /// Reads a frame's body.
+    /// Decodes a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if it is no response.
+    /// [`WireFault`] if it is not a response.
     pub fn from_frame(body: &[u8]) -> Result<Self, WireFault> {
         let (id, head, pieces) = pieces::read(body)?;
         let answer = answer(head, &pieces)?;

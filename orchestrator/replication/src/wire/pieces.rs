@@ -1,4 +1,4 @@
-//! A head, and bytes behind it.
+//! Messages with a JSON head, followed by bytes.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::WireFault;
 use crate::limits::{HEAD_BYTES_MAX, READ_RECORDS_MAX};
 
-/// Bytes of the head's length.
+/// Size of the head's length field, in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// What stands before the bytes.
+/// The JSON before the bytes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head<M> {
@@ -19,7 +19,7 @@ struct Head<M> {
     bytes: Vec<usize>,
 }
 
-/// A message with the pieces that belong to it.
+/// Writes a message with its byte pieces.
 pub(super) fn write<M: Serialize>(
     id: u64,
     message: M,
@@ -45,7 +45,7 @@ pub(super) fn write<M: Serialize>(
     Ok(body)
 }
 
-/// Reads what [`write`] wrote: id, message, pieces.
+/// Reads the output of [`write`]: id, message, pieces.
 pub(super) fn read<M: DeserializeOwned>(body: &[u8]) -> Result<(u64, M, Vec<&[u8]>), WireFault> {
     let (length, rest) = body
         .split_first_chunk::<LENGTH_BYTES>()

@@ -1,8 +1,8 @@
-//! What is not replicated, kept while everything else is made anew.
+//! Preserves files that are not replicated while everything else is recreated.
 //!
-//! Each thing that is put aside keeps its path, below a number: the lowest under which nothing stands there. So what is
-//! put aside twice is there twice, the later one under the higher number. Renames are durable on both sides before
-//! anything is removed.
+//! Each path that is moved aside is kept below a number: the lowest one under which the path is
+//! free. A path that is moved aside twice exists twice, the later copy under the higher number.
+//! Renames are durable in both directories before anything is removed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,8 +12,8 @@ use goondan_durable::disk::{Disk, Entry, EntryKind};
 
 use crate::scope::{are_replicated, is_mixed};
 
-/// The directories below `dir` that may hold what is not replicated beside what is, by paths relative to it: each comes
-/// before those in it. The first one is empty, and stands for `dir` itself.
+/// Directories below `dir` that may contain both replicated and other paths, relative to it;
+/// parents come first. The first one is the empty path, for `dir` itself.
 fn mixed(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -29,7 +29,7 @@ fn mixed(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is not replicated below `dir`, by paths relative to it.
+/// Paths below `dir` that are not replicated, relative to it.
 fn apart(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for parent in mixed(disk, dir)? {
@@ -43,7 +43,7 @@ fn apart(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What stands in a directory; nothing if that is none itself.
+/// Entries of a directory; empty if the path is not a directory.
 fn entries(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Entry>> {
     match disk.stat(dir)? {
         Some(stat) if stat.kind == EntryKind::Directory => disk.list(dir),
@@ -58,7 +58,7 @@ fn directories(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(directories.map(|entry| entry.name).collect())
 }
 
-/// Makes the directory that `path` is to stand in, and its missing parents down from `root`, durably.
+/// Durably creates the parent directory of `path` and its missing ancestors below `root`.
 fn make_parent(disk: &dyn Disk, root: &Path, path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent().filter(|parent| parent.starts_with(root)) else {
         return Ok(());
@@ -67,7 +67,7 @@ fn make_parent(disk: &dyn Disk, root: &Path, path: &Path) -> io::Result<()> {
     if disk.stat(parent)?.is_none() {
         disk.create_dir(parent)?;
     }
-    // Also one that is there: a crash may have come before it was durable.
+    // An existing directory is synced, too: a crash may have happened before it was durable.
     sync_parent(disk, parent)
 }
 
@@ -82,7 +82,7 @@ fn move_to(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
     sync_parent(disk, from)
 }
 
-/// Where a thing is put aside: under the lowest number under which nothing stands in its place.
+/// Target for moving a path aside: below the lowest number under which it is free.
 fn free(disk: &dyn Disk, aside: &Path, place: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
@@ -95,7 +95,7 @@ fn free(disk: &dyn Disk, aside: &Path, place: &Path) -> io::Result<PathBuf> {
 }
 
 pub(super) fn clear(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
-    // A crash may have left a rename of an earlier run that is seen and not durable yet.
+    // After a crash, a rename of an earlier run may be visible but not durable.
     settle_names(disk, dir, aside)?;
     for place in apart(disk, dir)? {
         let to = free(disk, aside, &place)?;
@@ -131,7 +131,7 @@ pub(super) fn put_back(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<
     Ok(())
 }
 
-/// The numbers under which things were put aside, ascending.
+/// The numbers under which paths were moved aside, ascending.
 fn numbers(disk: &dyn Disk, aside: &Path) -> io::Result<Vec<u64>> {
     let names = directories(disk, aside)?;
     let number = |name: &OsStr| name.to_str()?.parse().ok();
@@ -140,7 +140,7 @@ fn numbers(disk: &dyn Disk, aside: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Makes the names durable that renames on the way aside or back may have changed.
+/// Makes directory entries durable that renames to or from `aside` may have changed.
 fn settle_names(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
     let mut roots = vec![dir.to_owned()];
     for number in numbers(disk, aside)? {
@@ -154,7 +154,7 @@ fn settle_names(disk: &dyn Disk, dir: &Path, aside: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the directories under a number, if nothing is left in them.
+/// Removes the directories under a number if they contain no files.
 fn remove_if_empty(disk: &dyn Disk, kept: &Path) -> io::Result<()> {
     for dir in mixed(disk, kept)?.into_iter().rev() {
         remove_empty(disk, &kept.join(dir))?;

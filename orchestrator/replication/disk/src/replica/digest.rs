@@ -25,7 +25,7 @@ pub(super) fn of(disk: &dyn Disk, dir: &Path) -> io::Result<Hash> {
     Ok(digest.finish())
 }
 
-/// A file's length, and the hash of what it holds.
+/// Length and content hash of a file.
 fn content(disk: &dyn Disk, path: &Path, chunk: &mut [u8]) -> io::Result<(u64, Hash)> {
     let mut file = disk.open_read(path)?;
     let (mut len, mut hash) = (0, Sha256::new());

@@ -1,4 +1,4 @@
-//! Files made of a snapshot.
+//! Creates files from a snapshot.
 
 use std::io;
 
@@ -8,43 +8,43 @@ use goondan_replication::tree::DoesNotFit;
 
 use super::Replica;
 
-/// Why files could not be made of a snapshot.
+/// Reason why files could not be created from a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The disk failed, or whoever keeps the parts.
+    /// I/O error of the disk or of the snapshot store.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A part is not kept.
+    /// A part is missing.
     #[error("part {0} of the snapshot is missing")]
     Missing(u32),
-    /// A part is none.
+    /// A part is invalid.
     #[error("part {number} of the snapshot is damaged: {fault}")]
     Part {
-        /// Which, from 0.
+        /// Number of the part, from 0.
         number: u32,
-        /// What is wrong.
+        /// The problem.
         fault: RecordFault,
     },
-    /// A part changes what is not there.
+    /// A part changes a file that does not match.
     #[error("part {number} of the snapshot does not fit those before it: {misfit}")]
     Misfit {
-        /// Which, from 0.
+        /// Number of the part, from 0.
         number: u32,
-        /// What is wrong.
+        /// The mismatch.
         misfit: DoesNotFit,
     },
-    /// The files are not those that were captured.
+    /// The files differ from the captured ones.
     #[error("the files that the snapshot makes have another digest than those it was made of")]
     Differs,
 }
 
 impl Replica {
-    /// Makes files of the parts that [`Capture::give`](crate::Capture::give) gave, in what
-    /// [`clear`](Replica::clear) left, durably. `read` gets a part by its number; none if it is not kept.
+    /// Durably creates files from the parts of [`Capture::give`](crate::Capture::give), after
+    /// [`clear`](Replica::clear). `read` returns a part by its number; `None` if it is missing.
     ///
     /// # Errors
     ///
-    /// [`RestoreError`]. What was made is nothing that any record makes then: clear it.
+    /// [`RestoreError`]. The created files then match no record and must be cleared.
     pub fn restore(
         &mut self,
         read: &mut dyn FnMut(u32) -> io::Result<Option<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! What is not replicated survives that everything else is made anew.
+//! Files that are not replicated survive when everything else is recreated.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use goondan_replication::operation::FileOperation;
 use crate::world::{bare, content, dir, memory, relative, replica};
 
 const ASIDE: &str = "/r/aside";
-/// Each holds its own path.
+/// Each file contains its own path.
 const APART: [&str; 7] = [
     "sandboxes/r/coder/sandbox.json",
     "tasks/t/src",
@@ -32,7 +32,7 @@ fn plant(disk: &SimulatedDisk, path: &str) {
     disk.plant(&path, name.as_bytes()).unwrap();
 }
 
-/// A workspace of a node that was its owner.
+/// A workspace of a former owner.
 fn former() -> SimulatedDisk {
     let disk = bare();
     for path in [
@@ -50,7 +50,7 @@ fn former() -> SimulatedDisk {
     disk
 }
 
-/// What the log makes: one of the instances, and one of the tasks.
+/// The content of the log: one of the instances and one of the tasks.
 fn log() -> Vec<FileOperation> {
     let dirs = [
         "instances",
@@ -91,7 +91,7 @@ pub(crate) fn files(disk: &SimulatedDisk, below: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Whether everything that is not replicated is there once.
+/// Asserts that each file that is not replicated exists exactly once.
 fn has_all(disk: &SimulatedDisk, context: &str) {
     let mut found: Vec<_> = [dir(), ASIDE.into()]
         .iter()
@@ -110,7 +110,8 @@ fn crashes() -> impl Iterator<Item = Crash> {
     fixed.into_iter().chain((0..6).map(Crash::Subset))
 }
 
-/// Does something on a disk that stops at each of its calls, and again on what that left; gives each end to `look`.
+/// Runs an operation on a disk that fails at each call in turn, and then again on the result;
+/// passes each final state to `look`.
 fn at_every_call(
     before: &SimulatedDisk,
     run: impl Fn(&SimulatedDisk) -> std::io::Result<()>,
@@ -188,7 +189,7 @@ fn what_was_put_aside_twice_is_there_twice_and_the_later_one_comes_back() {
     made.put_back(Path::new(ASIDE)).unwrap();
     assert!(content(&disk, &dir().join("instances/i/work/later")).is_some());
     assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
-    // It goes on being there until somebody takes it away.
+    // It stays there until it is removed.
     put_back(&disk).unwrap();
     assert!(content(&disk, &Path::new(ASIDE).join("1/instances/i/work/a")).is_some());
     let left = disk.list(Path::new(ASIDE)).unwrap();

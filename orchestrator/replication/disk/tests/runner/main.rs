@@ -1,4 +1,5 @@
-//! Tests of the replicated disk and of the replica: over simulated disks that fail and stop, and under a real store.
+//! Tests of the replicated disk and the replica: on simulated disks that fail and stop, and under a
+//! real store.
 
 #[cfg(test)]
 mod aside;

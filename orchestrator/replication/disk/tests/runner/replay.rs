@@ -1,4 +1,4 @@
-//! A standby stops at any moment, and goes on from what it noted.
+//! A standby that stops at any moment resumes at its last note.
 
 use std::io;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use goondan_replication::operation::FileOperation;
 use crate::workload::{Faults, run, seeds};
 use crate::world::{Owner, bare, memory, replica};
 
-/// Whether a standby keeps to what a replica says of notes.
+/// True if a standby follows the replica's rules for notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notes {
     AsAsked,
     AtAnyTime,
 }
 
-/// A standby that replays operations, whose disk stops now and then.
+/// A standby that replays operations on a disk that stops from time to time.
 struct Standby<'a> {
     operations: &'a [FileOperation],
     disk: SimulatedDisk,
     replica: Replica,
-    /// How many operations were made, as it was noted last.
+    /// Number of operations in the last note.
     noted: usize,
     made: usize,
-    /// How many are made, or were about to be.
+    /// Number of operations that were made or started.
     started: usize,
-    /// How many were made before any crash.
+    /// Largest number of operations made before any crash.
     furthest: usize,
     /// The last crash.
     crash: Option<Crash>,
@@ -82,7 +82,7 @@ impl<'a> Standby<'a> {
         Ok(Ok(()))
     }
 
-    /// Whether what is durable is what the operations make that were noted.
+    /// True if the durable files match the noted operations.
     fn has_what_is_noted(&self) -> bool {
         let durable = self.disk.after_crash(Crash::LoseUnsynced);
         let expected = memory(&self.operations[..self.noted]).digest();
@@ -98,7 +98,7 @@ impl<'a> Standby<'a> {
     }
 }
 
-/// Replays with crashes; says what went wrong.
+/// Replays with crashes; returns an error message on failure.
 fn replay(operations: &[FileOperation], seed: u64, notes: Notes) -> Result<(), String> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut standby = Standby::new(operations);
@@ -158,7 +158,7 @@ fn the_test_finds_what_notes_are_there_for() {
     assert!((0..100).any(is_found));
 }
 
-/// From any operation since the last note, over files that have all of them.
+/// Repeats from any operation since the last note, on files that contain all of them.
 #[test]
 fn what_is_made_again_changes_nothing() {
     for seed in seeds(40) {

@@ -1,4 +1,4 @@
-//! Snapshots: the files of one moment, whatever happens to them afterwards.
+//! Snapshots: the files of one moment, unaffected by later changes.
 
 use std::io;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later()
         let now = lengths(&owner);
         cut += usize::from(now.iter().zip(&captured).any(|(now, then)| now < then));
         let given = parts(&capture);
-        // The log goes on as if nothing had been.
+        // The log continues unchanged.
         owner.is_replayed(&format!("seed {seed}"));
         let (parts, digest) = given.unwrap();
         let before = memory(&owner.operations_before_snapshot());
@@ -68,14 +68,14 @@ fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later()
     assert!(cut > 30, "files were cut in {cut} runs");
 }
 
-/// How long the captured files are by now.
+/// Current lengths of the captured files.
 fn lengths(owner: &Owner) -> Vec<u64> {
     let names = (0..).map(|number: u64| Path::new(CAPTURES).join(number.to_string()));
     let found = names.map(|name| owner.disk.stat(&name).unwrap());
     found.map_while(|found| Some(found?.len)).collect()
 }
 
-/// A file of so many mebibytes.
+/// Writes a file of this many mebibytes.
 fn write(owner: &Owner, name: &str, mebibytes: u8) -> Box<dyn DiskFile> {
     let mut file = owner.replicated.create(&dir().join(name)).unwrap();
     for number in 0..mebibytes {
@@ -86,7 +86,7 @@ fn write(owner: &Owner, name: &str, mebibytes: u8) -> Box<dyn DiskFile> {
 
 #[test]
 fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
-    // So many bytes are four parts, and `b` is in three of them.
+    // The files take four parts, and `b` is in three of them.
     for part in 1..4 {
         for name in ["a", "b", "c", "d"] {
             let owner = Owner::new(Waits::AtConfirm);
@@ -103,10 +103,10 @@ fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
                     match files.iter_mut().find(|(file, _)| *file == name) {
                         Some((_, file)) => {
                             file.set_len(1).unwrap();
-                            // What comes in its place is not what was captured.
+                            // The new content differs from the captured one.
                             append_all(file.as_mut(), &[0; 10 << 20]).unwrap();
                         }
-                        // So is what is made anew in the place of another.
+                        // The same applies to a file that replaces another.
                         None => drop(owner.replicated.create(&dir().join("c")).unwrap()),
                     }
                 }
@@ -175,7 +175,7 @@ fn rep_1_a_capture_that_fails_changes_nothing() {
 fn rep_1_what_is_no_snapshot_is_refused() {
     let owner = Owner::new(Waits::AtConfirm);
     for name in ["a", "b"] {
-        // So many bytes are more than one part.
+        // More than one part.
         write(&owner, name, 5);
     }
     let (parts, _) = parts(&capture(&owner).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A real store over a replicated disk, and another over what the log makes.
+//! A real store over a replicated disk, and a second store over the files that the log produces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn accept(key: &str, event: &str) -> Op {
     })
 }
 
-/// A turn of an instance, with a message and, now and then, a change of all that were before it.
+/// A turn of an instance with a message and, occasionally, a change of all earlier messages.
 fn turn(key: &str, number: usize) -> Vec<Op> {
     let (turn, event) = (format!("t{number}"), format!("e{number}"));
     let message = json!({
@@ -112,7 +112,7 @@ fn turn(key: &str, number: usize) -> Vec<Op> {
     ops
 }
 
-/// Turns of two instances, of which one is deleted and made again.
+/// Turns of two instances, one of which is deleted and recreated.
 fn live(owner: &Owner) {
     let disk: Arc<dyn Disk> = owner.replicated.clone();
     workspace::open(disk.as_ref(), &layout(), Path::new("/p"), None).unwrap();
@@ -142,7 +142,7 @@ fn live(owner: &Owner) {
             worker.flush_metadata(true);
         }
         worker.tidy(is_all);
-        // What was put off does not wait for the next batch.
+        // Deferred changes do not wait for the next batch.
         assert!(!is_all || owner.recording.is_quiet(&workspace()));
     }
     worker.finish();
@@ -150,7 +150,7 @@ fn live(owner: &Owner) {
     disk.confirm(&dir()).unwrap();
 }
 
-/// Opens everything, as a daemon that takes the workspace over; says how many instances there are.
+/// Opens everything like a daemon that takes over the workspace; returns the number of instances.
 fn take_over(disk: &SimulatedDisk, context: &str) -> usize {
     workspace::open(disk, &layout(), Path::new("/p"), None).unwrap();
     let instances = layout().instances(&workspace());
@@ -159,7 +159,7 @@ fn take_over(disk: &SimulatedDisk, context: &str) -> usize {
         assert_eq!(entry.kind, EntryKind::Directory, "{context}");
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let store = InstanceStore::open(shared, &instances.join(&entry.name)).unwrap();
-        // What a crash leaves.
+        // Expected findings after a crash.
         let harmless = [FindingKind::TornTail, FindingKind::UnfinishedWork];
         let findings = store.state().findings;
         let is_harmless = findings.iter().all(|found| harmless.contains(&found.kind));

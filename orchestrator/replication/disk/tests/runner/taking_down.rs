@@ -1,4 +1,4 @@
-//! What is taken down is what happened.
+//! Recorded changes match what happened.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -138,11 +138,11 @@ fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
         assert_eq!(memory.file(&relative(apart)), None, "{apart}");
     }
     owner.is_replayed("it came");
-    // Nothing takes the place of something.
+    // The target is free.
     disk.create_dir(&staged).unwrap();
     let taken = disk.rename(&staged, &task).unwrap_err();
     assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
-    // It goes as it came, and a disk that fails then is looked at.
+    // The rename back out of scope, on a disk that fails and is then inspected.
     let out = dir().join("tasks/.export");
     disk.rename(&task, &out).unwrap();
     owner.is_replayed("it went");
@@ -158,14 +158,14 @@ fn what_is_much_is_handed_over_without_a_sync() {
     let owner = Owner::new(Waits::AtConfirm);
     let mut file = owner.replicated.create(&dir().join("a")).unwrap();
     let piece = vec![7; 1024 * 1024];
-    // What stands beside the bytes counts, too.
+    // Overhead besides the bytes counts as well.
     let pieces = TAKEN_BYTES_MAX / piece.len();
     for _ in 0..pieces {
         assert!(owner.batches().is_empty());
         append_all(file.as_mut(), &piece).unwrap();
     }
     assert_eq!(owner.batches().len(), 1);
-    // However often it is cut, what goes on is one operation up to the longest there is.
+    // Regardless of the pieces, a continued append becomes one operation up to the maximum length.
     assert_eq!(owner.batches().concat().len(), 1 + pieces);
 }
 

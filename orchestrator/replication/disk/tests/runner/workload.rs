@@ -1,4 +1,4 @@
-//! What files are put through, by chance.
+//! Random operations on files.
 
 use std::path::{Path, PathBuf};
 
@@ -25,21 +25,22 @@ const DIRECTORIES: [&str; 7] = [
     "instances/i/work",
 ];
 
-/// So many seeds, or as many as `GOONDAN_REPLICATED_DISK_SEEDS` says, from `GOONDAN_TEST_SEED` on.
+/// Range of `count` seeds, or as many as `GOONDAN_REPLICATED_DISK_SEEDS` specifies, starting at
+/// `GOONDAN_TEST_SEED`.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     let knob = |name| std::env::var(name).ok()?.parse().ok();
     let first = knob("GOONDAN_TEST_SEED").unwrap_or(0);
     first..first + knob("GOONDAN_REPLICATED_DISK_SEEDS").unwrap_or(count)
 }
 
-/// Which faults a run has.
+/// Faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
     None,
     Some,
 }
 
-/// Does so many things to the files of an owner; what cannot be done is not.
+/// Performs random operations on an owner's files; operations that are not possible are skipped.
 pub(crate) fn run(owner: &Owner, seed: u64, steps: usize, faults: Faults) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut open: Vec<Box<dyn DiskFile>> = Vec::new();
@@ -61,7 +62,7 @@ pub(crate) fn run(owner: &Owner, seed: u64, steps: usize, faults: Faults) {
         )
         .ok();
     }
-    // A fault that is still to come is none any more.
+    // Cancels a pending fault.
     owner.disk.fail_at(0, Fault::Errno(5), false);
 }
 
@@ -109,7 +110,7 @@ fn step(
         },
         10 => {
             let path = any(chance, &FILES);
-            // The simulated disk would remove a directory, too.
+            // The simulated disk would also remove a directory.
             if is_dir(&path) {
                 return Ok(());
             }
@@ -119,7 +120,7 @@ fn step(
         12 => disk.rename(&any(chance, &FILES), &any(chance, &FILES)),
         13 => {
             let (from, to) = (any(chance, &DIRECTORIES), any(chance, &DIRECTORIES));
-            // The simulated disk would do it.
+            // The simulated disk would permit it.
             if to.starts_with(&from) || !is_dir(&from) {
                 return Ok(());
             }

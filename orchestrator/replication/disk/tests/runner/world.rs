@@ -1,4 +1,4 @@
-//! A node's disk with one workspace on it, and what came of what was taken down.
+//! A node's disk with one workspace, and its recorded changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -11,7 +11,7 @@ use goondan_replication::tree::MemoryTree;
 
 pub(crate) const WORKSPACES: &str = "/r/workspaces";
 
-/// What the store calls the workspace of the project `/p`.
+/// The store's id for the workspace of the project `/p`.
 pub(crate) fn workspace() -> WorkspaceId {
     WorkspaceId::new("p__no-package").unwrap()
 }
@@ -24,7 +24,7 @@ pub(crate) fn relative(text: &str) -> RelativePath {
     RelativePath::new(text).unwrap()
 }
 
-/// A disk with the directory of workspaces, and nothing else.
+/// A disk with only the directory of workspaces.
 pub(crate) fn bare() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     for dir in ["/r", WORKSPACES] {
@@ -36,7 +36,7 @@ pub(crate) fn bare() -> SimulatedDisk {
     disk
 }
 
-/// The owner's side. What is handed over stands in the log at once.
+/// The owner's side. Submitted batches are in the log immediately.
 pub(crate) struct Owner {
     pub(crate) disk: SimulatedDisk,
     pub(crate) recording: Arc<Recording>,
@@ -71,7 +71,7 @@ impl Owner {
         }
     }
 
-    /// What was handed over, batch by batch.
+    /// The submitted batches.
     pub(crate) fn batches(&self) -> Vec<Vec<FileOperation>> {
         let batches = self.batches.lock().unwrap();
         let numbers: Vec<u64> = batches.iter().map(|handed| handed.batch.0).collect();
@@ -88,7 +88,7 @@ impl Owner {
         batches.iter().map(|it| it.content.clone()).collect()
     }
 
-    /// What was handed over before a snapshot was.
+    /// Operations submitted before the snapshot.
     pub(crate) fn operations_before_snapshot(&self) -> Vec<FileOperation> {
         let contents = self.contents();
         let is_snapshot = |content: &Content| matches!(content, Content::Snapshot(_));
@@ -96,14 +96,15 @@ impl Owner {
         contents[..at].iter().flat_map(operations_of).collect()
     }
 
-    /// Everything that was taken down, after all of it was handed over.
+    /// All recorded operations, after they were submitted.
     pub(crate) fn operations(&self) -> Vec<FileOperation> {
         self.replicated.confirm(&dir()).unwrap();
         assert!(self.recording.is_quiet(&workspace()));
         self.batches().concat()
     }
 
-    /// Has a standby and a tree in memory replay everything, and compares them with the owner's files.
+    /// Replays all operations on a standby and an in-memory tree, and compares both with the
+    /// owner's files.
     pub(crate) fn is_replayed(&self, context: &str) {
         let operations = self.operations();
         let memory = memory(&operations);
@@ -135,7 +136,7 @@ pub(crate) fn replica(disk: &SimulatedDisk) -> Replica {
     Replica::new(Arc::new(disk.clone()), dir())
 }
 
-/// What a file of the workspace holds; none if it is missing.
+/// Content of a file of the workspace; `None` if it is missing.
 pub(crate) fn content(disk: &dyn Disk, path: &Path) -> Option<Vec<u8>> {
     let mut file = disk.open_read(path).ok()?;
     Some(read_all(file.as_mut(), 1 << 30).unwrap())

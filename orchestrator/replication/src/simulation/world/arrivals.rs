@@ -1,4 +1,4 @@
-//! What comes to a node, and when it sees it.
+//! Delivery of input to nodes.
 
 use super::*;
 
@@ -16,7 +16,7 @@ impl World {
             }
             return;
         }
-        // What waited while the node was paused comes first.
+        // Input queued while the node was paused comes first.
         while let Some(waited) = self.nodes[n].waiting.pop_front() {
             self.take(n, waited);
             if self.nodes[n].life != life {

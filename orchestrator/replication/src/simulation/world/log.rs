@@ -1,4 +1,4 @@
-//! The log's server, and what is lost and late on the way there.
+//! The log's server, and lost or late messages on the way to it.
 
 use super::*;
 
@@ -8,7 +8,7 @@ impl World {
         if is_cut || (!self.is_healed && self.rng.u8(0..40) == 0) {
             return self.trace(|| format!("lost: {question:?}"));
         }
-        // Nobody waits for a trim: it may be asked at any time.
+        // No caller waits for a trim, so it may arrive at any time.
         let late_in = if matches!(question, Question::Trim(..)) {
             3
         } else {
@@ -57,7 +57,7 @@ impl World {
         self.after(ms, What::Arrives(n, life, answer));
     }
 
-    /// Whoever asked for that does not wait for the answer.
+    /// The requester does not wait for the answer.
     fn trim(&mut self, before: Position, hash: Hash, is_down: bool) {
         if is_down {
             return;
@@ -98,7 +98,7 @@ impl World {
         if is_down {
             return ReadAnswer::Unavailable;
         }
-        // Some pages are short, so that there are several.
+        // Some pages are short, so that reads need several pages.
         let records_max = if self.rng.bool() {
             READ_RECORDS_MAX
         } else {

@@ -49,7 +49,7 @@ impl World {
                     Role::Standby(standby) => Some(standby.chain().position()),
                     Role::Owner(_) | Role::Down => None,
                 });
-                // Half of the time as if the standbys were too far behind to be waited for.
+                // In half of the cases, treat the standbys as too far behind to wait for.
                 let near: Vec<_> = standbys
                     .filter(|_| self.is_healed || position.0.is_multiple_of(2))
                     .collect();
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// The children are killed: nothing they had under way is heard of again. A new standby begins.
+    /// Kills the child processes, whose pending work is lost, and starts a new standby.
     pub(super) fn fence(&mut self, n: usize, reason: &Deposed) {
         self.trace(|| format!("n{n} is deposed: {reason}"));
         match reason {
@@ -97,7 +97,8 @@ impl World {
         }
         match owner.events.get(&event) {
             None => self.write_line(n, event, Said::Accepted),
-            // The journal of the owner has it, and nothing under way: what it says is acknowledged.
+            // The owner's journal contains the event and nothing is in flight, so the event is
+            // acknowledged.
             Some(_) if owner.batches.is_empty() && owner.machine.is_quiet() => {
                 self.acknowledged.insert(event);
             }
@@ -112,7 +113,8 @@ impl World {
         self.write(n, Purpose::Line(event, said));
     }
 
-    /// A writer batch: its files are changed, then it is given to the owner, and both go their way.
+    /// Writes a batch: changes its files and passes it to the owner. Sync and append then proceed
+    /// independently.
     pub(super) fn write(&mut self, n: usize, purpose: Purpose) {
         let node = &mut self.nodes[n];
         let operations = match purpose {
@@ -152,14 +154,14 @@ impl World {
         let Some(purpose) = owner.batches.remove(&id) else {
             return;
         };
-        // Acknowledged records stand on the disk of their owner: that they do is known after a kill.
+        // Acknowledged records are on the owner's disk, so this position survives a kill.
         self.nodes[n].disk.chain = position;
         if let Purpose::Line(event, said) = purpose {
             self.go_on(n, event, said);
         }
     }
 
-    /// What is done when a line is acknowledged.
+    /// Continues an event after one of its lines is acknowledged.
     pub(super) fn go_on(&mut self, n: usize, event: u64, said: Said) {
         match said {
             Said::Accepted => {

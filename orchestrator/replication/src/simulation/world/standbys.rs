@@ -21,7 +21,8 @@ impl World {
         }
     }
 
-    /// What a standby has read and applied is on its disk, and that it has is noted there now and then.
+    /// Notes a standby's progress: its files are on disk, and the note is written from time to
+    /// time.
     pub(super) fn note(&mut self, n: usize) {
         let is_noted = self.rng.bool();
         let node = &mut self.nodes[n];
@@ -46,7 +47,7 @@ impl World {
         match effect {
             standby::Effect::Read(attempt, from) => self.send(n, Question::Read(attempt, from)),
             standby::Effect::Apply(changes) => {
-                // Before they are made, the files are what is noted.
+                // Before the changes are applied, the files match the note.
                 self.note(n);
                 let node = &mut self.nodes[n];
                 for record in &changes {
@@ -54,7 +55,7 @@ impl World {
                 }
                 let mut each = changes.iter();
                 let outcome = each.try_for_each(|record| record.make_in(&mut node.tree));
-                // Whatever is read meanwhile may come first.
+                // Records read meanwhile may arrive first.
                 let (life, ms) = (node.life, self.rng.u64(1..30));
                 self.after(ms, What::Arrives(n, life, Arrival::Applied(outcome)));
             }
@@ -84,7 +85,7 @@ impl World {
                 node.tree = restored.unwrap_or_default();
                 node.should_be = node.tree.clone();
                 node.disk.files = Files::AsNoted;
-                // From here on the log is what the disk has been made of: it is noted before any change of it.
+                // From here on the log matches the disk; it is noted before the next change.
                 node.disk.tree = node.tree.clone();
                 let noted = standby::Input::Restored(true);
                 let Role::Standby(machine) = &mut node.role else {
@@ -145,7 +146,7 @@ impl World {
             kept: Vec::new(),
             heartbeat_due_ms: self.now_ms,
         }));
-        // What was under way at the seal has an outcome that nobody knows.
+        // Work in progress at the seal has an unknown outcome.
         for (event, said) in events {
             match said.last().unwrap() {
                 Said::Started if self.plan.bug == Bug::ForgetsWhatWasUnderWay => {
