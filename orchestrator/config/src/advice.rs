@@ -1,10 +1,11 @@
-//! What people write who know another system, or have only begun with this one, and what to write here.
+//! Suggestions for common mistakes of beginners and of users of other systems.
 //!
-//! Pure tables and searches: each gives words for a problem that a reader has found already.
+//! Pure tables and searches: each function suggests a fix for a problem that a reader has already
+//! found.
 
 use crate::tree::{Entry, Value};
 
-/// Servers that speak the protocol of `openai`: their usual names, and the address to write.
+/// Servers with an API compatible to `openai`: their usual names, and the URL to configure.
 const OPENAI_COMPATIBLE: &[(&[&str], &str)] = &[
     (&["ollama"], "http://127.0.0.1:11434/v1"),
     (
@@ -30,7 +31,7 @@ const OPENAI_COMPATIBLE: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Other names of the providers there are.
+/// Other names of the supported providers.
 const PROVIDER_ALIASES: &[(&[&str], &str)] = &[
     (&["claude"], "anthropic"),
     (&["gpt", "chatgpt", "open-ai", "open_ai"], "openai"),
@@ -38,7 +39,7 @@ const PROVIDER_ALIASES: &[(&[&str], &str)] = &[
     (&["mock", "fake", "test", "script"], "scripted"),
 ];
 
-/// What to write for a provider that there is not.
+/// Suggestion for an unknown provider.
 pub(crate) fn provider(written: &str) -> String {
     let lower = written.to_lowercase();
     let is = |names: &[&str]| names.contains(&lower.as_str());
@@ -56,7 +57,7 @@ pub(crate) fn provider(written: &str) -> String {
     }
 }
 
-/// What a document is that is none of goondan's, by its outermost fields; and what to do about it.
+/// A document of another system, recognized by its top-level fields, with a suggestion.
 pub(crate) struct Foreign {
     pub(crate) message: String,
     pub(crate) help: &'static str,
@@ -65,8 +66,8 @@ pub(crate) struct Foreign {
 const BEGIN: &str =
     "make a project with `gdn init`, or name the directory of one: `gdn --project DIR …`";
 
-/// Recognizes a document that has nothing of goondan's at its outermost level.
-/// `is_kind` says whether a name is that of a kind.
+/// Recognizes a document without any of goondan's top-level fields. `is_kind` returns true for the
+/// name of a kind.
 pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Option<Foreign> {
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     let has_any = |keys: &[&str]| keys.iter().any(|key| has(key));
@@ -115,7 +116,7 @@ fn text_of<'e>(entries: &'e [Entry], key: &str) -> Option<&'e str> {
     }
 }
 
-/// What to do about a text in the place of a mapping, by the path of its field.
+/// Suggestion for a string in place of a mapping, by the path of the field.
 pub(crate) fn text_for_mapping(path: &str, text: &str) -> Option<String> {
     if path.ends_with("spec.prompt") && !text.starts_with("system:") {
         return Some(
@@ -128,7 +129,7 @@ pub(crate) fn text_for_mapping(path: &str, text: &str) -> Option<String> {
         .then(|| format!("put a space after the colon: `{name}: …`"))
 }
 
-/// What to write where a secret was written out, or named the way a shell does.
+/// Suggestion for a secret that is written out or referenced in shell syntax.
 pub(crate) fn secret_as_text(field: &str, owner: &str, written: &str) -> String {
     match variable(written) {
         Some(name) => format!("write `{field}: {{valueFrom: {{env: {name}}}}}`"),
@@ -141,7 +142,8 @@ pub(crate) fn secret_as_text(field: &str, owner: &str, written: &str) -> String 
     }
 }
 
-/// The environment variable that a text names: `$NAME`, `${NAME}`, `${{ env.NAME }}`, or `NAME` itself.
+/// The environment variable that a text refers to: `$NAME`, `${NAME}`, `${{ env.NAME }}`, or `NAME`
+/// itself.
 pub(crate) fn variable(text: &str) -> Option<&str> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
@@ -156,11 +158,11 @@ pub(crate) fn variable(text: &str) -> Option<&str> {
         .trim_start_matches("env:")
         .trim_start_matches("secrets.");
     let is_marked = inner.len() < text.len() || inner.contains('_');
-    // Keys of some providers are upper case letters and digits only.
+    // Keys of some providers only consist of upper-case letters and digits.
     (is_marked && is_name(inner)).then_some(inner)
 }
 
-/// `apiKey` as a variable is called: `API_KEY`.
+/// The usual environment variable of a field: `API_KEY` for `apiKey`.
 fn variable_of(field: &str) -> String {
     let mut name = String::new();
     for c in field.chars() {

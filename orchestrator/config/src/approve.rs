@@ -1,4 +1,4 @@
-//! Which calls of an agent's tool need a person (`STEER-3`): a word for all of them, or rules.
+//! Approval rules of an agent's tool (`STEER-3`): a word for all calls, or a list of rules.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::fields::{Fields, WordOr, text};
 use crate::report::{Place, Problem, Report};
 use crate::shape::{Content, Default, Field, Shape};
 
-/// The field of a tool that an agent lists.
+/// Field of a listed tool.
 pub(crate) const APPROVE: Field = Field::optional(
     "approve",
     Content::WordOr(Approve::WORDS, &RULES),
@@ -61,10 +61,10 @@ static RULE: Shape = Shape::of(
     ],
 );
 
-/// The rules as they are written, each with the place of its export if it names one.
+/// The configured rules, each with the place of its export if it names one.
 pub(crate) type Written = Vec<(ApproveRule, Option<Place>)>;
 
-/// Reads the field; no rules if it is not there.
+/// Reads the field; returns no rules if it is absent.
 pub(crate) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Written {
     let mut rules = Written::new();
     match fields.word_or_mapping("approve", report) {
@@ -127,7 +127,7 @@ fn read_rule(mut rule: Fields<'_>, report: &mut Report) -> (ApproveRule, Option<
     let rule = ApproveRule {
         export,
         when,
-        // What cannot be read is no configuration that runs.
+        // A configuration with an unreadable rule never runs.
         approve: approve.unwrap_or(Approve::Never),
     };
     (rule, place)

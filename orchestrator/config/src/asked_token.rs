@@ -5,7 +5,7 @@ use goondan_protocol::ids::OAuthSubject;
 use crate::fields::Located;
 use crate::reference::Reference;
 
-/// A token of an authorization server that is asked for.
+/// A requested token of an authorization server.
 #[derive(Debug)]
 pub(crate) struct AskedToken {
     pub(crate) app: Reference,

@@ -1,5 +1,5 @@
-//! Fixes what needs no judgement: misspelt names of fields, kinds and words, and values that only lack
-//! quotes. Everything else in a file stays as it is, byte for byte.
+//! Fixes problems that need no judgment: misspelled names of fields, kinds and words, and values
+//! without required quotes. The rest of a file is preserved byte for byte.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use crate::report::Report;
 use crate::syntax;
 use crate::tree::{self, Node};
 
-/// A file with what was fixed in it. Nothing has been written.
+/// A file with its fixes. Nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedFile {
     /// The file, relative to the Project Root.
     pub path: PathBuf,
-    /// Its text as it is.
+    /// Its current text.
     pub before: String,
-    /// Its text as it would be.
+    /// Its fixed text.
     pub after: String,
-    /// What was fixed, in the order of their places.
+    /// The fixes, in order of their places.
     pub changes: Vec<Change>,
 }
 
-/// One thing that was fixed.
+/// A fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The problem, with its place in the text as it was when it was found.
+    /// The problem, with its place in the text in which it was found.
     pub problem: Diagnostic,
-    /// What stands there now in place of the characters the problem names.
+    /// The text that replaces the characters of the problem.
     pub replacement: String,
-    /// The line as it is now. `None` if it may hold a secret (`SEC-2`).
+    /// The line after the fix. `None` if it may contain a secret (`SEC-2`).
     pub line_after: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn autofix(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<Fixe
     let mut fixed: Vec<FixedFile> = Vec::new();
     let mut refused: Vec<(PathBuf, usize, usize)> = Vec::new();
     let place = |problem: &Diagnostic| (problem.file.clone(), problem.line, problem.column);
-    // Each round mends one problem: the next one's place may have moved.
+    // Each round fixes one problem, because a fix may move the places of the others.
     for _ in 0..MAX_FIXES {
         let next = find_problems(&files, outside)
             .into_iter()
@@ -67,7 +67,7 @@ fn find_problems(files: &ProjectFiles, outside: Outside<'_>) -> Vec<Diagnostic> 
     errors
 }
 
-/// Makes one fix; takes it back if it does not mend the problem, or changes anything beside it.
+/// Makes a fix; reverts it if it does not solve the problem or changes anything else.
 fn try_fix(
     problem: &Diagnostic,
     files: &mut ProjectFiles,
@@ -81,7 +81,7 @@ fn try_fix(
     let Some(after) = replace(&before, problem, replacement) else {
         return false;
     };
-    // What an alias repeats may be right elsewhere as it is.
+    // An alias repeats the value in other places, where it may be correct.
     if differences(&before, &after) != Some(1) {
         return false;
     }
@@ -118,7 +118,7 @@ fn try_fix(
     true
 }
 
-/// In how many places two YAML texts differ. `None` if one of them is no YAML.
+/// Number of differences between two YAML texts. `None` if one of them is not valid YAML.
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
         let text = syntax::with_yaml_line_ends(text);
@@ -130,7 +130,7 @@ fn differences(before: &str, after: &str) -> Option<usize> {
     Some(difference(&parse(before)?, &parse(after)?))
 }
 
-/// In how many places two values differ. A field that was renamed is one.
+/// Number of differences between two values. A renamed field counts as one.
 fn difference(before: &Json, after: &Json) -> usize {
     match (before, after) {
         (Json::Array(before), Json::Array(after)) if before.len() == after.len() => {
@@ -149,7 +149,7 @@ fn difference(before: &Json, after: &Json) -> usize {
     }
 }
 
-/// The text with the characters that a problem names replaced.
+/// Replaces the characters of a problem in the text.
 fn replace(text: &str, problem: &Diagnostic, replacement: &str) -> Option<String> {
     let line_start = line_start(text, problem.line)?;
     let in_line = text.get(line_start..)?;
@@ -163,8 +163,8 @@ fn replace(text: &str, problem: &Diagnostic, replacement: &str) -> Option<String
     Some([text.get(..from)?, replacement, text.get(to..)?].concat())
 }
 
-/// Where a line begins, in bytes. Lines end as YAML says: `\n`, `\r\n` or `\r`. A byte order mark is
-/// no part of the first.
+/// Byte offset of a line. Lines end as in YAML: with `\n`, `\r\n` or `\r`. A byte order mark is not
+/// part of the first line.
 fn line_start(text: &str, line: usize) -> Option<usize> {
     let mark = text.len() - text.trim_start_matches('\u{feff}').len();
     let bytes = text.as_bytes();

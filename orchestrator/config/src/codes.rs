@@ -1,7 +1,7 @@
-//! The stable codes of every problem a load can report.
+//! Stable codes of all problems that loading can report.
 //!
-//! `E_…` are errors, `W_…` warnings. A code never changes its meaning. `docs/configuration.md` explains each to users; a test holds
-//! that table against [`ALL`].
+//! `E_…` are errors, `W_…` warnings, `N_…` notes. The meaning of a code never changes.
+//! `docs/configuration.md` documents them; a test compares that table with [`ALL`].
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal;)*) => {
@@ -13,78 +13,79 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A file that must be there is not.
+    /// A required file is missing.
     MISSING_FILE = "E_CONFIG_MISSING_FILE";
-    /// A file is there but cannot be read, or is no text file.
+    /// A file cannot be read or is not a text file.
     UNREADABLE_FILE = "E_CONFIG_UNREADABLE_FILE";
-    /// A file is over its size limit, or there are too many of them.
+    /// A file exceeds its size limit, or there are too many files.
     TOO_LARGE = "E_CONFIG_TOO_LARGE";
-    /// A path is absolute, holds `..`, or leads out of the Project Root (`ROOT-5`).
+    /// A path is absolute, contains `..`, or leads out of the Project Root (`ROOT-5`).
     PATH_OUTSIDE = "E_CONFIG_PATH_OUTSIDE";
-    /// A file is no valid YAML, or nests or repeats more than is allowed.
+    /// A file is not valid YAML, or exceeds the limits of nesting or repetition.
     SYNTAX = "E_CONFIG_SYNTAX";
-    /// One mapping names a field twice.
+    /// A mapping contains a field twice.
     DUPLICATE_FIELD = "E_CONFIG_DUPLICATE_FIELD";
-    /// A field that nobody reads: most often a typing error.
+    /// An unknown field, usually a typo.
     UNKNOWN_FIELD = "E_CONFIG_UNKNOWN_FIELD";
-    /// A required field is not there or has no value.
+    /// A required field is missing or has no value.
     MISSING_FIELD = "E_CONFIG_MISSING_FIELD";
-    /// A field has a value of another type.
+    /// A value has the wrong type.
     WRONG_TYPE = "E_CONFIG_WRONG_TYPE";
     /// A value has the right type but is not allowed.
     INVALID_VALUE = "E_CONFIG_INVALID_VALUE";
-    /// Two fields that exclude each other are both given.
+    /// Two mutually exclusive fields are both given.
     CONFLICTING_FIELDS = "E_CONFIG_CONFLICTING_FIELDS";
     /// A regular expression does not compile.
     INVALID_PATTERN = "E_CONFIG_INVALID_PATTERN";
-    /// A document's `kind` is none of goondan's.
+    /// A document's `kind` is unknown.
     UNKNOWN_KIND = "E_CONFIG_UNKNOWN_KIND";
-    /// Something goondan has by design but this version does not do yet.
+    /// A planned feature that this version does not support yet.
     UNSUPPORTED = "E_CONFIG_UNSUPPORTED";
     /// A Package document that is not the first of `goondan.yaml`.
     MISPLACED_PACKAGE = "E_CONFIG_MISPLACED_PACKAGE";
     /// Two resources have the same kind and name.
     DUPLICATE_RESOURCE = "E_CONFIG_DUPLICATE_RESOURCE";
-    /// A reference to something that is not there.
+    /// A reference to something that does not exist.
     UNKNOWN_REFERENCE = "E_CONFIG_UNKNOWN_REFERENCE";
-    /// A reference to a resource of another kind than the field takes.
+    /// A reference to a resource of the wrong kind.
     WRONG_KIND = "E_CONFIG_WRONG_KIND";
-    /// The same agent or tool is named twice where each may stand once.
+    /// The same agent or tool is listed twice in a list without duplicates.
     DUPLICATE_REFERENCE = "E_CONFIG_DUPLICATE_REFERENCE";
-    /// It cannot be told which agent answers: no agent, or several and no Swarm.
+    /// The entry agent is ambiguous: no agent, or several agents without a Swarm.
     NO_ENTRY_AGENT = "E_CONFIG_NO_ENTRY_AGENT";
-    /// An environment variable that is asked for is not set.
+    /// A referenced environment variable is not set.
     MISSING_ENVIRONMENT = "E_CONFIG_MISSING_ENVIRONMENT";
-    /// A secret that is asked for, or the entry of it, is not there.
+    /// A referenced secret or its entry does not exist.
     MISSING_SECRET = "E_CONFIG_MISSING_SECRET";
-    /// A secret that is asked for cannot be read.
+    /// A referenced secret cannot be read.
     UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
-    /// No person has allowed the project to use a secret that it asks for (`SEC-6`).
+    /// No person has consented to the project's use of a secret (`SEC-6`).
     SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
-    /// This machine has nothing that runs a module or a program of the project.
+    /// This machine has no runtime for a module or program of the project.
     NO_RUNTIME = "E_CONFIG_NO_RUNTIME";
     /// This machine cannot confine programs as the configuration requires.
     NO_SANDBOX = "E_CONFIG_NO_SANDBOX";
-    /// A path that no sandbox grants: it is not there, or it is one of goondan's own.
+    /// A path that a sandbox cannot grant: it is missing, or belongs to goondan.
     SANDBOX_PATH = "E_CONFIG_SANDBOX_PATH";
-    /// A package that the project requires is not installed, or another version of it is.
+    /// A required package is not installed, or a different version is.
     NOT_INSTALLED = "E_CONFIG_NOT_INSTALLED";
-    /// An installed package is not what was locked.
+    /// An installed package differs from the lockfile.
     PACKAGE_CHANGED = "E_CONFIG_PACKAGE_CHANGED";
-    /// A package asks for what no person has granted it, or has a part in what it does not ask for (`PKG-3`).
+    /// A package requests permissions that no person granted, or uses ones that it does not request
+    /// (`PKG-3`).
     NOT_GRANTED = "E_CONFIG_NOT_GRANTED";
-    /// A line of an environment file is no `NAME=value`.
+    /// A line of an environment file is not `NAME=value`.
     ENVIRONMENT_FILE = "E_CONFIG_ENVIRONMENT_FILE";
-    /// More problems were found than are shown.
+    /// More problems were found than can be shown.
     TOO_MANY_PROBLEMS = "E_CONFIG_TOO_MANY_PROBLEMS";
-    /// Warning: nothing refers to a resource.
+    /// Warning: a resource is never referenced.
     UNUSED_RESOURCE = "W_CONFIG_UNUSED_RESOURCE";
     /// Warning: a secret is written into a file of the project.
     PLAIN_SECRET = "W_CONFIG_PLAIN_SECRET";
-    /// Warning: a setting that changes nothing where it stands.
+    /// Warning: a setting has no effect in its place.
     NO_EFFECT = "W_CONFIG_NO_EFFECT";
     /// Warning: an environment file sets one variable twice.
     DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";
-    /// Note: something is written in a form of the bundle format 0.0.3 (`COMPAT-1`).
+    /// Note: a form of the bundle format 0.0.3 is used (`COMPAT-1`).
     OLDER_FORM = "N_CONFIG_OLDER_FORM";
 }

@@ -1,16 +1,17 @@
-//! Projects of the bundle format 0.0.3, in today's words (`COMPAT-1`).
+//! Converts projects of the bundle format 0.0.3 to the current format (`COMPAT-1`).
 //!
-//! What is written in the older form is rewritten before anything is read, so that one reader, one schema
-//! and one list of values serve both. Each value keeps its place, and each older form is mentioned once,
+//! Older forms are rewritten before anything is read, so that one reader, one schema and one list
+//! of values serve both formats. Each value keeps its place, and each older form is reported once,
 //! as a note.
 //!
-//! * `edit`: how trees are taken apart and put together.
-//! * `resources`: which resources there are, by what they are called and labelled.
-//! * `references`: references with `ref`, selectors, overrides, and names of the package without it.
-//! * `agents`: what Agents, Models, Tools and Packages say otherwise.
-//! * `extensions`: the settings of the extensions of `@goondan/base`, with their defaults.
+//! * `edit`: manipulation of trees.
+//! * `resources`: resources by name and label.
+//! * `references`: references with `ref`, selectors, overrides, and names of the package without
+//!   it.
+//! * `agents`: older forms of Agents, Models, Tools and Packages.
+//! * `extensions`: settings of the extensions of `@goondan/base`, with their defaults.
 //! * `connections`: names of connectors, of their events, settings and secrets.
-//! * `implied`: the Connections that tools of `@goondan/base` had without one being written.
+//! * `implied`: Connections that tools of `@goondan/base` had implicitly.
 
 mod agents;
 mod connections;
@@ -33,24 +34,24 @@ use crate::tree::Node;
 use edit::{entries_mut, text_at};
 use resources::Resources;
 
-/// What the resource files hold, in the order read.
+/// Content of the resource files, in reading order.
 pub(crate) type Trees = Vec<(FileId, Vec<Node>)>;
 
-/// What rewriting works with.
+/// State of the conversion.
 struct Rewriting<'r> {
     contract: BaseContract,
     resources: Resources,
     report: &'r mut Report,
-    /// What was mentioned already.
+    /// Forms that were already reported.
     mentioned: BTreeSet<String>,
-    /// Documents that come of what is written, to be added to the project.
+    /// Additional documents of the project that result from older forms.
     added: Vec<Node>,
-    /// Fields put over those of a document, by its kind and name.
+    /// Fields to override in a document, by its kind and name.
     patches: Vec<(Kind, String, Node)>,
 }
 
 impl Rewriting<'_> {
-    /// Mentions, once for each `what`, that something is of an older form.
+    /// Reports an older form, once for each `what`.
     fn note(&mut self, place: Place, what: String, today: impl Into<String>) {
         if self.mentioned.insert(what.clone()) {
             self.report
@@ -58,13 +59,14 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Whether the project is written for `@goondan/base` 0.0.3.
+    /// True if the project is written for `@goondan/base` 0.0.3.
     fn is_older(&self) -> bool {
         self.contract == BaseContract::V0_0_3
     }
 }
 
-/// Rewrites a project in today's words, and says which contract it asks of `@goondan/base`.
+/// Converts a project to the current format, and returns the contract of `@goondan/base` that it
+/// requires.
 pub(crate) fn modernize(
     mut trees: Trees,
     variables: &Variables<'_>,
@@ -122,7 +124,7 @@ fn rewrite(document: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_
     }
 }
 
-/// Which contract of `@goondan/base` the Package, the first document of all, asks for.
+/// The contract of `@goondan/base` that the Package, the first document, requires.
 pub(crate) fn contract_of(trees: &Trees) -> BaseContract {
     let first = trees.first().and_then(|(_, documents)| documents.first());
     let dependencies = first

@@ -1,9 +1,9 @@
-//! Which contract of `@goondan/base` a project asks for.
+//! The contract of `@goondan/base` that a project requires.
 
-/// The versions of the older package whose contract is provided.
+/// Versions of the older package whose contract is supported.
 const CONTRACT_VERSIONS: [&str; 2] = ["0.0.3", "0.0.3-alpha29"];
 
-/// Whether a range of versions of `@goondan/base` asks for the older contract and not for this version.
+/// True if a version range of `@goondan/base` includes the older contract and not this version.
 pub(crate) fn asks_for_older(range: &semver::VersionReq) -> bool {
     let matches =
         |version: &str| semver::Version::parse(version).is_ok_and(|it| range.matches(&it));

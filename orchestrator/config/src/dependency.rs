@@ -1,14 +1,14 @@
-//! A package that is required, and what of it can be referred to.
+//! A required package and its accessible resources.
 
 use goondan_packages::{PackageName, Requirement};
 
 use crate::kind::Kind;
 use crate::place::Place;
 
-/// The kinds whose resources can be referred to from outside of their package.
+/// Kinds of resources that other packages can refer to.
 pub(crate) const SHARED_KINDS: [Kind; 3] = [Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
 
-/// A package that is required, and where that stands.
+/// A required package and the place of the requirement.
 #[derive(Debug, Clone)]
 pub(crate) struct Dependency {
     pub(crate) name: PackageName,

@@ -1,18 +1,18 @@
-//! What is wrong with a project, told to the person who can put it right.
+//! Problems of a project, for the person who fixes them.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use unicode_width::UnicodeWidthChar;
 
-/// How much a problem weighs.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The project cannot run.
     Error,
-    /// The project runs, but hardly as it was meant.
+    /// The project runs, but probably not as intended.
     Warning,
-    /// The project runs as it was meant; the same is written otherwise today.
+    /// The project runs as intended, but uses an older form.
     Note,
 }
 
@@ -28,14 +28,14 @@ impl Severity {
     }
 }
 
-/// One problem of a project's files, with its place.
+/// A problem in a project's files, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How much it weighs.
+    /// Its severity.
     pub severity: Severity,
     /// Stable code, one of [`crate::codes`].
     pub code: &'static str,
-    /// What is wrong and what would be right: a fragment in lower case, without a full stop.
+    /// The problem and the expected form: a fragment in lower case, without a full stop.
     pub message: String,
     /// The file, relative to the Project Root.
     pub file: PathBuf,
@@ -43,14 +43,14 @@ pub struct Diagnostic {
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// The line's text. `None` if there is none, or if it may hold a secret (`SEC-2`).
+    /// The line's text. `None` if there is none, or if it may contain a secret (`SEC-2`).
     pub source_line: Option<String>,
-    /// How many characters from `column` on are meant; at least 1.
+    /// Length of the affected text from `column` on, in characters; at least 1.
     pub span_len: usize,
-    /// What to do about it.
+    /// A suggested fix.
     pub suggestion: Option<String>,
-    /// What to write in place of the `span_len` characters at `column`, where that mends the problem
-    /// without a person's judgement; [`crate::autofix()`] does it.
+    /// Replacement for the `span_len` characters at `column` that fixes the problem without a
+    /// person's judgment; applied by [`crate::autofix()`].
     pub fix: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n{} | {}", self.line, Printable(source_line))?;
             write!(f, "\n{:gutter$} | ", "")?;
             for c in before {
-                // A tab is repeated, so that it is as wide below as it is above.
+                // Tabs are repeated, so that the marker lines up with the text.
                 if c == '\t' {
                     write!(f, "\t")?;
                 } else {
@@ -94,7 +94,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// How many columns of a terminal a character takes as [`Printable`] shows it.
+/// Width of a character in a terminal, as [`Printable`] shows it.
 fn columns(c: char) -> usize {
     match c.width() {
         Some(width) => width,
@@ -103,7 +103,7 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// Shows text from a project's files without letting it command the reader's terminal.
+/// Displays text from a project's files without terminal control sequences.
 struct Printable<'t>(&'t str);
 
 impl fmt::Display for Printable<'_> {
@@ -118,18 +118,18 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Every error of a project, ordered by file and line. Never empty.
+/// All errors of a project, sorted by file and line. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Gathers problems in the order given.
+    /// Creates the list, in the given order.
     pub(crate) fn new(diagnostics: Vec<Diagnostic>) -> Self {
         debug_assert!(!diagnostics.is_empty(), "a failed load says why");
         Self(diagnostics)
     }
 
-    /// The problems, ordered by file, line and column.
+    /// The problems, sorted by file, line and column.
     #[must_use]
     pub fn as_slice(&self) -> &[Diagnostic] {
         &self.0

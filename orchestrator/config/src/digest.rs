@@ -1,4 +1,4 @@
-//! One number that changes exactly when what was loaded changes.
+//! A digest that changes exactly when the loaded configuration changes.
 
 use goondan_protocol::JsonObject;
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use sha2::{Digest, Sha256};
 
 use crate::{ConnectionDefinition, IngressRule, KeyRule};
 
-/// SHA-256 over the content of a bundle, as 64 lower-case hex digits.
+/// SHA-256 of the content of a bundle, as 64 lower-case hexadecimal digits.
 ///
-/// Comments, spacing, the order of documents and fields, and how the project is split into files do
-/// not count; a prompt's text, a script, and the values of environment variables do, since a process
-/// that holds an old value must be restarted.
+/// Comments, spacing, the order of documents and fields, and the split into files do not matter.
+/// Prompt texts, scripts and values of environment variables do, because a process with an old
+/// value must be restarted.
 pub(crate) fn digest(content: Value) -> String {
     hex::encode(Sha256::digest(sorted(content).to_string()))
 }
 
-/// What a connection counts for.
+/// Content of a connection for the digest.
 pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
     let rules: Vec<Value> = connection.rules.iter().map(rule).collect();
     let mut content = json!({
@@ -29,7 +29,7 @@ pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
         "limits": connection.limits,
         "sandbox": connection.sandbox,
     });
-    // What was not said before it could be said has the digest it had.
+    // Absent new fields do not change the digests of older configurations.
     if !connection.egress.is_empty()
         && let Some(content) = content.as_object_mut()
     {
@@ -52,8 +52,8 @@ fn rule(rule: &IngressRule) -> Value {
     })
 }
 
-/// The value with the fields of every object in order. `serde_json` may be built to keep the order
-/// of insertion instead, by any crate of the program; the digest must not depend on that.
+/// Sorts the fields of all objects. Any crate of the program may configure `serde_json` to preserve
+/// insertion order, which must not affect the digest.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The frame every resource shares: `apiVersion`, `kind`, `metadata.name`, `spec`.
+//! The fields that all resources share: `apiVersion`, `kind`, `metadata.name`, `spec`.
 
 use crate::advice::{self, Foreign};
 use crate::codes;
@@ -10,19 +10,19 @@ use crate::shape::Content;
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
-/// A document whose frame is in order; its `spec` is still to be read.
+/// A document with a valid frame; its `spec` is not read yet.
 #[derive(Debug)]
 pub(crate) struct Document<'n> {
     pub(crate) kind: Kind,
     pub(crate) name: Located<&'n str>,
     pub(crate) label: Label,
     spec: Option<&'n Entry>,
-    /// What `spec` holds, by the kind.
+    /// Content of `spec`, by kind.
     content: Content,
 }
 
 impl<'n> Document<'n> {
-    /// Whether a document says it is of this kind, whatever else may be wrong with it.
+    /// True if a document declares this kind, even if the rest is invalid.
     pub(crate) fn claims(node: &Node, kind: Kind) -> bool {
         let Value::Mapping(entries) = &node.value else {
             return false;
@@ -33,8 +33,8 @@ impl<'n> Document<'n> {
         })
     }
 
-    /// Reads a document's frame. `None` if it cannot be told what the document defines.
-    /// `spec_of` says what the `spec` of a kind holds.
+    /// Reads a document's frame. `None` if the resource cannot be identified. `spec_of` returns the
+    /// content of a kind's `spec`.
     pub(crate) fn read(
         node: &'n Node,
         spec_of: fn(Kind) -> Content,
@@ -69,23 +69,23 @@ impl<'n> Document<'n> {
         })
     }
 
-    /// What was read of it, with the place of its name.
+    /// Adds the place of the document's name to a result.
     pub(crate) fn located<T>(&self, read: Option<T>) -> Option<Located<T>> {
         let place = self.name.place;
         read.map(|value| Located { value, place })
     }
 
-    /// What was read of it, with its name.
+    /// Adds the document's name to a result.
     pub(crate) fn named<T>(&self, read: Option<T>) -> Option<(String, T)> {
         Some((self.name.value.to_owned(), read?))
     }
 
-    /// What stands under `spec`, if there is anything.
+    /// The node of `spec`, if present.
     pub(crate) fn spec_node(&self) -> Option<&'n Node> {
         self.spec.map(|entry| &entry.node)
     }
 
-    /// The fields of `spec`; reports it if it is missing.
+    /// The fields of `spec`; reports a missing `spec`.
     pub(crate) fn spec(&self, report: &mut Report) -> Option<Fields<'n>> {
         let fields = self.optional_spec(report);
         if self.spec.is_none() {
@@ -98,7 +98,7 @@ impl<'n> Document<'n> {
         fields
     }
 
-    /// The fields of `spec`, if there is one.
+    /// The fields of `spec`, if present.
     pub(crate) fn optional_spec(&self, report: &mut Report) -> Option<Fields<'n>> {
         let entry = self.spec?;
         let label = self.label.field("spec");

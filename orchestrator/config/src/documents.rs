@@ -1,4 +1,4 @@
-//! From files to documents: reads what the files of a project, or of a package, hold.
+//! Reads the documents in the files of a project or package.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::skill;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, Node};
 
-/// Reads the files whose documents make up the project.
+/// Reads the files whose documents form the project.
 pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
     let mut trees: Vec<_> = read_tree(files, Path::new(PROJECT_FILE), report)
         .into_iter()
@@ -35,7 +35,7 @@ pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(File
         let Some((file, mut documents)) = read_tree(files, path, report) else {
             continue;
         };
-        // By its name alone, a file may be another program's.
+        // A file that only matches by name may belong to another program.
         if has_older_name(path) && !path.starts_with(RESOURCES_DIR) {
             documents.retain(|document| document.entries().iter().any(|it| it.key == "kind"));
         }
@@ -44,7 +44,7 @@ pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(File
     trees
 }
 
-/// Reads one of them.
+/// Reads one file.
 pub(crate) fn read_tree(
     files: &ProjectFiles,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Every value that holds for a project, and where it comes from: `gdn config show`.
+//! All effective values of a project with their origins, for `gdn config show`.
 
 use std::path::PathBuf;
 
@@ -18,37 +18,37 @@ use crate::report::{Place, Report};
 use crate::shape::{Content, Field, Shape};
 use crate::tree::{Entry, Node, Value};
 
-/// One value that holds.
+/// An effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// The resource it belongs to: `Agent/helper`. A Swarm's defaults belong to `Swarm` in a project
-    /// that has none.
+    /// The resource: `Agent/helper`. Defaults of a Swarm belong to `Swarm` in a project without
+    /// one.
     pub resource: String,
     /// Its path within `spec`: `policy.maxStepsPerTurn`.
     pub path: String,
-    /// What it is.
+    /// Its value.
     pub value: SettingValue,
-    /// Who says so.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// What a setting is.
+/// Value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingValue {
-    /// As plain data.
+    /// Plain data.
     Plain(Json),
-    /// Not one value, but what these words say: `every Agent of the project`.
+    /// Not a single value, but described by this text: `every Agent of the project`.
     Meaning(&'static str),
-    /// A secret, or a value from the environment, which may be one. Never shown (`SEC-2`).
+    /// A secret, or a value from the environment, which may be a secret. Never shown (`SEC-2`).
     Masked,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody says otherwise.
+    /// The default.
     Default,
-    /// A file of the project says so.
+    /// A file of the project.
     File {
         /// Relative to the Project Root.
         file: PathBuf,
@@ -57,14 +57,14 @@ pub enum Origin {
         /// Counted from 1, in characters.
         column: usize,
     },
-    /// An environment variable says so.
+    /// An environment variable.
     Environment {
         /// The variable.
         variable: String,
-        /// The environment file that sets it, and the line; `None` for the process's own.
+        /// The environment file and line that sets it; `None` for the process's environment.
         file: Option<(PathBuf, usize)>,
     },
-    /// An entry of the secret store says so.
+    /// An entry of the secret store.
     Secret {
         /// The secret's name.
         name: String,
@@ -82,7 +82,7 @@ pub(crate) fn effective(
     if reading.bundle.is_none() {
         return Err(reading.report.into_diagnostics());
     }
-    // Reading the documents a second time must not report anything a second time.
+    // Problems were already reported when the documents were first read.
     let mut unheeded = Report::of(&misplaced::VOCABULARY);
     let documents: Vec<Document<'_>> = reading
         .trees
@@ -286,14 +286,14 @@ fn entries_of(node: &Node) -> &[Entry] {
     }
 }
 
-/// Where a value is taken from.
+/// Source of a value.
 #[derive(Clone, Copy)]
 enum Taken<'n> {
     Variable(&'n str),
     Secret { name: &'n str, key: &'n str },
 }
 
-/// What `{valueFrom: …}` names.
+/// Parses the source named by `{valueFrom: …}`.
 fn taken(entries: &[Entry]) -> Option<Taken<'_>> {
     let source = entries_of(field(entries, "valueFrom")?);
     if let Some(variable) = field(source, "env") {

@@ -1,7 +1,6 @@
-//! Environment variables: those of the process, those that environment files set which were named
-//! (`--env-file`), and those that the project's `.env.local` and `.env` set. What the process has wins
-//! over what a file says, a named file over the project's own, a later one over an earlier one, and
-//! `.env.local` over `.env`.
+//! Environment variables: from the process, from named environment files (`--env-file`), and from
+//! the project's `.env.local` and `.env`. Precedence: the process over files, named files over the
+//! project's, later named files over earlier ones, and `.env.local` over `.env`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,30 +11,30 @@ use crate::listing::FileFailure;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 
-/// The files that are read, the one that wins first.
+/// The project's environment files, by descending precedence.
 const FILES: [&str; 2] = [".env.local", ".env"];
 
-/// Every variable a project can take values from.
+/// All variables that a project can use.
 pub(crate) struct Variables<'e> {
     process: &'e dyn Environment,
-    /// The one that wins first.
+    /// By descending precedence.
     files: Vec<EnvironmentFile>,
 }
 
-/// One environment file's variables, each with its line.
+/// Variables of an environment file, each with its line.
 struct EnvironmentFile {
     path: PathBuf,
     variables: BTreeMap<String, (String, usize)>,
 }
 
-/// A variable's value and who set it.
+/// A variable's value and its origin.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) value: String,
     pub(crate) setter: Setter,
 }
 
-/// Who set a variable.
+/// Origin of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Setter {
     Process,
@@ -43,7 +42,7 @@ pub(crate) enum Setter {
 }
 
 impl<'e> Variables<'e> {
-    /// Reads the project's environment files. No line of theirs is ever shown (`SEC-2`).
+    /// Reads the project's environment files. Their lines are never shown (`SEC-2`).
     pub(crate) fn read(
         process: &'e dyn Environment,
         files: &ProjectFiles,
@@ -51,7 +50,8 @@ impl<'e> Variables<'e> {
     ) -> Self {
         let named = files.env_files().iter().rev().map(PathBuf::as_path);
         let paths = named.chain(FILES.iter().map(Path::new));
-        // Of a configuration that was kept, the variables it needs decide, not what is wrong beside.
+        // For a stored configuration only the variables that it needs matter, not other problems of
+        // the files.
         let mut unheeded = Report::default();
         let report = if files.is_kept() {
             &mut unheeded
@@ -88,7 +88,7 @@ impl EnvironmentFile {
     fn read(path: &Path, files: &ProjectFiles, report: &mut Report) -> Option<Self> {
         let text = match files.read_env_file(path) {
             Ok(text) => text,
-            // A directory of that name is another tool's.
+            // A directory of that name belongs to another tool.
             Err(FileFailure::NotFound(_) | FileFailure::NotAFile(_)) if !path.is_absolute() => {
                 return None;
             }
@@ -98,7 +98,7 @@ impl EnvironmentFile {
                 return None;
             }
         };
-        // Without its text, so that no line can be shown.
+        // Registered without its text, so that no line can be shown.
         let file = report.add_file(path, "");
         Some(Self {
             path: path.to_path_buf(),
@@ -107,7 +107,7 @@ impl EnvironmentFile {
     }
 }
 
-/// Reads `NAME=value` lines. Nothing is expanded: a `$` stands for itself.
+/// Parses `NAME=value` lines. Nothing is expanded: `$` is literal.
 fn parse(text: &str, file: FileId, report: &mut Report) -> BTreeMap<String, (String, usize)> {
     let text = crate::syntax::with_yaml_line_ends(text.trim_start_matches('\u{feff}'));
     let mut variables = BTreeMap::new();
@@ -149,7 +149,7 @@ fn parse(text: &str, file: FileId, report: &mut Report) -> BTreeMap<String, (Str
     variables
 }
 
-/// Takes one line, and the lines a quoted value goes on to. `None` if it sets nothing.
+/// Parses a line, and further lines of a quoted value. `None` if it sets no variable.
 fn take_variable(rest: &mut &str) -> Result<Option<(String, String)>, &'static str> {
     let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
     let whole = *rest;
@@ -186,7 +186,7 @@ fn take_variable(rest: &mut &str) -> Result<Option<(String, String)>, &'static s
     Ok(Some((name.to_owned(), value)))
 }
 
-/// A value without quotes: up to a `#` that stands after a space.
+/// An unquoted value, which ends at a `#` after a space.
 fn unquoted(value: &str) -> &str {
     let comment = value
         .char_indices()
@@ -197,7 +197,7 @@ fn unquoted(value: &str) -> &str {
     value.trim()
 }
 
-/// The value of a quoted text, and what stands behind it.
+/// A quoted value and the text after it.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.chars();

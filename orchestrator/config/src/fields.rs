@@ -1,9 +1,8 @@
-//! Reads typed fields out of a [`Node`], reporting every problem on the way.
+//! Reads typed fields from a [`Node`] and reports all problems.
 //!
-//! Opening a mapping checks it against its [`Shape`]: unknown, missing and contradicting fields. Each
-//! getter then checks one value. A reader that asks for a field its shape does not have, in another
-//! type, or leaves one out, is a fault of this crate that assertions catch in every test that gets
-//! there.
+//! Opening a mapping checks it against its [`Shape`]: unknown, missing and conflicting fields. Each
+//! getter then checks one value. A reader that requests a field outside its shape, requests a wrong
+//! type, or skips a field has a bug, which assertions detect in tests.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,7 +17,7 @@ use crate::shape::{Content, Rule, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
-/// What a value is called in messages: `spec.prompt.system` of Agent `helper`.
+/// Name of a value in messages: `spec.prompt.system` of Agent `helper`.
 #[derive(Debug, Clone)]
 pub(crate) struct Label {
     owner: Rc<str>,
@@ -26,7 +25,7 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    /// The label of a whole document or file.
+    /// Creates the label of a whole document or file.
     pub(crate) fn of(owner: impl AsRef<str>) -> Self {
         Self {
             owner: Rc::from(owner.as_ref()),
@@ -34,17 +33,17 @@ impl Label {
         }
     }
 
-    /// The name of the resource it is of, if it is one's.
+    /// The name of the resource, if the value belongs to one.
     pub(crate) fn resource_name(&self) -> Option<&str> {
         self.owner.split('`').nth(1)
     }
 
-    /// The name of the field it is of.
+    /// The name of the field.
     pub(crate) fn last(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The label of a field within.
+    /// The label of a nested field.
     pub(crate) fn field(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self {
@@ -53,7 +52,7 @@ impl Label {
         }
     }
 
-    /// The label of a list's item, counted from 0 as everywhere in YAML paths.
+    /// The label of a list item, counted from 0 as in YAML paths.
     pub(crate) fn item(&self, index: usize) -> Self {
         Self {
             owner: Rc::clone(&self.owner),
@@ -72,7 +71,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// A value that was read, with its place and name for later messages.
+/// A value with its place and label for later messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Located<T> {
     pub(crate) value: T,
@@ -90,8 +89,8 @@ pub(crate) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Opens a mapping and checks which fields it has. `place` is where a missing field is reported:
-    /// the mapping's own key.
+    /// Opens a mapping and checks its fields. Missing fields are reported at `place`, the mapping's
+    /// own key.
     pub(crate) fn open(
         node: &'n Node,
         place: Place,
@@ -115,22 +114,22 @@ impl<'n> Fields<'n> {
         Some(fields)
     }
 
-    /// Whether this is what the mapping was checked by.
+    /// True if the mapping was checked against this shape.
     pub(crate) fn is_of(&self, shape: &'static Shape) -> bool {
         std::ptr::eq(self.shape, shape)
     }
 
-    /// Whether the field is there and has a value.
+    /// True if the field is present and has a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// The place of the field's name, if it is there and has a value.
+    /// The place of the field's name, if the field is present and has a value.
     pub(crate) fn place_of(&self, name: &str) -> Option<Place> {
         self.find(name).map(|entry| entry.key_place)
     }
 
-    /// Whether the field is a list; one that is not was reported when it was read.
+    /// True if the field is a list; other values were reported when it was read.
     pub(crate) fn is_list(&self, name: &str) -> bool {
         self.find(name)
             .is_some_and(|entry| matches!(entry.node.value, Value::List(_)))
@@ -142,7 +141,7 @@ impl<'n> Fields<'n> {
             .find(|entry| entry.key == name && !matches!(entry.node.value, Value::Null))
     }
 
-    /// The field and what it may be, if it is there and has a value.
+    /// The field and its content type, if it is present and has a value.
     pub(crate) fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
         self.asked.push(name);
         let field = self.shape.field(name);
@@ -150,7 +149,7 @@ impl<'n> Fields<'n> {
         Some((self.find(name)?, field?.content))
     }
 
-    /// The field as it is, if it is there and has a value.
+    /// The raw field, if it is present and has a value.
     pub(crate) fn get(&mut self, name: &'static str) -> Option<&'n Entry> {
         self.ask(name).map(|(entry, _)| entry)
     }
@@ -170,7 +169,7 @@ impl<'n> Fields<'n> {
         text(&entry.node, &self.label.field(name), report)
     }
 
-    /// A text field that is one of the words its shape knows.
+    /// Reads a string field that must be one of the shape's words.
     pub(crate) fn word(
         &mut self,
         name: &'static str,
@@ -179,7 +178,7 @@ impl<'n> Fields<'n> {
         self.word_or(name, |_unknown| None, report)
     }
 
-    /// The same; `advise` knows what to write for some words that it is not.
+    /// Like [`Self::word`]; `advise` suggests fixes for some unknown words.
     pub(crate) fn word_or(
         &mut self,
         name: &'static str,
@@ -208,7 +207,7 @@ impl<'n> Fields<'n> {
         None
     }
 
-    /// A field that is one of the words its shape knows, or a mapping to read further.
+    /// Reads a field that is one of the shape's words, or a mapping to read further.
     pub(crate) fn word_or_mapping(
         &mut self,
         name: &'static str,
@@ -242,7 +241,7 @@ impl<'n> Fields<'n> {
         None
     }
 
-    /// A whole number within the range of its shape.
+    /// Reads an integer within the range of its shape.
     pub(crate) fn number(&mut self, name: &'static str, report: &mut Report) -> Option<u64> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
@@ -267,7 +266,7 @@ impl<'n> Fields<'n> {
         value
     }
 
-    /// A field that is true or false.
+    /// Reads a boolean field.
     pub(crate) fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<bool> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
@@ -279,7 +278,7 @@ impl<'n> Fields<'n> {
         None
     }
 
-    /// An amount of money in US dollars. A number is read by the digits that stand there.
+    /// Reads an amount of money in US dollars. Numbers are parsed from their digits as written.
     pub(crate) fn amount(&mut self, name: &'static str, report: &mut Report) -> Option<MicroUsd> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
@@ -310,7 +309,7 @@ impl<'n> Fields<'n> {
         Self::open(&entry.node, entry.key_place, label, content, report)
     }
 
-    /// The items of a list field with their labels and what they may be; none if it is absent.
+    /// The items of a list field with their labels and content type; empty if it is absent.
     pub(crate) fn items(
         &mut self,
         name: &'static str,
@@ -338,7 +337,7 @@ impl<'n> Fields<'n> {
             .collect()
     }
 
-    /// The mappings of a list field, each to read further; `None` for one that is none.
+    /// The mappings of a list field, each to read further; `None` for other values.
     pub(crate) fn mappings(
         &mut self,
         name: &'static str,
@@ -350,7 +349,7 @@ impl<'n> Fields<'n> {
             .collect()
     }
 
-    /// The texts of a list field.
+    /// The strings of a list field.
     pub(crate) fn texts(
         &mut self,
         name: &'static str,
@@ -362,7 +361,7 @@ impl<'n> Fields<'n> {
             .collect()
     }
 
-    /// The entries of a mapping field whose names are the writer's own; none if it is absent.
+    /// The entries of a mapping field with custom names; empty if it is absent.
     pub(crate) fn entries(&mut self, name: &'static str, report: &mut Report) -> &'n [Entry] {
         let Some((entry, content)) = self.ask(name) else {
             return &[];
@@ -387,8 +386,8 @@ impl<'n> Fields<'n> {
         let mut names: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
         names.sort_unstable();
         let expected = one_of(&names);
-        // What is there already cannot be what was meant. A hostile file has very many entries: they are gone
-        // through once.
+        // A field that is already present is not a likely candidate. The set avoids quadratic time
+        // for hostile files with many entries.
         let there: HashSet<&str> = self
             .entries
             .iter()
@@ -413,7 +412,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// What to do about a field that is not known here.
+    /// Suggestion for an unknown field.
     fn advice(&self, key: &str, report: &Report) -> Option<String> {
         let kind = self.label.owner.split(' ').next();
         let kind = kind.and_then(|name| report.kind(name));
@@ -444,7 +443,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// Of what may hold any field, one that is not known may still be a required one misspelt.
+    /// In a mapping with arbitrary fields, an unknown field may be a misspelled required one.
     fn check_misspelt(&self, required: &'static str, report: &mut Report) {
         if !self.shape.is_open {
             return;
@@ -501,7 +500,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// Ends the reading. Nothing is left to report; that no field was forgotten is checked in tests.
+    /// Ends reading. All problems are already reported; tests check that no field was skipped.
     pub(crate) fn close(self) {
         let forgotten = self
             .shape
@@ -517,7 +516,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// Text, or a report that it is none.
+/// Reads a string, or reports another type.
 pub(crate) fn text<'n>(
     node: &'n Node,
     label: &Label,
@@ -537,7 +536,7 @@ pub(crate) fn text<'n>(
     None
 }
 
-/// A mapping's entries, or a report that it is none.
+/// Reads a mapping's entries, or reports another type.
 fn mapping<'n>(node: &'n Node, label: &Label, report: &mut Report) -> Option<&'n [Entry]> {
     if let Value::Mapping(entries) = &node.value {
         return Some(entries);
@@ -558,13 +557,13 @@ fn wrong_type(node: &Node, label: &Label, expected: &str) -> Problem {
     )
 }
 
-/// What stands where a word or a mapping may.
+/// A word or a mapping.
 pub(crate) enum WordOr<'n> {
     Word(Located<&'n str>),
     Mapping(Fields<'n>),
 }
 
-/// Names in quotes, as `a`, `a or b`, `a, b or c`.
+/// Formats quoted names as `a`, `a or b`, `a, b or c`.
 pub(crate) fn one_of(names: impl IntoIterator<Item: fmt::Display>) -> String {
     let quoted = names.into_iter().map(|name| format!("`{name}`"));
     match quoted.collect::<Vec<String>>().as_slice() {

@@ -1,11 +1,11 @@
-//! The fields that every document has.
+//! Fields of every document.
 
 use crate::shape::{Content, Field, Shape};
 
-/// The only `apiVersion` there is.
+/// The only supported `apiVersion`.
 pub(crate) const API_VERSION: &str = "goondan.ai/v1";
 
-/// What every document holds. What is in `spec` is its kind's business.
+/// Fields of every document. The kind determines the content of `spec`.
 pub(crate) static FRAME: Shape = Shape::of(
     "Document",
     "A resource of a goondan project.",

@@ -1,27 +1,26 @@
-//! Which files of the project a module names as its own: what it imports, found in its text without
-//! running it.
+//! Finds the project files that a module imports, from its text and without running it.
 //!
-//! Of JavaScript and TypeScript it is every text in quotes that begins with `./` or `../`, be it imported,
-//! required, or opened; of Python, what `import` and `from` name. Both find too much rather than too little:
-//! a file too many costs a restart when it is edited, one too few an edit that nobody notices. What only a
-//! running program knows (paths that are put together, aliases of `package.json`) is not found.
+//! In JavaScript and TypeScript these are all quoted strings that start with `./` or `../`, in
+//! imports and elsewhere; in Python, the names in `import` and `from`. The search prefers false
+//! positives: an extra file causes a restart when it is edited, but a missing one makes an edit go
+//! unnoticed. Paths that are only known at run time, such as concatenated paths and aliases of
+//! `package.json`, are not found.
 
 use std::path::{Component, Path, PathBuf};
 
 use goondan_protocol::module_file::ModuleKind;
 
-/// Longest path in quotes that is looked at, in bytes.
+/// Longest quoted path to consider, in bytes.
 const MAX_SPECIFIER_BYTES: usize = 1_024;
 
-/// What a path without an ending may stand for, the preferred one first.
+/// Extensions to try for a path without one, the preferred one first.
 const SCRIPT_ENDINGS: &[&str] = &["ts", "mts", "cts", "js", "mjs", "cjs", "json"];
 
-/// A file that is named: where it may be, the place that wins first. Paths are relative to the Project
-/// Root.
+/// Candidate paths of an import, by descending precedence, relative to the Project Root.
 pub(crate) type Named = Vec<PathBuf>;
 
-/// The files that `file` names in its text. Python looks for modules where the program was started from:
-/// beside `entry`.
+/// The files that `file` imports. Python searches the directory from which the program was started:
+/// the one of `entry`.
 pub(crate) fn named_in(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
     let named = match ModuleKind::of(file) {
         ModuleKind::JavaScript | ModuleKind::TypeScript => scripts(file, text),
@@ -34,7 +33,7 @@ pub(crate) fn named_in(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
         .collect()
 }
 
-/// A path from a directory, as text alone: none if it leads out of the project.
+/// Joins a directory and a path lexically; `None` if the result leaves the project.
 fn joined(directory: &Path, path: &str) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for component in directory.join(path).components() {
@@ -58,14 +57,14 @@ fn scripts(file: &Path, text: &str) -> Vec<Named> {
     paths.map(|path| places_of_script(&path)).collect()
 }
 
-/// Every text in quotes that is a path from its file.
+/// All quoted strings that are relative paths.
 fn in_quotes(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(['"', '\'', '`'])
         .filter_map(|(at, quote)| {
             let rest = text.get(at + quote.len()..)?;
             let is_relative = rest.starts_with("./") || rest.starts_with("../");
             let end = rest.find(quote).filter(|_| is_relative)?;
-            // What follows the path says how it is loaded, not which file it is.
+            // A query or fragment affects how the file is loaded, not which file it is.
             let path = rest.get(..end)?.split(['?', '#']).next()?;
             let is_plain = path.len() <= MAX_SPECIFIER_BYTES && !path.contains(['\n', '\\', '$']);
             is_plain.then_some(path)
@@ -76,7 +75,7 @@ fn places_of_script(path: &Path) -> Named {
     let mut places = vec![path.to_path_buf()];
     let ending = path.extension().and_then(|ending| ending.to_str());
     match ending {
-        // TypeScript names what it is translated to.
+        // TypeScript imports use the name of the compiled file.
         Some("js") => places.push(path.with_extension("ts")),
         Some("mjs") => places.push(path.with_extension("mts")),
         Some("cjs") => places.push(path.with_extension("cts")),
@@ -90,7 +89,7 @@ fn places_of_script(path: &Path) -> Named {
     places
 }
 
-/// The path with an ending more; one it has already is part of its name.
+/// Appends an extension; an existing one is part of the name.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(".");
@@ -119,7 +118,7 @@ fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
             };
             let Some(base) = base else { continue };
             named.extend(modules_of(&base, name));
-            // Each name may be one of the module, or a module within it.
+            // A name may be defined in the module, or be a module within it.
             let within = base.join(name.replace('.', "/"));
             let names = names.split([',', '(', ')']).map(first_word);
             named.extend(names.filter_map(|name| places_of_module(&within, name)));
@@ -128,7 +127,7 @@ fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
     named
 }
 
-/// The statements of Python that import, each in one line.
+/// Python's import statements, each joined to one line.
 fn import_statements(text: &str) -> Vec<String> {
     let mut statements: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -159,7 +158,7 @@ fn first_word(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or_default()
 }
 
-/// `a.b.c` is a file, and `a` and `a.b` are packages that are loaded on the way.
+/// `a.b.c` is a file; `a` and `a.b` are packages that are loaded on the way.
 fn modules_of(base: &Path, dotted: &str) -> Vec<Named> {
     let mut base = base.to_path_buf();
     let mut named = Vec::new();

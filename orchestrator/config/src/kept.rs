@@ -1,12 +1,12 @@
-//! The files a project was once read from, kept to be read again: its last known good configuration.
+//! Stored files of a project's last known good configuration, which can be loaded again.
 //!
-//! Environment files are never among them: their values may be secrets (`SEC-1`).
+//! Environment files are never included, because their values may be secrets (`SEC-1`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The files a project was read from: paths relative to the Project Root, with their texts. A file
-/// that was only named, such as a module, has none and stays where it is.
+/// that was only referenced, such as a module, has no text and stays in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeptFiles {
     files: BTreeMap<PathBuf, Option<String>>,
@@ -28,7 +28,7 @@ impl KeptFiles {
         self.files.get(path)?.as_deref()
     }
 
-    /// The files with a text that are wanted.
+    /// The files with a text, restricted to the requested ones.
     pub(crate) fn with_text(
         &self,
         is_wanted: impl Fn(&Path) -> bool,
@@ -45,7 +45,7 @@ impl KeptFiles {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(text);
             }
-            // A file that is both read and named keeps its text.
+            // A file that is both read and referenced keeps its text.
             std::collections::btree_map::Entry::Occupied(mut entry) if text.is_some() => {
                 entry.insert(text);
             }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A kind of resource. Each is declared where its `spec` is read, as a constant of this type; which there
-/// are, `crate::kinds` knows.
+/// A kind of resource. Each kind is declared as a constant where its `spec` is read; `crate::kinds`
+/// lists all kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind(&'static str);
 
 impl Kind {
-    /// The kind that documents of this `kind` are of.
+    /// Creates the kind of documents with this `kind`.
     pub(crate) const fn named(name: &'static str) -> Self {
         Self(name)
     }

@@ -1,4 +1,4 @@
-//! Which files a project is made of, and why one of them is not read (`ROOT-5`).
+//! Lists the files of a project, and explains why a file cannot be read (`ROOT-5`).
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use crate::codes;
 use crate::limits::{MAX_PROJECT_DIRECTORIES, MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
 use crate::report::{Place, Problem};
 
-/// The name of a project's definition.
+/// Name of a project's definition.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
 
-/// The directory of further resource files.
+/// Directory of additional resource files.
 pub(crate) const RESOURCES_DIR: &str = "resources";
 
-/// Why a file of the project is not read.
+/// Reason why a file of the project is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileFailure {
     #[error("the path `{0}` is empty or absolute; paths are relative to the Project Root")]
@@ -88,7 +88,7 @@ impl FileFailure {
         }
     }
 
-    /// The failure as a problem of the field, or file, that asked for it.
+    /// Converts the failure to a problem at the field or file that requires the file.
     pub(crate) fn at(&self, place: Place) -> Problem {
         Problem::new(self.code(), place, self.to_string()).help(self.suggestion())
     }
@@ -107,17 +107,17 @@ pub(crate) fn is_yaml(path: &Path) -> bool {
     matches!(extension, Some("yaml" | "yml"))
 }
 
-/// Where the resource files of a project are.
+/// Locations of a project's resource files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// In [`RESOURCES_DIR`].
     #[default]
     Own,
-    /// There, and anywhere else by their names, as for goondan 0.0.3 (`COMPAT-1`).
+    /// In [`RESOURCES_DIR`], and anywhere else under known names, as in goondan 0.0.3 (`COMPAT-1`).
     Older,
 }
 
-/// What a resource file was called by which 0.0.3 knew it, without its ending.
+/// Names of resource files in 0.0.3, without extension.
 const OLDER_NAMES: [&str; 18] = [
     "agent",
     "agents",
@@ -139,16 +139,17 @@ const OLDER_NAMES: [&str; 18] = [
     "tools",
 ];
 
-/// Directories that hold what other people have written.
+/// Directories with third-party files.
 const FOREIGN_DIRECTORIES: [&str; 2] = ["node_modules", "packages"];
 
-/// Whether 0.0.3 took a file for one of resources by its name.
+/// True if 0.0.3 treated a file as a resource file because of its name.
 pub(crate) fn has_older_name(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     is_yaml(path) && stem.is_some_and(|stem| OLDER_NAMES.contains(&stem))
 }
 
-/// [`PROJECT_FILE`], then the YAML files that belong to it by `layout`, by path. What is hidden is an editor's.
+/// [`PROJECT_FILE`], then the YAML files of the `layout`, sorted by path. Hidden files are skipped,
+/// because editors create them.
 pub(crate) fn list_resource_files(
     root: &Path,
     layout: Layout,
@@ -163,17 +164,17 @@ pub(crate) fn list_resource_files(
     Ok(files)
 }
 
-/// How a directory is looked through.
+/// Way to search a directory.
 struct Walk {
-    /// Whether a file, by its path in the project, is one of those that are looked for.
+    /// True for the path of a file that is searched for.
     is_wanted: fn(&Path) -> bool,
-    /// Whether an entry is a directory to be looked through, too.
+    /// True for an entry that is a directory to search.
     is_entered: fn(&fs::DirEntry, &Path) -> bool,
     directories_max: usize,
     too_many: fn() -> FileFailure,
 }
 
-/// All of [`RESOURCES_DIR`], through links, too: what leads nowhere is told when it is read.
+/// All of [`RESOURCES_DIR`], including links. Broken links are reported when they are read.
 const RESOURCES: Walk = Walk {
     is_wanted: is_yaml,
     is_entered: |entry, _| fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()),
@@ -181,7 +182,8 @@ const RESOURCES: Walk = Walk {
     too_many: || FileFailure::TooManyFiles,
 };
 
-/// A whole project, for files with the names that 0.0.3 knew: what is deep or foreign, or behind a link, is not looked at.
+/// A whole project, for file names known to 0.0.3. Skips deep and third-party directories, and
+/// links.
 const BY_NAME: Walk = Walk {
     is_wanted: has_older_name,
     is_entered: |entry, path| {
@@ -228,7 +230,7 @@ impl Walk {
     }
 }
 
-/// Whether a directory holds what other people have written.
+/// True if a directory contains third-party files.
 pub(crate) fn is_foreign(directory: &Path) -> bool {
     let name = directory.file_name();
     name.is_some_and(|name| FOREIGN_DIRECTORIES.iter().any(|it| name == *it))

@@ -1,4 +1,4 @@
-//! From files to documents: reads what makes up a project and sorts it by kind.
+//! Reads a project's documents and sorts them by kind.
 
 use std::path::Path;
 
@@ -23,18 +23,18 @@ use crate::secrets::Secrets;
 use crate::tree::Node;
 use crate::{Environment, Package};
 
-/// A project that was read, whether it is good or not.
+/// A project that was read, valid or not.
 pub(crate) struct Reading<'e> {
-    /// There only if nothing is wrong.
+    /// `None` if there are errors.
     pub(crate) bundle: Option<Bundle>,
     pub(crate) report: Report,
-    /// What the resource files hold, in the order read.
+    /// Content of the resource files, in reading order.
     pub(crate) trees: Vec<(FileId, Vec<Node>)>,
     pub(crate) variables: Variables<'e>,
     pub(crate) secrets: Secrets,
 }
 
-/// What a project takes values from, beside its own files.
+/// External sources of values for a project.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'e> {
     pub(crate) env: &'e dyn Environment,
@@ -93,7 +93,7 @@ pub(crate) fn package(
         .and_then(|files| read_tree(&files, Path::new(PROJECT_FILE), &mut report))
         .and_then(|(_, documents)| {
             let first = documents.first()?;
-            // Problems of a document that is no Package are not this question's.
+            // Problems of a document of another kind are not reported here.
             if !Document::claims(first, Kind::PACKAGE) {
                 return None;
             }
@@ -130,7 +130,7 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
 }
 
 fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resources {
-    // The project file is read first; if it could not be read, that is a problem already.
+    // The project file is read first. If it could not be read, that was already reported.
     let project_file = trees.first().map(|(file, _)| *file);
     let mut resources = Resources {
         start: project_file.map(Place::start_of),

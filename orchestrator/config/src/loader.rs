@@ -1,4 +1,4 @@
-//! How a project is read: with which environment, from which files.
+//! Loading of projects: environment and options.
 
 use std::path::{Path, PathBuf};
 
@@ -17,28 +17,28 @@ use crate::secrets::Secrets;
 use crate::sources::Sources;
 use crate::{Bundle, Checked, Environment};
 
-/// Reads projects.
+/// Loads projects.
 pub struct Loader<'e> {
     outside: Outside<'e>,
     env_files: Vec<PathBuf>,
 }
 
-/// What came of reading a project.
+/// Result of loading a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// The project, or everything that is wrong with it.
+    /// The project, or all its errors.
     pub bundle: Result<Bundle, Diagnostics>,
-    /// What keeps it from nothing, ordered by file and line.
+    /// Warnings and notes, sorted by file and line.
     pub warnings: Vec<Diagnostic>,
-    /// What it was read from.
+    /// The files it was read from.
     pub sources: Sources,
-    /// Which of its values nobody is to see.
+    /// Its secret values.
     pub secrets: Secrets,
 }
 
 impl<'e> Loader<'e> {
-    /// A loader that takes variables from `env`, and from the project's `.env.local` and `.env`, and
-    /// knows no secrets and nothing of the machine.
+    /// Creates a loader that reads variables from `env` and the project's `.env.local` and `.env`.
+    /// It has no secrets and no information about the machine.
     #[must_use]
     pub fn new(env: &'e dyn Environment) -> Self {
         let (store, machine) = (&NoSecrets, &AnyMachine);
@@ -52,8 +52,8 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// Takes variables from these files, too; the last one wins. They are absolute, need not belong to
-    /// the project, and must be there.
+    /// Adds environment files; the last one takes precedence. Paths must be absolute and may be
+    /// outside the project; the files must exist.
     #[must_use]
     pub fn with_env_files(self, env_files: &[PathBuf]) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// Takes secrets from this store.
+    /// Sets the store for secrets.
     #[must_use]
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
         let outside = Outside {
@@ -72,7 +72,7 @@ impl<'e> Loader<'e> {
         Self { outside, ..self }
     }
 
-    /// Checks that this machine has what the project's modules and programs need.
+    /// Enables checks that this machine has everything the project's modules and programs need.
     #[must_use]
     pub fn with_machine(self, machine: &'e dyn Machine) -> Self {
         let outside = Outside {
@@ -82,14 +82,14 @@ impl<'e> Loader<'e> {
         Self { outside, ..self }
     }
 
-    /// Reads the project in `root`. Blocks on the file system.
+    /// Loads the project in `root`. Blocks on the file system.
     #[must_use]
     pub fn load(&self, root: &Path) -> Loaded {
         self.read(root, None)
     }
 
-    /// Reads the project of `root` from the files that were kept of it. Environment files are read where
-    /// they are; what is wrong in them is passed over. Blocks on the file system.
+    /// Loads the project of `root` from stored files. Environment files are read from their places,
+    /// and their problems are ignored. Blocks on the file system.
     #[must_use]
     pub fn load_kept(&self, root: &Path, kept: &KeptFiles) -> Loaded {
         self.read(root, Some(kept))
@@ -133,7 +133,7 @@ impl<'e> Loader<'e> {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the project: what does not hold cannot be shown.
+    /// All errors of the project, because an invalid project has no effective values.
     pub fn effective(&self, root: &Path) -> Result<Vec<Setting>, Diagnostics> {
         let mut report = Report::default();
         match self.open(root, &mut report) {
@@ -155,12 +155,12 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// The files of a project of the format 0.0.3 that are written otherwise today, by path. Nothing is written.
-    /// Blocks on the file system.
+    /// The files of a project of the format 0.0.3 that change in the current format, sorted by
+    /// path. Nothing is written. Blocks on the file system.
     ///
     /// # Errors
     ///
-    /// What is wrong with the older forms, or with the files themselves.
+    /// Problems of the older forms or of the files themselves.
     pub fn migrate(&self, root: &Path) -> Result<Vec<MigratedFile>, Diagnostics> {
         let mut report = Report::default();
         match self.open(root, &mut report) {

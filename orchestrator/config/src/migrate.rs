@@ -1,7 +1,7 @@
-//! A project of the format 0.0.3 as it is written today (`COMPAT-1`).
+//! Migrates a project of the format 0.0.3 to the current format (`COMPAT-1`).
 //!
-//! A document that says nothing in an older form stays as it is, to the letter. The others are written anew: their
-//! comments are lost, which whoever looks at the difference sees.
+//! A document without older forms is preserved exactly. Other documents are rewritten and lose
+//! their comments, which the resulting diff shows.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use crate::syntax::with_yaml_line_ends;
 use crate::tree::Node;
 use crate::{codes, misplaced};
 
-/// A file that is written otherwise today. Nothing has been written.
+/// A file that changes in the current format. Nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigratedFile {
     /// The file, relative to the Project Root.
     pub path: PathBuf,
-    /// Its text as it is.
+    /// Its current text.
     pub before: String,
-    /// Its text as it would be.
+    /// Its migrated text.
     pub after: String,
 }
 
-/// The files of a project that are written otherwise today, by path. Which variables are set decides which keys and
-/// connections are written out.
+/// The files of a project that change in the current format, sorted by path. Environment variables
+/// that are set determine which keys and connections are added.
 pub(crate) fn migrate(
     files: &ProjectFiles,
     outside: Outside<'_>,
@@ -79,13 +79,13 @@ fn unwritable(file: FileId, error: &serde_yaml::Error) -> Problem {
         .help("write the modern form by hand: docs/compatibility.md")
 }
 
-/// The text of a file whose documents are these now; none if they are what they were.
+/// The text of a file with these documents; `None` if they are unchanged.
 fn written_anew(
     text: &str,
     before: &[Node],
     after: &[Node],
 ) -> Result<Option<String>, serde_yaml::Error> {
-    // Which documents changed, by the line on which each began.
+    // Changed documents, by their first line.
     let mut changed = BTreeMap::new();
     for (was, is) in before.iter().zip(after) {
         let (was_json, is_json) = (was.to_json(), is.to_json());
@@ -112,7 +112,7 @@ fn written_anew(
     Ok(Some(out))
 }
 
-/// What stands between two marks of a file, and the mark before it.
+/// The text between two document markers, and the marker before it.
 struct Part<'t> {
     mark: &'t str,
     text: &'t str,

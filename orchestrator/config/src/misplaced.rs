@@ -1,4 +1,4 @@
-//! Where a field belongs that stands in the wrong place, or has another system's name.
+//! Suggestions for misplaced fields and for field names of other systems.
 
 use crate::frame::FRAME;
 use crate::kind::Kind;
@@ -6,10 +6,10 @@ use crate::kinds;
 use crate::report::Vocabulary;
 use crate::shape::{Content, Shape};
 
-/// How deep a field is looked for below the mapping in which it was written.
+/// Search depth for a field below the mapping in which it was written.
 const MAX_SEARCH_DEPTH: usize = 3;
 
-/// Fields of other systems, by the shape they were written in; an empty one is any shape.
+/// Field names of other systems, by shape; an empty shape matches any.
 const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     (
         "AgentSpec",
@@ -131,19 +131,19 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What readers of documents need to know of all kinds.
+/// Information about all kinds, for readers of documents.
 pub(crate) static VOCABULARY: Vocabulary = Vocabulary {
     kinds: || kinds::all().collect(),
     advise,
 };
 
-/// What to do about a field that a mapping of this shape does not have. `outer` is the kind of the `spec`
-/// that the mapping stands in, if it does.
+/// Suggestion for an unknown field of a mapping with this shape. `outer` is the kind of the `spec`
+/// that contains the mapping, if any.
 fn advise(shape: &'static Shape, outer: Option<Kind>, key: &str) -> Option<String> {
     unknown_field(shape, key).or_else(|| field_of_spec(outer?, key))
 }
 
-/// What to do about a field that a mapping of this shape does not have.
+/// Suggestion for an unknown field of a mapping with this shape.
 fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
     let known = OTHER_NAMES
         .iter()
@@ -161,7 +161,7 @@ fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
     ))
 }
 
-/// What to do about a field that stands too far to the right, and is one of the `spec` itself.
+/// Suggestion for a field of the `spec` that is indented too far.
 fn field_of_spec(kind: Kind, key: &str) -> Option<String> {
     spec_has(kind, key).then(|| {
         format!(
@@ -182,7 +182,7 @@ fn spec_has(kind: Kind, key: &str) -> bool {
     }
 }
 
-/// Where below a mapping of this shape a field of this name belongs: the shortest path.
+/// Shortest path to a field of this name below a mapping with this shape.
 fn path_below(shape: &'static Shape, key: &str, depth: usize) -> Option<String> {
     let below = |content| match content {
         Content::Mapping(shape) => Some(shape),
@@ -214,7 +214,7 @@ mod tests {
         let schema = crate::schema(None).unwrap().to_string();
         for (shape, keys, _) in OTHER_NAMES {
             assert!(!keys.is_empty());
-            // An unknown provider's Model has a shape that no schema names.
+            // The Model of an unknown provider has a shape that is not in the schemas.
             let is_known = shape.is_empty() || *shape == "ModelSpec";
             assert!(
                 is_known || schema.contains(&format!("\"{shape}\"")),

@@ -1,4 +1,4 @@
-//! A value of a YAML text, with its place.
+//! A YAML value with its place.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::oauth::OAUTH_APP_PREFIX;
@@ -7,10 +7,10 @@ use serde_json::{Number, Value as Json};
 
 use crate::place::Place;
 
-/// The field that refers to a secret.
+/// Field that refers to a secret.
 pub(crate) const REFERENCE: &str = "secretRef";
 
-/// One value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) value: Value,
@@ -38,7 +38,7 @@ pub(crate) struct Entry {
 }
 
 impl Value {
-    /// What the value is, for messages.
+    /// Name of the value's type, for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -52,7 +52,7 @@ impl Value {
 }
 
 impl Node {
-    /// The node as plain JSON.
+    /// Converts the node to plain JSON.
     pub(crate) fn to_json(&self) -> Json {
         match &self.value {
             Value::Null => Json::Null,
@@ -64,8 +64,8 @@ impl Node {
         }
     }
 
-    /// Calls `visit` with every line that what stands in the place of a secret is on: those of every
-    /// value in it, and of its keys. An entry that only names a secret is none.
+    /// Calls `visit` with each line of a secret value, including its nested values and keys.
+    /// References to secrets are skipped.
     pub(crate) fn each_line(&self, visit: &mut impl FnMut(usize)) {
         match &self.value {
             Value::List(items) => items.iter().for_each(|item| item.each_line(visit)),
@@ -90,7 +90,7 @@ impl Node {
     }
 }
 
-/// A mapping as a JSON object.
+/// Converts a mapping to a JSON object.
 pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
     entries
         .iter()
@@ -98,7 +98,7 @@ pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
         .collect()
 }
 
-/// Whether a value is `{ref: Secret/name, key: …}`. What is written otherwise may be the secret itself.
+/// True for `{ref: Secret/name, key: …}`. Any other form may contain the secret itself.
 pub(crate) fn is_reference(node: &Node) -> bool {
     let entries = node.entries();
     let is_name = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
@@ -109,7 +109,7 @@ pub(crate) fn is_reference(node: &Node) -> bool {
     entries.len() == 2 && entries.iter().all(is_name)
 }
 
-/// Whether a value is `{app: OAuthApp/name}`, with a `subject` or without.
+/// True for `{app: OAuthApp/name}`, with or without a `subject`.
 pub(crate) fn is_token(node: &Node) -> bool {
     let entries = node.entries();
     let is_part = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
@@ -121,7 +121,7 @@ pub(crate) fn is_token(node: &Node) -> bool {
 }
 
 impl Entry {
-    /// Whether it is `…: {valueFrom: {secretRef: {ref: Secret/name, key: …}}}`: then it can be shown.
+    /// True for `…: {valueFrom: {secretRef: {ref: Secret/name, key: …}}}`, which can be shown.
     pub(crate) fn only_names_a_secret(&self) -> bool {
         let [source] = self.node.entries() else {
             return false;

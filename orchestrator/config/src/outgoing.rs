@@ -1,4 +1,4 @@
-//! By which connections an agent's tools work that do their work by one.
+//! Assigns connections to an agent's tools that need one.
 
 use goondan_connectors::{is_relay, working_as};
 use goondan_protocol::base_package::BASE_PACKAGE;
@@ -16,8 +16,8 @@ use crate::reference::Reference;
 use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
 
-/// Gives a tool that works by a connection those it may use: the one its setting `connection` names,
-/// else all of its connector. Reports a tool that could do nothing.
+/// Sets the connections of a tool: the one in its setting `connection`, or else all of its
+/// connector. Reports a tool without any usable connection.
 pub(crate) fn connect(
     tool: &mut ToolDefinition,
     reference: &Reference,
@@ -39,7 +39,7 @@ pub(crate) fn connect(
     let setting = tool.config.remove(CONNECTION);
     let chosen = match setting.filter(|setting| !setting.is_null()) {
         None => all,
-        // Reported where it is written.
+        // Reported in its place.
         Some(setting) if !setting.is_string() => return,
         Some(setting) => match all.iter().find(|it| it.name.as_str() == named(&setting)) {
             Some(connection) => vec![*connection],
@@ -51,7 +51,7 @@ pub(crate) fn connect(
             }
         },
     };
-    // What could not be read may have been the connection.
+    // An unreadable resource may be the connection.
     if chosen.is_empty() && !report.is_partial() {
         report.add(none_at_all(tool, service, reference));
     }
@@ -70,7 +70,7 @@ pub(crate) fn connect(
     tool.connections.sort();
 }
 
-/// Whether a connection is of a built-in connector, or of a relay that brings it.
+/// True if a connection uses the built-in connector, directly or through a relay.
 pub(crate) fn is_of(connection: &ConnectionSpec, connector: &str, resources: &Resources) -> bool {
     let own = builtin_of(connection, resources);
     own.and_then(|own| working_as(own, &connection.config)) == Some(connector)
@@ -88,7 +88,7 @@ fn builtin_of<'a>(connection: &'a ConnectionSpec, resources: &'a Resources) -> O
     }
 }
 
-/// The connection that a setting names, as `name` or `Connection/name`.
+/// The connection in a setting, as `name` or `Connection/name`.
 fn named(setting: &serde_json::Value) -> &str {
     let name = setting.as_str().unwrap_or_default();
     name.strip_prefix("Connection/").unwrap_or(name)
@@ -128,7 +128,7 @@ fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) 
     ))
 }
 
-/// Reports that `who` could do nothing by a connection, for want of a secret.
+/// Reports that `who` cannot use a connection because a secret is missing.
 pub(crate) fn check_secret(
     who: &str,
     service: &Service,
@@ -140,10 +140,10 @@ pub(crate) fn check_secret(
         return;
     };
     if builtin_of(connection, resources).is_some_and(is_relay) {
-        // It is on the other machine.
+        // The secret is on the other machine.
         return;
     }
-    // One that the connector itself cannot do without is its own problem.
+    // Secrets that the connector always requires are reported with the connector.
     let described = goondan_connectors::find(service.connector);
     let is_required = described.is_some_and(|described| {
         let secrets = described.secrets.iter();

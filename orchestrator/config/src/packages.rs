@@ -1,7 +1,7 @@
-//! The packages whose resources a project refers to: found where they are, checked, and read (`PKG-2`, `PKG-3`).
+//! Locates, verifies and reads the packages that a project refers to (`PKG-2`, `PKG-3`).
 //!
-//! A package is a folder with a `goondan.yaml` of its own. Its Tools, Extensions and Connectors can be referred to;
-//! what else it defines is for whoever runs it as a project.
+//! A package is a folder with its own `goondan.yaml`. Other packages can refer to its Tools,
+//! Extensions and Connectors; the rest of its definitions is only used when it runs as a project.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,18 +20,18 @@ use crate::project_files::ProjectFiles;
 use crate::reference::qualified;
 use crate::report::{Place, Problem, Report};
 
-/// What brings packages up to date.
+/// Suggestion for packages that are not up to date.
 const INSTALL: &str = "run `gdn package install`";
 
-/// A package on its way: what requires it, and the folder from which a path counts.
+/// A package to load: its requirement, and the base folder of relative paths.
 struct Wanted {
     dependency: Dependency,
     from: PathBuf,
-    /// Whether a folder requires it, of which the project can say what is to be used.
+    /// True if a local folder requires it; the project can then override the version.
     by_folder: bool,
 }
 
-/// Adds what the packages define that the project requires, and those that they require.
+/// Adds the resources of all direct and indirect requirements.
 pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
     let own = std::mem::take(&mut resources.dependencies);
     if own.is_empty() {
@@ -65,14 +65,14 @@ pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
     }
 }
 
-/// Where a package is.
+/// Location of a package.
 struct Found {
     folder: PathBuf,
-    /// What it was granted; none of a folder that is used as it is, whose own word counts.
+    /// Granted permissions; `None` for a local folder, whose own requests apply.
     granted: Option<Permissions>,
 }
 
-/// Finds a package.
+/// Locates a package.
 fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) -> Option<Found> {
     let Dependency {
         name,
@@ -120,7 +120,7 @@ fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) 
     })
 }
 
-/// The lockfile; none if it says nothing, which is reported.
+/// The lockfile; `None` if it is unusable, which is reported.
 fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
     let text = match cx.files.read(Path::new(LOCK_FILE), LOCK_BYTES_MAX) {
         Ok(text) => text,
@@ -153,14 +153,14 @@ fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
     }
 }
 
-/// The folder of a package that is locked, with exactly what was locked in it.
+/// The folder of a locked package, whose content matches the lockfile.
 fn locked_folder(
     name: &PackageName,
     locked: &Locked,
     place: Place,
     cx: &mut Context<'_>,
 ) -> Option<PathBuf> {
-    // Of a machine of which nothing is known, neither is what is installed on it.
+    // Without information about the machine, installed packages are unknown.
     let store = Store::of(&cx.machine.state_root()?);
     let folder = store.tree(&locked.tree);
     let shown = format!("package `{name}` {}", locked.version);
@@ -190,7 +190,7 @@ fn locked_folder(
     None
 }
 
-/// Reads the resources of the package in a folder, and gives what it requires.
+/// Reads the resources of the package in a folder, and returns its requirements.
 fn read(
     resources: &mut Resources,
     name: &PackageName,
@@ -262,7 +262,7 @@ fn read(
     found.dependencies
 }
 
-/// A package that asks for more than a person has granted it is not used.
+/// Refuses a package that requests more permissions than a person has granted.
 fn check_granted(
     name: &PackageName,
     asked: &Permissions,

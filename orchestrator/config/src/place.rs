@@ -1,10 +1,10 @@
-//! Where something stands in the files of a project.
+//! Places in the files of a project.
 
-/// Names one file of a report.
+/// Identifies a file of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(pub(crate) usize);
 
-/// Where something stands.
+/// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: FileId,
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The very start of a file: where a problem of the whole file is reported.
+    /// The start of a file, for problems of the whole file.
     pub(crate) fn start_of(file: FileId) -> Self {
         Self {
             file,

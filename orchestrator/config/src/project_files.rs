@@ -1,4 +1,4 @@
-//! Reads files of the Project Root and nothing else (`ROOT-5`). Never writes (`ROOT-2`).
+//! Reads files of the Project Root only (`ROOT-5`). Never writes (`ROOT-2`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,20 +21,20 @@ use crate::sources::{FileState, Sources};
 pub(crate) struct ProjectFiles {
     /// Absolute and free of symbolic links.
     root: PathBuf,
-    /// Texts that are taken for those of the files, by path.
+    /// Texts that replace the content of files, by path.
     instead: BTreeMap<PathBuf, String>,
-    /// Environment files that were named, absolute, the one that wins last.
+    /// Absolute paths of named environment files; the last one takes precedence.
     env_files: Vec<PathBuf>,
-    /// Whether they are those of a package: modules then run from its folder, wherever the project is.
+    /// True for the files of a package, whose modules run from its own folder.
     is_package: bool,
-    /// What is read instead of the project, environment files excepted.
+    /// Stored files that are read instead of the project, except for environment files.
     kept: Option<KeptFiles>,
-    /// What was looked at, and what was there.
+    /// Everything that was accessed, with its state.
     seen: RefCell<Sources>,
 }
 
 impl ProjectFiles {
-    /// Opens a Project Root, which may itself be reached through a symbolic link.
+    /// Opens a Project Root; the path may contain symbolic links.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
         if root.is_dir() {
@@ -51,12 +51,12 @@ impl ProjectFiles {
         }
     }
 
-    /// Environment files to be read beside the project's own; the last of them wins.
+    /// Adds environment files to the project's own; the last one takes precedence.
     pub(crate) fn with_env_files(self, env_files: Vec<PathBuf>) -> Self {
         Self { env_files, ..self }
     }
 
-    /// The same as those of a package.
+    /// Marks the files as those of a package.
     pub(crate) fn of_package(self) -> Self {
         Self {
             is_package: true,
@@ -64,12 +64,13 @@ impl ProjectFiles {
         }
     }
 
-    /// Whether a bare `SKILL.md` is enough to make something of them.
+    /// True if a `SKILL.md` alone can define the package.
     pub(crate) fn may_be_skill(&self) -> bool {
         self.is_package
     }
 
-    /// The path by which a module is started that was checked: from the Project Root, or that of a package whole.
+    /// The path to start a checked module with: relative to the Project Root, or absolute for a
+    /// package.
     pub(crate) fn started_as(&self, path: PathBuf) -> PathBuf {
         if self.is_package {
             self.root.join(path)
@@ -78,18 +79,18 @@ impl ProjectFiles {
         }
     }
 
-    /// Adds what was looked at of a package.
+    /// Adds the accessed files of a package.
     pub(crate) fn add_sources(&self, package: Self) {
         self.seen.borrow_mut().add_files(package.into_sources());
     }
 
-    /// Notes that a folder is not there.
+    /// Records that a folder does not exist.
     pub(crate) fn note_absent(&self, folder: &Path) {
         self.note(&folder.join(PROJECT_FILE), FileState::Absent);
     }
 
-    /// Reads what was kept instead of what is there. Environment files are not kept, and are read where
-    /// they are.
+    /// Reads stored files instead of current ones. Environment files are not stored, and are read
+    /// from their places.
     pub(crate) fn reading_kept(self, kept: KeptFiles) -> Self {
         Self {
             kept: Some(kept),
@@ -97,17 +98,17 @@ impl ProjectFiles {
         }
     }
 
-    /// Whether something else is read than the project as it is.
+    /// True if stored files are read.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// The environment files that were named, the one that wins last.
+    /// The named environment files; the last one takes precedence.
     pub(crate) fn env_files(&self) -> &[PathBuf] {
         &self.env_files
     }
 
-    /// Everything that was looked at.
+    /// Returns everything that was accessed.
     pub(crate) fn into_sources(self) -> Sources {
         self.seen.into_inner()
     }
@@ -117,7 +118,7 @@ impl ProjectFiles {
         self.seen.borrow_mut().note(path, state);
     }
 
-    /// Where a path that was checked stands on this machine.
+    /// Absolute path of a checked path on this machine.
     pub(crate) fn place_of(&self, path: &Path) -> PathBuf {
         self.root.join(path)
     }
@@ -127,12 +128,13 @@ impl ProjectFiles {
         &self.root
     }
 
-    /// From now on takes a file for one with this text.
+    /// From now on treats a file as having this text.
     pub(crate) fn pretend(&mut self, path: &Path, text: String) {
         self.instead.insert(path.to_path_buf(), text);
     }
 
-    /// Checks that a path written in a field stays within the project as text: relative, no `..`.
+    /// Checks that a configured path stays within the project lexically: it is relative and has no
+    /// `..`.
     pub(crate) fn check_text(path: &str) -> Result<PathBuf, FileFailure> {
         let mut clean = PathBuf::new();
         for component in Path::new(path).components() {
@@ -151,11 +153,11 @@ impl ProjectFiles {
         Ok(clean)
     }
 
-    /// Where a path leads: to a regular file of the project. `path` is relative to the Project Root and
-    /// has passed [`Self::check_text`]; symbolic links are followed as long as they stay inside.
+    /// Resolves a path to a regular file of the project. `path` is relative to the Project Root and
+    /// has passed [`Self::check_text`]. Symbolic links are followed as long as they stay inside.
     fn find(&self, path: &Path) -> Result<PathBuf, FileFailure> {
         let target = self.target_of(path)?;
-        // Asked before opening: opening a named pipe would wait for its writer.
+        // Checked before opening, because opening a named pipe would block.
         let metadata = fs::metadata(&target).map_err(|error| FileFailure::io(path, &error))?;
         if metadata.is_file() {
             Ok(target)
@@ -164,7 +166,7 @@ impl ProjectFiles {
         }
     }
 
-    /// Where a path leads within the project, whatever is there.
+    /// Resolves a path within the project, regardless of its kind.
     fn target_of(&self, path: &Path) -> Result<PathBuf, FileFailure> {
         let target = self.root.join(path).canonicalize();
         let target = target.map_err(|error| FileFailure::io(path, &error))?;
@@ -175,7 +177,7 @@ impl ProjectFiles {
         }
     }
 
-    /// Checks that a path leads to a directory of the project. Of what was kept of one nothing is known.
+    /// Checks that a path leads to a directory of the project. Not possible for stored files.
     pub(crate) fn check_is_directory(&self, path: &Path) -> Result<(), FileFailure> {
         if self.is_kept() || self.target_of(path)?.is_dir() {
             return Ok(());
@@ -183,8 +185,8 @@ impl ProjectFiles {
         Err(FileFailure::NotADirectory(path.display().to_string()))
     }
 
-    /// SHA-256 of a module that was checked, with all it imports from the project, in hexadecimal digits.
-    /// Empty if the project is what was kept of one: then nothing is known of files that are not read.
+    /// SHA-256 of a checked module and all its imports from the project, in hexadecimal. Empty for
+    /// stored files, which do not include modules.
     pub(crate) fn digest(&self, entry: &Path) -> String {
         let own = match FileState::of(&self.root.join(entry)) {
             FileState::File(own) if self.kept.is_none() => own,
@@ -203,8 +205,8 @@ impl ProjectFiles {
         hex::encode(hash.finalize())
     }
 
-    /// The files that a module imports, itself or through others, and what is in them. All that were
-    /// looked for are noted, so that one that comes to be there is noticed, too.
+    /// All direct and indirect imports of a module, with their digests. Missing candidates are
+    /// recorded as well, so that their creation is noticed.
     fn imported_by(&self, entry: &Path) -> BTreeMap<PathBuf, [u8; 32]> {
         let mut found = BTreeMap::new();
         let mut waiting = vec![entry.to_path_buf()];
@@ -216,7 +218,7 @@ impl ProjectFiles {
             let Ok(text) = read_text(&target, &file, MAX_IMPORTING_BYTES) else {
                 continue;
             };
-            // Behind a link, paths begin where the file really is.
+            // Behind a link, relative paths start at the real file.
             let place = target.strip_prefix(&self.root).unwrap_or(&file);
             for places in imports::named_in(entry, place, &text) {
                 for path in places {
@@ -239,7 +241,7 @@ impl ProjectFiles {
         found
     }
 
-    /// What is in a file that may be there.
+    /// Digest of a file, if it exists.
     fn look_for(&self, path: &Path) -> Option<[u8; 32]> {
         if let Err(FileFailure::LeadsOutside(_)) = self.find(path) {
             return None;
@@ -287,14 +289,14 @@ impl ProjectFiles {
         read
     }
 
-    /// Reads an environment file: one of the project, or one that was named, which may lie anywhere.
+    /// Reads an environment file: one of the project, or a named one, which may be anywhere.
     pub(crate) fn read_env_file(&self, path: &Path) -> Result<String, FileFailure> {
         self.note(path, FileState::of(&self.root.join(path)));
         if !path.is_absolute() {
             let target = self.find(path)?;
             return read_text(&target, path, MAX_ENV_FILE_BYTES);
         }
-        // Asked before opening, as everywhere.
+        // Checked before opening, because opening a named pipe would block.
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => read_text(path, path, MAX_ENV_FILE_BYTES),
             Ok(_) => Err(FileFailure::NotAFile(path.display().to_string())),
@@ -305,8 +307,9 @@ impl ProjectFiles {
         }
     }
 
-    /// The files whose documents make up the project, in the order they are read: `goondan.yaml`,
-    /// then the YAML files that belong to it by `layout`, by path. What is hidden is an editor's.
+    /// The files whose documents form the project, in reading order: `goondan.yaml`, then the YAML
+    /// files of the `layout`, sorted by path. Hidden files are skipped, because editors create
+    /// them.
     pub(crate) fn resource_files(&self, layout: Layout) -> Result<Vec<PathBuf>, FileFailure> {
         if let Some(kept) = &self.kept {
             let is_resource_file = |path: &Path| match layout {
@@ -323,7 +326,7 @@ impl ProjectFiles {
         found
     }
 
-    /// A name that people write for [`PROJECT_FILE`] by mistake and that is there.
+    /// A common misspelling of [`PROJECT_FILE`] that exists.
     pub(crate) fn misnamed_project_file(&self) -> Option<&'static str> {
         ["goondan.yml", "Goondan.yaml", "goondan.json"]
             .into_iter()

@@ -19,7 +19,7 @@ use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
 impl Fields<'_> {
-    /// A reference to a resource of the kind the shape says.
+    /// Reads a reference to a resource of the kind in the shape.
     pub(crate) fn reference(
         &mut self,
         name: &'static str,
@@ -34,7 +34,7 @@ impl Fields<'_> {
         Reference::read(&entry.node, &label, kind, report)
     }
 
-    /// The references of a list field; one that cannot be read is left out.
+    /// Reads the references of a list field; unreadable ones are skipped.
     pub(crate) fn references(&mut self, name: &'static str, report: &mut Report) -> Vec<Reference> {
         self.items(name, report)
             .into_iter()
@@ -49,16 +49,16 @@ impl Fields<'_> {
     }
 }
 
-/// The connectors of [`BASE_PACKAGE`]: those that a process runs for, and the local client.
+/// Connectors of [`BASE_PACKAGE`]: those with processes, and the local client.
 pub(crate) fn builtin_connectors() -> impl Iterator<Item = &'static str> {
     let described = BUILTINS.into_iter().map(|connector| connector.name);
     described.chain([LOCAL_CLIENT])
 }
 
-/// The connector of the local client's own events, and the name under which they arrive.
+/// The local client's connector and the name of its events.
 pub(crate) const LOCAL_CLIENT: &str = "cli";
 
-/// A reference written out.
+/// A reference in mapping form.
 pub(crate) static REFERENCE: Shape = Shape::of(
     "Reference",
     "A reference to a resource, written out.",
@@ -73,23 +73,23 @@ pub(crate) static REFERENCE: Shape = Shape::of(
     ],
 );
 
-/// A reference as written; its kind is the one the field takes.
+/// A reference as written; the field determines its kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
     pub(crate) kind: Kind,
     pub(crate) name: String,
-    /// Whether it names something of [`BASE_PACKAGE`] rather than a resource of the project.
+    /// True if it refers to [`BASE_PACKAGE`] rather than a resource of the project.
     pub(crate) builtin: bool,
-    /// The installed package that it names something of, if it does, and where that stands.
+    /// The installed package that it refers to, if any, with its place.
     pub(crate) package: Option<(PackageName, Place)>,
     pub(crate) place: Place,
-    /// The settings that stand beside it in a list.
+    /// Settings next to the reference in a list.
     pub(crate) config: Option<ListedConfig>,
-    /// Which calls of it need a person, where that stands beside it in a list.
+    /// Approval rules next to the reference in a list.
     pub(crate) approve: approve::Written,
 }
 
-/// Settings beside a reference.
+/// Settings next to a reference.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedConfig {
     pub(crate) label: Label,
@@ -121,8 +121,8 @@ impl Reference {
         }
     }
 
-    /// Reads a reference of a list, which may also be written as `{ref: …}`, with settings beside it
-    /// where the shape has them.
+    /// Reads a reference in a list, which may also have the form `{ref: …}`, with settings if the
+    /// shape has them.
     pub(crate) fn read_listed(
         node: &Node,
         label: &Label,
@@ -228,8 +228,8 @@ impl Reference {
     }
 }
 
-/// The key of a resource: its name, with that of the package it is of, if that is not the project. No resource's own
-/// name has a line end in it.
+/// The key of a resource: its name and, unless it belongs to the project, its package. The
+/// separator is a line break, which no resource name contains.
 pub(crate) fn qualified<'n>(package: Option<&PackageName>, name: &'n str) -> Cow<'n, str> {
     match package {
         Some(package) => Cow::Owned(format!("{package}\n{name}")),
@@ -238,13 +238,13 @@ pub(crate) fn qualified<'n>(package: Option<&PackageName>, name: &'n str) -> Cow
 }
 
 impl Reference {
-    /// The key of what it names.
+    /// The key of the resource it names.
     pub(crate) fn key(&self) -> Cow<'_, str> {
         qualified(self.package.as_ref().map(|(name, _)| name), &self.name)
     }
 }
 
-/// The problem of a package that the project does not require.
+/// Problem of a package that the project does not require.
 fn unknown_package(name: &str, place: Place, required: &[&str]) -> Problem {
     let required = required.iter().copied().chain([BASE_PACKAGE]);
     Problem::new(
@@ -299,7 +299,7 @@ fn is_builtin(kind: Kind, name: &str) -> bool {
     }
 }
 
-/// How a reference to `name` is written: to what is built in, if that is called so.
+/// Syntax of a reference to `name`: to a built-in resource if one has this name.
 fn written_as(kind: Kind, name: &str) -> String {
     if is_builtin(kind, name) {
         format!("write `{{kind: {kind}, name: {name}, package: \"{BASE_PACKAGE}\"}}`")
@@ -308,7 +308,7 @@ fn written_as(kind: Kind, name: &str) -> String {
     }
 }
 
-/// Checks a name of [`BASE_PACKAGE`].
+/// Checks a name in [`BASE_PACKAGE`].
 pub(crate) fn check_builtin(
     kind: Kind,
     name: &str,
@@ -338,18 +338,18 @@ pub(crate) fn check_builtin(
     None
 }
 
-/// Every resource of the project by kind and name, with its place.
+/// All resources of the project by kind and name, with their places.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     places: BTreeMap<(Kind, String), Place>,
-    /// What the packages have that the project requires, as far as they could be read.
+    /// Resources of the required packages, as far as they could be read.
     packages: BTreeMap<PackageName, Option<BTreeSet<(Kind, String)>>>,
-    /// Those that something refers to.
+    /// Resources that are referenced.
     used: RefCell<BTreeSet<(Kind, String)>>,
 }
 
 impl Names {
-    /// Registers a resource; reports a second one of the same kind and name.
+    /// Registers a resource; reports a duplicate of the same kind and name.
     pub(crate) fn register(&mut self, kind: Kind, name: &str, place: Place, report: &mut Report) {
         if let Some(first) = self.places.get(&(kind, name.to_owned())) {
             let first = report.locate(*first);
@@ -366,12 +366,12 @@ impl Names {
         }
     }
 
-    /// Notes that a package is required.
+    /// Records that a package is required.
     pub(crate) fn require(&mut self, package: &PackageName) {
         self.packages.entry(package.clone()).or_default();
     }
 
-    /// Notes what a package has.
+    /// Records the resources of a package.
     pub(crate) fn install(&mut self, package: &PackageName, names: &Self) {
         let shared = names.places.keys().cloned();
         self.packages
@@ -390,7 +390,7 @@ impl Names {
             report.add(unknown_package(package.as_str(), place, &required));
             return None;
         };
-        // What could not be read is reported.
+        // Unreadable packages were already reported.
         let has = has.as_ref()?;
         let Reference { kind, name, .. } = reference;
         if !SHARED_KINDS.contains(kind) {
@@ -418,7 +418,7 @@ impl Names {
         None
     }
 
-    /// Checks that what a reference names is there, and remembers that it is used.
+    /// Checks that the referenced resource exists, and marks it as used.
     pub(crate) fn check(&self, reference: &Reference, report: &mut Report) -> Option<()> {
         let Reference {
             kind, name, place, ..
@@ -440,7 +440,7 @@ impl Names {
         None
     }
 
-    /// Warns of every resource of these kinds that nothing refers to.
+    /// Warns of unused resources of these kinds.
     pub(crate) fn warn_unused(&self, kinds: &[Kind], report: &mut Report) {
         let used = self.used.borrow();
         for (key, place) in &self.places {

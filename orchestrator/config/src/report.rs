@@ -1,4 +1,4 @@
-//! Gathers problems while a project is read, so that all of them are told at once.
+//! Collects the problems of a project, so that all are reported together.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ pub(crate) use crate::place::{FileId, Place};
 use crate::shape::Shape;
 use crate::similar::Nearest;
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
     severity: Severity,
@@ -23,18 +23,18 @@ pub(crate) struct Problem {
     fix: Option<Fix>,
 }
 
-/// How a problem is mended without a person's judgement.
+/// Automatic fix of a problem.
 #[derive(Debug)]
 enum Fix {
-    /// Write `to` where `from` stands.
+    /// Replace `from` by `to`.
     Replace { from: String, to: String },
-    /// Put what stands there in quotes.
+    /// Quote the text.
     Quote,
 }
 
 impl Fix {
-    /// What is to stand in place of `token`. `None` if that is not what was expected there, as behind
-    /// an alias: then a person has to look.
+    /// Replacement for `token`. `None` if the token is unexpected, as after an alias: a person must
+    /// then decide.
     fn of(&self, token: &str) -> Option<String> {
         match self {
             Self::Replace { from, to } => ["", "\"", "'"]
@@ -61,7 +61,8 @@ impl Problem {
         }
     }
 
-    /// Something that may be meant but hardly is. It keeps no project from running.
+    /// A warning: a valid but probably unintended form. It does not prevent the project from
+    /// running.
     pub(crate) fn warning(code: &'static str, place: Place, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -69,7 +70,7 @@ impl Problem {
         }
     }
 
-    /// Something that is as good as what is written today, and is told once.
+    /// A note: a valid older form, reported once.
     pub(crate) fn note(code: &'static str, place: Place, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Note,
@@ -77,13 +78,13 @@ impl Problem {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a suggestion.
     pub(crate) fn help(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// Adds what to do about it, if anything is known.
+    /// Adds a suggestion, if there is one.
     pub(crate) fn help_if(mut self, suggestion: Option<String>) -> Self {
         self.suggestion = suggestion.or(self.suggestion);
         self
@@ -94,8 +95,8 @@ impl Problem {
         self.help_if(found.map(|found| format!("did you mean `{}`?", found.name)))
     }
 
-    /// Adds "did you mean" if there is a candidate for a misspelt word, and that writing it mends the
-    /// problem if there is only one.
+    /// Adds "did you mean" if there is a candidate for a misspelled word, and an automatic fix if
+    /// it is the only one.
     pub(crate) fn rename(self, written: &str, found: Option<Nearest<'_>>) -> Self {
         let problem = self.did_you_mean(found);
         match found {
@@ -104,7 +105,7 @@ impl Problem {
         }
     }
 
-    /// Adds that writing `to` where `from` stands mends the problem.
+    /// Adds an automatic fix that replaces `from` by `to`.
     pub(crate) fn replace(mut self, from: &str, to: &str) -> Self {
         self.fix = Some(Fix::Replace {
             from: from.to_owned(),
@@ -113,29 +114,29 @@ impl Problem {
         self
     }
 
-    /// Adds that putting the value in quotes mends the problem.
+    /// Adds an automatic fix that quotes the value.
     pub(crate) fn quote(mut self) -> Self {
         self.fix = Some(Fix::Quote);
         self
     }
 }
 
-/// A file that was read, kept to show its lines.
+/// A file that was read, for showing its lines.
 #[derive(Debug)]
 struct Source {
     path: PathBuf,
     text: String,
-    /// Lines that may hold a secret and are never shown (`SEC-2`).
+    /// Lines that may contain a secret and are never shown (`SEC-2`).
     hidden_lines: BTreeSet<usize>,
 }
 
-/// What readers need to know of all that a project may hold, and do not know themselves.
+/// Information about all kinds that readers do not have themselves.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
-    /// The kinds there are, in the order in which people are told of them.
+    /// The kinds, in the order shown to people.
     pub(crate) kinds: fn() -> Vec<Kind>,
-    /// Says what to do about a field that a mapping of this shape does not have, within the `spec` of a
-    /// kind.
+    /// Returns a suggestion for an unknown field of a mapping with this shape, within the `spec` of
+    /// a kind.
     pub(crate) advise: fn(&'static Shape, Option<Kind>, &str) -> Option<String>,
 }
 
@@ -149,7 +150,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An empty one, for readers of documents.
+    /// Creates an empty report.
     pub(crate) fn of(vocabulary: &'static Vocabulary) -> Self {
         Self {
             vocabulary: Some(vocabulary),
@@ -157,18 +158,18 @@ impl Report {
         }
     }
 
-    /// The kinds of resources there are.
+    /// All kinds of resources.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         self.vocabulary.map(|it| (it.kinds)()).unwrap_or_default()
     }
 
-    /// The kind of exactly this name.
+    /// The kind with exactly this name.
     pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
         let mut kinds = self.kinds().into_iter();
         kinds.find(|kind| kind.name() == name)
     }
 
-    /// What to do about a field that a mapping of this shape does not have.
+    /// Suggestion for an unknown field of a mapping with this shape.
     pub(crate) fn advise(
         &self,
         shape: &'static Shape,
@@ -194,25 +195,25 @@ impl Report {
         self.problems.push(problem);
     }
 
-    /// Never shows this line of this file.
+    /// Marks a line as secret, so that it is never shown.
     pub(crate) fn hide_line(&mut self, file: FileId, line: usize) {
         if let Some(source) = self.sources.get_mut(file.0) {
             source.hidden_lines.insert(line);
         }
     }
 
-    /// Notes that resources are missing because they could not be read, so that a reference to one
-    /// of them is not reported as a second problem.
+    /// Records that resources are missing because they could not be read, so that references to
+    /// them are not reported as well.
     pub(crate) fn set_partial(&mut self) {
         self.partial = true;
     }
 
-    /// Whether some resources could not be read at all.
+    /// True if some resources could not be read.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial
     }
 
-    /// Whether anything keeps the project from running.
+    /// True if there are errors, which keep the project from running.
     pub(crate) fn has_errors(&self) -> bool {
         let mut problems = self.problems.iter();
         problems.any(|problem| problem.severity == Severity::Error)
@@ -224,14 +225,14 @@ impl Report {
         source.map_or(Path::new(""), |source| &source.path)
     }
 
-    /// `file:line:column`, as shown in messages that name a second place.
+    /// Formats a place as `file:line:column`, for messages that name a second place.
     pub(crate) fn locate(&self, place: Place) -> String {
         let path = self.sources.get(place.file.0).map(|source| &source.path);
         let path = path.map_or_else(String::new, |path| path.display().to_string());
         format!("{path}:{}:{}", place.line, place.column)
     }
 
-    /// What was found, in the order a reader meets it: errors, and warnings.
+    /// The sorted problems: errors, and warnings.
     pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let mut found: BTreeMap<_, Diagnostic> = BTreeMap::new();
         for problem in self.problems {
@@ -244,8 +245,8 @@ impl Report {
             let Some(source) = self.sources.get(file.0) else {
                 continue;
             };
-            // The same file may have been read twice (a script shared by two models): one problem
-            // is one problem. The longer span comes first when two start at the same place.
+            // A file may be read twice, such as a script of two models, but each problem is
+            // reported once. If two start at the same place, the longer span comes first.
             let key = (
                 source.path.clone(),
                 line,
@@ -277,13 +278,13 @@ impl Report {
         (cut(errors), cut(warnings))
     }
 
-    /// The errors that were found; there must be some.
+    /// The errors; there must be at least one.
     pub(crate) fn into_diagnostics(self) -> Diagnostics {
         Diagnostics::new(self.finish().0)
     }
 }
 
-/// Keeps the first problems and counts the rest.
+/// Limits the number of problems and counts the rest.
 fn cut(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let hidden = diagnostics.len().saturating_sub(MAX_DIAGNOSTICS);
     diagnostics.truncate(MAX_DIAGNOSTICS);
@@ -306,7 +307,7 @@ impl Source {
         text.lines().nth(line.checked_sub(1)?)
     }
 
-    /// The line to show: cut to its limit, and only if what is meant is still in it.
+    /// The line to show, truncated to its limit; `None` if the problem's place is not in it.
     fn line(&self, line: usize, column: usize) -> Option<String> {
         if self.hidden_lines.contains(&line) || column > MAX_SOURCE_LINE_CHARS {
             return None;
@@ -315,7 +316,7 @@ impl Source {
         Some(shorten(text, MAX_SOURCE_LINE_CHARS))
     }
 
-    /// What a span holds, if it is within one line.
+    /// The text of a span, if it is within one line.
     fn token(&self, line: usize, column: usize, len: usize) -> Option<String> {
         let rest = self
             .text_of_line(line)?
@@ -335,7 +336,7 @@ impl Source {
     }
 }
 
-/// The text, cut to `max` characters. What a file holds may be of any length; what is told may not.
+/// Truncates a text to `max` characters, because values in files may be arbitrarily long.
 fn shorten(text: &str, max: usize) -> String {
     let mut shown: String = text.chars().take(max).collect();
     if shown.len() < text.len() {

@@ -1,7 +1,8 @@
-//! JSON Schemas of everything people write, made of the shapes the loader itself checks by.
+//! JSON Schemas of all configuration files, derived from the shapes that the loader checks against.
 //!
-//! Draft 7, which editors know best. A schema accepts every document the loader accepts; what it cannot
-//! say (that a reference leads somewhere, that a pattern compiles) only the loader refuses.
+//! The schemas use draft 7, which editors support best. They accept every document that the loader
+//! accepts. Problems that a schema cannot express, such as broken references or invalid patterns,
+//! are only detected by the loader.
 
 mod builtins;
 mod connectors;
@@ -17,22 +18,22 @@ use crate::reference::REFERENCE;
 use crate::shape::value::{TAKEN, VALUE};
 use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
 
-/// The dialect of the schemas.
+/// Dialect of the schemas.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 
-/// Names a schema file of its own: a script of the scripted model.
+/// Name of the separate schema for scripts of the scripted model.
 const SCRIPT_NAME: &str = "Script";
 
-/// An amount of money, where it is written as text.
+/// Pattern of an amount of money in string form.
 const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 
-/// What there is a schema of by itself: each kind, and a script file of the scripted model.
+/// Names of all schemas: each kind, and script files of the scripted model.
 pub fn schema_names() -> impl Iterator<Item = &'static str> {
     kinds::all().map(Kind::name).chain([SCRIPT_NAME])
 }
 
-/// The JSON Schema of a document: of any kind, or of the kind `name`; or of a script file, by the name
-/// `Script`. `None` if there is no such name.
+/// The JSON Schema of any document, of the kind `name`, or of a script file (`Script`). `None` if
+/// the name is unknown.
 #[must_use]
 pub fn schema(name: Option<&str>) -> Option<Json> {
     let mut definitions = Definitions::default();
@@ -62,7 +63,7 @@ pub fn schema(name: Option<&str>) -> Option<Json> {
     Some(Json::Object(schema))
 }
 
-/// A document of any kind: the frame, and by its kind what `spec` holds.
+/// Schema of a document of any kind: the frame, and the `spec` by kind.
 fn any_document(definitions: &mut Definitions) -> Json {
     let kinds: Vec<&str> = kinds::all().map(Kind::name).collect();
     let mut schema = frame(&json!({ "enum": kinds }), definitions);
@@ -93,7 +94,7 @@ fn frame(kind: &Json, definitions: &mut Definitions) -> Json {
     schema
 }
 
-/// Says more of a property that is described already.
+/// Adds keywords to an existing property.
 fn describe(properties: &mut Json, name: &str, more: &Json) {
     if let (Some(Json::Object(property)), Json::Object(more)) = (properties.get_mut(name), more) {
         property.extend(more.clone());
@@ -111,7 +112,7 @@ fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
     }
 }
 
-/// A `spec` of which more is said by what is in it.
+/// Schema of a `spec` with conditional parts.
 fn with_cases(content: Json, cases: Vec<Json>) -> Json {
     let parts: Vec<Json> = std::iter::once(content).chain(cases).collect();
     json!({ "properties": { "spec": { "allOf": parts } }, "required": ["spec"] })
@@ -123,7 +124,7 @@ fn insert(schema: &mut Json, name: &str, value: Json) {
     }
 }
 
-/// Says what holds if a field is not there; gives the words if that is not one value.
+/// Adds a field's default; returns its description if it is not a single value.
 fn with_default<C>(schema: &mut Json, field: &field::Field<C>) -> Option<&'static str> {
     match field.default?.value() {
         Ok(value) => insert(schema, "default", value),
@@ -132,18 +133,18 @@ fn with_default<C>(schema: &mut Json, field: &field::Field<C>) -> Option<&'stati
     None
 }
 
-/// The names of the fields that must be there.
+/// Names of the required fields.
 fn required<C>(fields: &'static [field::Field<C>]) -> Vec<&'static str> {
     let required = fields.iter().filter(|field| field.is_required);
     required.map(|field| field.name).collect()
 }
 
-/// That a field is there, and has a value.
+/// Condition that a field is present with a value.
 fn is_there(name: &str) -> Json {
     json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
 }
 
-/// `file-system` as `FileSystem`.
+/// Converts `file-system` to `FileSystem`.
 fn camel(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let mut letters = word.chars();
@@ -153,20 +154,20 @@ fn camel(name: &str) -> String {
     words.collect()
 }
 
-/// A field without a value counts as absent.
+/// Also accepts null, because a field without a value counts as absent.
 fn or_nothing(schema: &Json) -> Json {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
-/// Shapes that were met, by name.
+/// Definitions of shapes, by name.
 #[derive(Debug, std::default::Default)]
 struct Definitions(Map<String, Json>);
 
 impl Definitions {
-    /// A reference to what `make` makes, made once.
+    /// A reference to the schema built by `make`, which runs once per name.
     fn named(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
         if !self.0.contains_key(name) {
-            // Held before it is made, since it may hold itself.
+            // Inserted first because the schema may be recursive.
             self.0.insert(name.to_owned(), Json::Null);
             let made = make(self);
             self.0.insert(name.to_owned(), made);
@@ -208,7 +209,7 @@ impl Definitions {
         if !field.is_required {
             schema = or_nothing(&schema);
         } else if schema.get("$ref").is_some() {
-            // Nothing beside a `$ref` is heeded.
+            // Keywords next to `$ref` are ignored.
             schema = json!({ "allOf": [schema] });
         }
         let mut about = field.about.to_owned();

@@ -1,9 +1,9 @@
-//! The values that nobody is to see (`SEC-2`).
+//! Secret values, which must never be shown (`SEC-2`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The values of a project that are secrets, or may be: those written in the place of one, and those
+/// Values of a project that are or may be secrets: those given in place of a secret, and those
 /// taken from elsewhere.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
@@ -19,15 +19,15 @@ impl Secrets {
         self.values.iter().map(String::as_str)
     }
 
-    /// Whether one stands in a file of the project itself. A copy of that file would hold it in plain
-    /// text (`SEC-1`).
+    /// True if a file of the project itself contains a secret. A copy of that file would contain it
+    /// in plain text (`SEC-1`).
     #[must_use]
     pub fn is_any_written_out(&self) -> bool {
         self.is_any_written_out
     }
 
-    /// The secrets that are there and that no person has allowed the project to use, each with the
-    /// resources that ask for it, such as `Connection/hook`.
+    /// Existing secrets without a person's consent, each with the resources that use it, such as
+    /// `Connection/hook`.
     #[must_use]
     pub fn refused(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.refused
@@ -38,7 +38,7 @@ impl Secrets {
         resources.insert(resource.to_owned());
     }
 
-    /// The names of the secrets that were asked for, whether they are there or not.
+    /// The names of all referenced secrets, existing or not.
     pub(crate) fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
@@ -58,7 +58,7 @@ impl Secrets {
 }
 
 impl fmt::Debug for Secrets {
-    /// Shows how many there are.
+    /// Only shows the number of values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.values.len())
     }

@@ -1,9 +1,9 @@
-//! What a mapping of a project's files may hold, said once.
+//! Declarations of the mappings in a project's files.
 //!
-//! The loader checks by it ([`crate::fields`]), the JSON Schemas are made of it ([`crate::schema`]),
-//! and `gdn config show` walks along it ([`crate::effective`]), so none of them can disagree with
-//! another. What a shape cannot say (a path that leaves the project, a pattern that does not compile,
-//! a reference to nothing) is the readers' business.
+//! The loader ([`crate::fields`]), the JSON Schemas ([`crate::schema`]) and `gdn config show`
+//! ([`crate::effective`]) all use the same declarations, so they cannot disagree. Readers check
+//! everything that a shape cannot express, such as a path that leaves the project, an invalid
+//! pattern or a broken reference.
 
 use goondan_protocol::field;
 pub(crate) use goondan_protocol::field::Default;
@@ -18,16 +18,16 @@ pub(crate) mod value;
 pub(crate) struct Shape {
     /// Its name in the JSON Schemas.
     pub(crate) name: &'static str,
-    /// What it is, for people who write one.
+    /// Its description, for people who write one.
     pub(crate) about: &'static str,
     pub(crate) fields: &'static [Field],
     pub(crate) rules: &'static [Rule],
-    /// Whether further fields are left alone, because nothing is known of them yet.
+    /// True if unknown fields are ignored because the mapping's fields are not known.
     pub(crate) is_open: bool,
 }
 
 impl Shape {
-    /// A shape without rules.
+    /// Creates a shape without rules.
     pub(crate) const fn of(
         name: &'static str,
         about: &'static str,
@@ -42,12 +42,12 @@ impl Shape {
         }
     }
 
-    /// The same with rules.
+    /// Adds rules.
     pub(crate) const fn with(self, rules: &'static [Rule]) -> Self {
         Self { rules, ..self }
     }
 
-    /// The same, leaving further fields alone.
+    /// Ignores unknown fields.
     pub(crate) const fn open(self) -> Self {
         Self {
             is_open: true,
@@ -63,16 +63,16 @@ impl Shape {
 /// One field of a shape.
 pub(crate) type Field = field::Field<Content>;
 
-/// What a shape demands of several fields together.
+/// Constraint on several fields of a shape.
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// At most one of the two is there.
+    /// At most one of the two is present.
     NotBoth(&'static str, &'static str),
-    /// At least one of these is there; then how to mend it.
+    /// At least one of these is present; with a suggestion.
     AnyOf(&'static [&'static str], &'static str),
 }
 
-/// What a value may be.
+/// Allowed values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content {
     Text,
@@ -80,10 +80,10 @@ pub(crate) enum Content {
     Path,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A whole number of this range, both ends included.
+    /// An integer in this inclusive range.
     Number(u64, u64),
     Boolean,
-    /// An amount of money in US dollars: a number, or the same as text.
+    /// An amount of money in US dollars: a number or a string.
     Amount,
     Mapping(&'static Shape),
     /// One of these words, or a mapping of this shape.
@@ -91,37 +91,38 @@ pub(crate) enum Content {
     /// One of several shapes.
     Choice(&'static Choice),
     List(&'static Content),
-    /// A mapping with names of the writer's own.
+    /// A mapping with custom names.
     Entries(&'static Content),
-    /// Whatever YAML can say.
+    /// Any YAML value.
     Anything,
-    /// A mapping of anything, in which a value may be taken from elsewhere (`valueFrom`).
+    /// A mapping of arbitrary values, which may be taken from elsewhere (`valueFrom`).
     Settings,
     /// A reference to a resource.
     Reference(Kind),
-    /// A reference in a list: also as a mapping of this shape, whose field `ref` is the reference.
+    /// A reference in a list, optionally as a mapping of this shape with the reference in the field
+    /// `ref`.
     Listed(&'static Shape),
-    /// A value that is written here or taken from elsewhere, and never shown.
+    /// A value that is given directly or taken from elsewhere, and never shown.
     Secret,
 }
 
-/// Several shapes of which one field's value decides.
+/// Several shapes, selected by the value of a field.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) field: &'static str,
-    /// The first that fits holds.
+    /// The first matching case applies.
     pub(crate) cases: &'static [(Case, &'static Shape)],
     pub(crate) otherwise: &'static Shape,
 }
 
-/// When a case holds.
+/// Condition of a case.
 #[derive(Debug)]
 pub(crate) enum Case {
     /// The field has one of these values.
     Is(&'static [&'static str]),
-    /// The field is there.
+    /// The field is present.
     IsThere,
-    /// The field is a mapping, in which this one has one of these values.
+    /// The field is a mapping that contains this field with one of these values.
     Holds(&'static str, &'static [&'static str]),
 }
 
@@ -152,7 +153,7 @@ fn is_one_of(value: &Value, words: &[&str]) -> bool {
 }
 
 impl Content {
-    /// The shape of a mapping with these entries; none if any names may be in it.
+    /// The shape of a mapping with these entries; `None` if it may have any names.
     pub(crate) fn shape(self, entries: &[Entry]) -> Option<&'static Shape> {
         match self {
             Self::Mapping(shape) | Self::WordOr(_, shape) => Some(shape),

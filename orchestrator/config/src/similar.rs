@@ -1,17 +1,17 @@
-//! "Did you mean": the nearest of the names that would have been right.
+//! "Did you mean": the most similar valid name.
 
-/// A name that was plausibly meant.
+/// A likely intended name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nearest<'c> {
     pub(crate) name: &'c str,
-    /// Whether no other is near enough too.
+    /// True if no other candidate is similar enough.
     pub(crate) is_only: bool,
 }
 
-/// The candidate nearest to `text`, if one is near enough to be what was meant.
+/// The candidate most similar to `text`, if it is similar enough.
 ///
-/// Near enough is one edit for every three characters, at least one: more would suggest words that
-/// only happen to be short too. Equal distances are settled by the candidates' order.
+/// The limit is one edit for every three characters, and at least one; a higher limit would suggest
+/// words that are merely short. Ties are resolved by the order of candidates.
 pub(crate) fn nearest<'c>(
     text: &str,
     candidates: impl IntoIterator<Item = &'c str>,
@@ -29,18 +29,18 @@ pub(crate) fn nearest<'c>(
     })
 }
 
-/// Returns the name nearest to `text`, if one is near enough to be what was meant.
+/// The name most similar to `text`, if it is similar enough.
 #[must_use]
 pub fn nearest_name<'c>(text: &str, names: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     nearest(text, names).map(|nearest| nearest.name)
 }
 
-/// Longest text that is compared, in characters. Nobody mistypes a longer name, and the cost grows
+/// Longest text to compare, in characters. Longer names are hardly mistyped, and the cost grows
 /// with the product of the lengths.
 const MAX_COMPARED_CHARS: usize = 128;
 
-/// The least number of insertions, deletions, replacements and swaps of neighbours that turn `left`
-/// into `right`, upper and lower case counted as equal.
+/// Minimum number of insertions, deletions, replacements and swaps of adjacent characters that turn
+/// `left` into `right`, ignoring case.
 fn distance(left: &str, right: &str) -> usize {
     let fold = |text: &str| -> String {
         let compared = text.chars().take(MAX_COMPARED_CHARS);

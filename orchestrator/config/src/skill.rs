@@ -1,7 +1,8 @@
-//! A folder with a bare `SKILL.md` (Agent Skills) as a package: what its `goondan.yaml` would say (`PKG-2`).
+//! Treats a folder with only a `SKILL.md` (Agent Skills) as a package, by deriving its
+//! `goondan.yaml` (`PKG-2`).
 //!
-//! A skill is one Extension of its name, which tells the model that it is there and where its instructions are; those are
-//! read when they are needed.
+//! A skill becomes one Extension of its name, which tells the model about the skill and the
+//! location of its instructions. The model reads them when it needs them.
 
 use std::path::Path;
 
@@ -14,20 +15,20 @@ use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 use crate::tree;
 
-/// What makes a folder a skill.
+/// File that marks a folder as a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// What may say more of a skill that is published.
+/// File with optional metadata of a published skill.
 const NPM_FILE: &str = "package.json";
 
-/// What stands before and behind the front matter.
+/// Delimiter of the front matter.
 const FENCE: &str = "---";
 
-/// The version of a skill that says none.
+/// Default version of a skill.
 const UNVERSIONED: &str = "0.0.0";
 
-/// The text of the project file that stands for a skill; none if the folder is none, or none that can be used, which is
-/// reported.
+/// The project file derived for a skill; `None` if the folder is not a skill, or an invalid one,
+/// which is reported.
 pub(crate) fn project_text(files: &ProjectFiles, report: &mut Report) -> Option<String> {
     let text = files.read(Path::new(SKILL_FILE), MAX_PROMPT_BYTES).ok()?;
     let file = report.add_file(Path::new(SKILL_FILE), text.as_str());
@@ -66,7 +67,7 @@ pub(crate) fn project_text(files: &ProjectFiles, report: &mut Report) -> Option<
     Some(format!("{package}\n{FENCE}\n{extension}\n"))
 }
 
-/// What the model is told of a skill.
+/// Text about a skill for the model.
 fn told(name: &str, description: &str, folder: &Path) -> String {
     let words: Vec<&str> = description.split_whitespace().collect();
     let description: String = words

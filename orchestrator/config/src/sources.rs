@@ -1,8 +1,8 @@
-//! What a project was read from: whether it is still the same, and where to watch for changes.
+//! Sources of a loaded project: detection of changes, and directories to watch.
 //!
-//! Loading depends on nothing but the environment, the secrets and files noted here (those that were not
-//! there and those that modules import included) and the listing of `resources/`. So as long as
-//! [`Sources::is_current`] and the secrets are as they were, loading again would come to the same.
+//! Loading only depends on the environment, the secrets, the listing of `resources/` and the files
+//! recorded here, including missing files and imports of modules. While [`Sources::is_current`] is
+//! true and the secrets are unchanged, loading again gives the same result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use crate::listing::{
     Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_foreign, list_resource_files,
 };
 
-/// What was found in the place of a file.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     Absent,
@@ -32,9 +32,9 @@ impl FileState {
         Self::File(Sha256::digest(bytes).into())
     }
 
-    /// What is there now, behind symbolic links.
+    /// Current state of a path, following symbolic links.
     pub(crate) fn of(path: &Path) -> Self {
-        // Asked before opening: opening a named pipe would wait for its writer.
+        // Checked before opening, because opening a named pipe would block.
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::Absent,
             Ok(metadata) if metadata.is_file() => {}
@@ -51,20 +51,20 @@ impl FileState {
     }
 }
 
-/// What a project was read from.
+/// Sources of a loaded project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     root: PathBuf,
     /// Absolute paths.
     files: BTreeMap<PathBuf, FileState>,
-    /// The resource files as they were listed, if they were; none inside if they could not be.
+    /// The listed resource files, if they were listed; `None` inside if listing failed.
     listing: Option<(Layout, Option<Vec<PathBuf>>)>,
     kept: KeptFiles,
     secrets: BTreeSet<String>,
 }
 
 impl Sources {
-    /// Of a project of which nothing could be read yet: its root, and the file that makes it one.
+    /// Sources of a project that could not be read: its root and its project file.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         let mut sources = Self {
@@ -76,24 +76,24 @@ impl Sources {
         sources
     }
 
-    /// The files that can be kept and read again without the project.
+    /// The files that can be stored and loaded again without the project.
     #[must_use]
     pub fn kept(&self) -> &KeptFiles {
         &self.kept
     }
 
-    /// The names of the secrets it asks for, whether they are there or not.
+    /// The names of all referenced secrets, existing or not.
     #[must_use]
     pub fn secrets(&self) -> &BTreeSet<String> {
         &self.secrets
     }
 
-    /// Adds secrets that something else asks for, which was read in its place.
+    /// Adds the secrets of another configuration that was loaded instead.
     pub fn add_secrets(&mut self, names: &BTreeSet<String>) {
         self.secrets.extend(names.iter().cloned());
     }
 
-    /// Whether every file is still as it was read. Blocks on the file system.
+    /// True if every file is unchanged. Blocks on the file system.
     #[must_use]
     pub fn is_current(&self) -> bool {
         let is_listed_alike = self.listing.as_ref().is_none_or(|(layout, listed)| {
@@ -106,7 +106,7 @@ impl Sources {
                 .all(|(path, state)| FileState::of(path) == *state)
     }
 
-    /// The files that were read: absolute paths, in order.
+    /// Absolute paths of the files that were read, sorted.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let read = self
             .files
@@ -115,9 +115,9 @@ impl Sources {
         read.map(|(path, _)| path.as_path())
     }
 
-    /// The directories in which a change of the sources can show: those of every file, or the nearest
-    /// that is there; where a symbolic link leads, too; and the one above the Project Root, for when
-    /// that is replaced. Blocks on the file system.
+    /// Directories in which changes of the sources are visible: the directory of each file or its
+    /// nearest existing ancestor, the targets of symbolic links, and the parent of the Project
+    /// Root, in case the root is replaced. Blocks on the file system.
     #[must_use]
     pub fn directories(&self) -> BTreeSet<PathBuf> {
         let mut directories = BTreeSet::new();
@@ -137,7 +137,7 @@ impl Sources {
                 continue;
             };
             let below = listing.flatten().map(|entry| entry.path());
-            // Links to directories are followed, as in reading; a loop ends with the limit.
+            // Links to directories are followed, as in reading; the limit ends loops.
             let is_passed_over = |path: &Path| {
                 is_hidden(path) || (self.layout() == Layout::Older && is_foreign(path))
             };
@@ -150,11 +150,11 @@ impl Sources {
         directories
     }
 
-    /// Whether a change at `path` may be a change of the sources.
+    /// True if a change at `path` may affect the sources.
     #[must_use]
     pub fn concerns(&self, path: &Path) -> bool {
         let is_on_the_way = |source: &Path| source.starts_with(path);
-        // A file by its name, or a directory that may hold some.
+        // A file with a known name, or a directory that may contain some.
         let may_be_older = has_older_name(path) || path.extension().is_none();
         if self.layout() == Layout::Older && may_be_older && path.starts_with(&self.root) {
             return true;
@@ -165,13 +165,13 @@ impl Sources {
         self.files.keys().any(|source| {
             let target = source.canonicalize().ok();
             let target = target.as_deref().filter(|target| *target != source);
-            // Behind a link, any neighbour may be the next link of the way.
+            // Behind a link, any sibling may be a part of the link's path.
             let is_beside_a_link = target.is_some() && path.parent() == source.parent();
             is_on_the_way(source) || target.is_some_and(is_on_the_way) || is_beside_a_link
         })
     }
 
-    /// Adds the files of a package. They are not kept: a package stays where it is.
+    /// Adds the files of a package. They are not stored, because a package stays in its place.
     pub(crate) fn add_files(&mut self, package: Self) {
         self.files.extend(package.files);
     }
@@ -205,7 +205,7 @@ fn is_hidden(path: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// The directory a path lies in, or the nearest above it that is there.
+/// The directory of a path, or its nearest existing ancestor.
 fn nearest_directory(path: &Path) -> Option<PathBuf> {
     let mut above = path.ancestors().skip(1);
     above.find(|dir| dir.is_dir()).map(Path::to_path_buf)

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no YAML, in the words of a reader and not of the parser.
+//! Explains invalid YAML in terms that a user understands, instead of the parser's.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,11 @@ use serde_saphyr::Error;
 
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 
-/// Longest value that is written out in a suggestion, in characters.
+/// Longest value to repeat in a suggestion, in characters.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// YAML takes a lone carriage return for the end of a line; so do we, or the lines would be counted
-/// differently in what is parsed and in what is shown. YAML itself reads every line end as `\n`.
+/// Converts line ends. YAML treats a lone carriage return as a line end, so lines would otherwise
+/// be counted differently in parsing and in display. YAML itself reads every line end as `\n`.
 pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains('\r') {
         Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
@@ -19,7 +19,7 @@ pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is wrong, and what to do about it.
+/// The problem and a suggestion.
 pub(crate) struct Explained {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
@@ -34,7 +34,7 @@ impl Explained {
     }
 }
 
-/// Explains an error of the parser. `line` is the text of the line it names; none if that may hold a
+/// Explains a parser error. `line` is the text of the line it names; `None` if that may contain a
 /// secret (`SEC-2`).
 pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
     match error.without_snippet() {
@@ -72,7 +72,7 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
         ),
         other => {
             let message = other.to_string();
-            // The place is told by the diagnostic itself.
+            // The diagnostic itself contains the place.
             let message = message
                 .split_once(" at line ")
                 .map_or(message.as_str(), |(message, _)| message);
@@ -81,7 +81,7 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
     }
 }
 
-/// Explains what the parser says only in words.
+/// Explains an error that is only described by the parser's message.
 fn of_words(message: &str, line: Option<&str>) -> Explained {
     // Long: one case for each mistake.
     let unclear = || format!("this is not valid YAML: {message}");
@@ -151,7 +151,7 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
     }
     Explained {
         message: unclear(),
-        // Most often `${name}` within `{…}`, whose brace ends the mapping.
+        // Usually `${name}` within `{…}`, where the brace ends the mapping.
         help: message.contains("flow").then(|| {
             "within `{…}` and `[…]`, put a text that holds a brace, bracket or comma in quotes"
                 .to_owned()
@@ -166,7 +166,8 @@ fn indents_by_tab(line: Option<&str>) -> bool {
         .is_some_and(|indent| indent.contains('\t'))
 }
 
-/// `name: value` with its value in quotes. None if there is no such line, or if the value is long.
+/// `name: value` with its value in quotes. `None` if the line has another form or the value is
+/// long.
 fn quoted_value(line: &str) -> Option<String> {
     let (name, value) = line.split_once(": ")?;
     let (name, value) = (name.trim().trim_start_matches("- "), value.trim());

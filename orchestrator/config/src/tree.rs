@@ -1,9 +1,9 @@
-//! YAML text as a tree of values that know their places.
+//! YAML text as a tree of values with their places.
 //!
-//! Every problem is reported at its own line and all are reported at once; both need a tree, since
-//! deserializing straight into types stops at the first error. The tree is bounded: depth, size and
-//! what aliases may repeat have limits (see [`crate::limits`]), so hostile input costs no more than
-//! a large honest file.
+//! All problems are reported together, each at its own line. Both require a tree, because
+//! deserializing directly to types stops at the first error. The tree is limited in depth, size and
+//! repetition by aliases (see [`crate::limits`]), so hostile input costs no more than a large valid
+//! file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::node::{REFERENCE, is_reference, is_token};
 use crate::report::{FileId, Place, Problem, Report};
 use crate::syntax::{Explained, explain};
 
-/// Parses every document of a file. Documents without content are left out.
+/// Parses all documents of a file. Empty documents are skipped.
 ///
-/// Gives `None` and reports where if the text is no valid YAML; a file is understood as a whole or
-/// not at all.
+/// Returns `None` and reports the place if the text is not valid YAML; a file is parsed completely
+/// or not at all.
 pub(crate) fn parse(file: FileId, text: &str, report: &mut Report) -> Option<Vec<Node>> {
     match serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(text, options()) {
         Ok(documents) => Some(
@@ -51,16 +51,17 @@ fn options() -> serde_saphyr::Options {
             max_total_replayed_events: MAX_YAML_NODES,
             max_replay_stack_depth: MAX_YAML_DEPTH,
         },
-        // Reported by `settle`, all of them and with their places.
+        // `settle` reports all of them with their places.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
-        // Done by `settle`. The parser copies all that stands in a merge once for each merge around it.
+        // `settle` handles merges. The parser would copy the content of a merge once for each
+        // surrounding merge.
         merge_keys: MergeKeyPolicy::AsOrdinary,
-        // YAML 1.2: `on` and `no` are words, and `012` is not silently 12.
+        // YAML 1.2: `on` and `no` are strings, and `012` is not silently 12.
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         reject_unsupported_tags: true,
         reject_tagged_field_names: true,
-        // The source line is shown by our own diagnostics.
+        // Our own diagnostics show the source line.
         with_snippet: false,
     }
 }
@@ -75,7 +76,7 @@ fn place_of(location: Location, file: FileId) -> Place {
     }
 }
 
-/// Gives every value its place in `file` and reports keys that stand twice in one mapping.
+/// Assigns places in `file` to all values and reports duplicate keys.
 fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
     let place = place_of(raw.referenced, file);
     let value = match raw.value {
@@ -94,13 +95,13 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
     Node { value, place }
 }
 
-/// The problem of two resources in one document, which begin one behind the other.
+/// Problem of two consecutive resources in one document.
 fn missing_separator(place: Place) -> Problem {
     let message = "another resource begins here, in the same document";
     Problem::new(codes::DUPLICATE_FIELD, place, message).help("write a line `---` above it")
 }
 
-/// The entries of a mapping, then what `<<` adds to them.
+/// The entries of a mapping, followed by those merged with `<<`.
 fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::with_capacity(fields.len());
     let mut places = HashMap::new();
@@ -150,8 +151,8 @@ fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> V
     entries
 }
 
-/// Adds the entries of every mapping that `<<` names to `merged`. They are moved, never copied: what
-/// aliases repeat was counted by the parser, and a merge adds nothing to it, however merges nest.
+/// Adds the entries of every mapping that `<<` names to `merged`. Entries are moved, never copied.
+/// The parser counts the repetition by aliases, and merges do not add to it, even if nested.
 fn sources_of(node: Node, key_place: Place, merged: &mut Vec<Entry>, report: &mut Report) {
     let sources = match node.value {
         Value::List(items) => items,
@@ -195,8 +196,8 @@ fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
     report.add(Problem::new(codes::SYNTAX, place, message).help_if(help));
 }
 
-/// Whether what stands under a field of this name is never shown (`SEC-2`). Also true of likely typing
-/// errors: a misspelled `secrets` is reported, and the report must not tell what it holds.
+/// True if the value of a field with this name is never shown (`SEC-2`). Includes likely typos,
+/// because the report of a misspelled `secrets` must not reveal its value.
 fn is_secret(key: &str) -> bool {
     const PARTS: [&str; 7] = [
         "secret",
@@ -207,15 +208,15 @@ fn is_secret(key: &str) -> bool {
         "privatekey",
         "accesskey",
     ];
-    // `api_key` and `api-key` are likely typing errors, too. `maxTokens` is a number.
+    // `api_key` and `api-key` are likely typos as well. `maxTokens` is a number.
     let letters = key.chars().filter(char::is_ascii_alphanumeric);
     let name = letters.collect::<String>().to_ascii_lowercase();
     let is_whole = name.ends_with("token") || name.ends_with("authorization");
     is_whole || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Whether a value is `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: …}}`, as it should be: then it
-/// can be shown. What does not look like a variable's name may be the secret itself.
+/// True for a valid `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: …}}`, which can be
+/// shown. Anything that does not look like a variable's name may be the secret itself.
 fn is_taken(node: &Node) -> bool {
     let [taken] = node.entries() else {
         return false;
@@ -236,8 +237,8 @@ fn is_taken(node: &Node) -> bool {
         }
 }
 
-/// Whether a line of a file that does not parse may hold a secret: a line of the same document, not
-/// after it, speaks of one. Rather a line too few is shown than one too many.
+/// True if a line of an unparsable file may contain a secret, because it or a previous line of the
+/// document mentions one. Hiding too many lines is safer than showing too many.
 fn may_be_secret(text: &str, line: usize) -> bool {
     text.lines().take(line).fold(false, |after_secret, text| {
         let mut words = text.split([':', '{', ',', ' ', '"', '\'']);
@@ -245,13 +246,13 @@ fn may_be_secret(text: &str, line: usize) -> bool {
     })
 }
 
-/// The field that takes over the fields of another mapping, unless they stand there already.
+/// Field that merges the fields of another mapping, unless they are already present.
 const MERGE_KEY: &str = "<<";
 
-/// A field of a mapping as the parser hands it over.
+/// A field of a mapping, as returned by the parser.
 type RawField = (Spanned<String>, Spanned<Raw>);
 
-/// A value as the parser hands it over.
+/// A value, as returned by the parser.
 #[derive(Debug)]
 enum Raw {
     Null,

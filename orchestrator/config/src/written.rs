@@ -1,4 +1,4 @@
-//! Resources as they are written, for whoever compares two sides of a configuration.
+//! Resources in written form, for comparing two versions of a configuration.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::listing::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
 use crate::report::Report;
 use crate::tree;
 
-/// Whether a file, by its path in the project, is one whose documents make up the project. Whether it has a name that
-/// only 0.0.3 knew is not asked: what it says is compared in any case.
+/// True if a file, by its path in the project, is a resource file. Files with names only known to
+/// 0.0.3 count as well, because their content is compared anyway.
 #[must_use]
 pub fn is_resource_file(path: &Path) -> bool {
     path == Path::new(PROJECT_FILE)
@@ -18,12 +18,12 @@ pub fn is_resource_file(path: &Path) -> bool {
         || has_older_name(path)
 }
 
-/// The documents of a resource file, as they are written: with no reference followed and nothing checked but that
-/// they are valid YAML.
+/// The documents of a resource file in written form: references are not resolved, and only the YAML
+/// syntax is checked.
 ///
 /// # Errors
 ///
-/// What is no valid YAML in it.
+/// Syntax errors.
 pub fn resources_of(path: &Path, text: &str) -> Result<Vec<Value>, Diagnostics> {
     let mut report = Report::default();
     let file = report.add_file(path, text);

@@ -1,4 +1,4 @@
-//! An agent with its model, its tools and its extensions.
+//! Resolves an agent with its model, tools and extensions.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,10 @@ use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
 
-/// The built-in extension that `requiredTools` stands for.
+/// Built-in extension that implements `requiredTools`.
 const REQUIRED_TOOLS_GUARD: &str = "required-tools-guard";
-/// The name it has then. No resource can have it: it is no resource's name.
+/// Name of that extension instance. It cannot collide with a resource, because it is not a valid
+/// resource name.
 const REQUIRED_TOOLS: &str = "$requiredTools";
 
 pub(super) fn resolve_agent(
@@ -84,7 +85,7 @@ pub(super) fn resolve_agent(
     })
 }
 
-/// The models that are asked when the first cannot answer.
+/// The fallback models.
 fn resolve_fallbacks(
     agent: &AgentSpec,
     resources: &Resources,
@@ -133,7 +134,8 @@ fn resolve_fallbacks(
     found
 }
 
-/// The scripted model never fails so that another could do better.
+/// Refuses fallbacks of the scripted model, which never fails in a way that a fallback could
+/// handle.
 fn refuse_fallbacks(agent: &AgentSpec, report: &mut Report) {
     if let Some(first) = agent.fallbacks.first() {
         let message = "`fallbacks` has no effect: the scripted model always answers";
@@ -209,8 +211,8 @@ fn resolve_extensions(
     extensions
 }
 
-/// An extension's settings name tools by their full names: each is one of the agent's. The tool that
-/// `tool-search` adds has its name to itself.
+/// Checks that tools named in an extension's settings belong to the agent. The tool that
+/// `tool-search` adds must have a unique name.
 fn check_named_tools(
     definition: &ExtensionDefinition,
     reference: &Reference,
@@ -261,7 +263,7 @@ fn check_named_tools(
     }
 }
 
-/// The settings of a built-in extension that name tools.
+/// Settings of a built-in extension that contain tool names.
 fn settings_of_tools(extension: &str) -> &'static [&'static str] {
     match extension {
         REQUIRED_TOOLS_GUARD => &["tools"],
@@ -270,7 +272,7 @@ fn settings_of_tools(extension: &str) -> &'static [&'static str] {
     }
 }
 
-/// A tool that an agent does not have can never be called.
+/// Refuses required tools that the agent does not have, because they could never be called.
 fn check_required_tools(agent: &AgentSpec, report: &mut Report) {
     for required in &agent.required_tools {
         let (tool, _) = required.value.split_once("__").unwrap_or_default();
@@ -291,7 +293,7 @@ fn check_required_tools(agent: &AgentSpec, report: &mut Report) {
     }
 }
 
-/// `requiredTools` is the extension `required-tools-guard`, innermost.
+/// Converts `requiredTools` to the extension `required-tools-guard`, in the innermost position.
 fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
     if agent.required_tools.is_empty() {
         return None;
@@ -325,7 +327,8 @@ fn resolve_tool(
     Some(tool)
 }
 
-/// A rule about an export that the tool does not have would never fit. Those of a server are not known here.
+/// Reports rules about missing exports, which could never match. The exports of a server are not
+/// known here.
 fn check_approved_exports(tool: &ToolDefinition, reference: &Reference, report: &mut Report) {
     let known: Vec<&str> = match &tool.source {
         _ if !tool.exports.is_empty() => tool.exports.iter().map(|it| it.name.as_str()).collect(),

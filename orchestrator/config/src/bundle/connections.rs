@@ -1,4 +1,4 @@
-//! A connection with its connector, and where its events go.
+//! Resolves a connection with its connector and its ingress rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::report::{Problem, Report};
 use crate::similar::nearest;
 use crate::{ConnectionDefinition, IngressRule, KeyRule};
 
-/// The connections that processes run for, and the one of clients, if there is one.
+/// The connections that have processes, and the connection of local clients, if there is one.
 pub(super) fn resolve_connections(
     membership: &Membership,
     resources: &Resources,
@@ -118,7 +118,7 @@ fn resolve_connection(
     })
 }
 
-/// People can be asked in a chat about the calls of agents that there are (`STEER-3`).
+/// Checks that a chat which approves tool calls only lists existing agents (`STEER-3`).
 fn check_asked_agents(
     connection: &ConnectionSpec,
     connector: &ResourceName,
@@ -146,7 +146,7 @@ fn check_asked_agents(
     }
 }
 
-/// The local client takes no settings, and its events have one way to go.
+/// Checks that the local client has no settings, and one route for its events.
 fn check_local(
     connection: &Located<ConnectionSpec>,
     earlier: &Option<ConnectionDefinition>,
@@ -182,7 +182,8 @@ fn check_local(
     }
 }
 
-/// The events of a connection of a built-in connector: a relay brings those of the connector on the other machine.
+/// Events of a connection of a built-in connector. A relay has the events of the connector on the
+/// other machine.
 fn events_of(connector: &ResourceName, config: &JsonObject) -> Events {
     let brought = working_as(connector.as_str(), config).and_then(goondan_connectors::find);
     brought.map(described_events).unwrap_or_default()
@@ -202,7 +203,7 @@ fn described_events(connector: &goondan_connectors::Connector) -> Events {
         .collect()
 }
 
-/// Checks a rule by the events its connector says it brings.
+/// Checks a rule against the declared events of its connector.
 fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
     let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
         let name = &written.value;

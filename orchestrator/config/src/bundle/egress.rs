@@ -1,4 +1,4 @@
-//! The connection of those whose programs may reach some hosts: one that nobody writes (`SEC-3`).
+//! The implicit connection through which confined programs reach allowed hosts (`SEC-3`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::codes;
 use crate::kinds::Resources;
 use crate::report::{Problem, Report};
 
-/// Adds the egress to the connections, if anybody needs one.
+/// Adds the egress to the connections if a program needs it.
 pub(super) fn add(
     agents: &BTreeMap<AgentName, AgentDefinition>,
     cli_agents: &BTreeMap<AgentName, CliAgentDefinition>,

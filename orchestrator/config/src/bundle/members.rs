@@ -1,4 +1,4 @@
-//! Who works together, and who answers first.
+//! Members of the swarm and the entry agent.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 
-/// Who works together: the swarm's members, or all agents of a project without a Swarm.
+/// The swarm's members, or all agents of a project without a Swarm.
 pub(super) struct Membership {
-    /// The Swarm's name for messages, if there is one.
+    /// The Swarm's name for messages, if it exists.
     swarm: Option<String>,
     pub(super) members: BTreeSet<String>,
-    /// Whether every member could be found; if not, who is missing is not known.
+    /// True if all members were found. If false, the missing ones are unknown.
     complete: bool,
     pub(super) policy: Policy,
 }
 
-/// The project's Swarm; reports every further one.
+/// The project's Swarm; reports every additional one.
 pub(super) fn only_swarm<'r>(
     resources: &'r Resources,
     report: &mut Report,
@@ -99,7 +99,7 @@ pub(super) fn read_membership(
 }
 
 impl Membership {
-    /// The Swarm as agents are told of it, if there is one.
+    /// The Swarm as shown to agents, if it exists.
     pub(super) fn swarm(&self, entry_agent: Option<&AgentName>) -> Option<SwarmView> {
         let agents = self
             .members
@@ -112,12 +112,12 @@ impl Membership {
         })
     }
 
-    /// Whether it is known of each name whether it is one of an agent that takes part.
+    /// True if all members are known, so that any other name is not a member.
     pub(super) const fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Checks that a reference names an agent that takes part, and that events can go to.
+    /// Checks that a reference names a member that can receive events.
     pub(super) fn check(
         &self,
         reference: &Reference,
@@ -154,7 +154,8 @@ impl Membership {
     }
 }
 
-/// Who answers first: nobody, in a project whose agents are all programs. `None` only if a problem has been reported.
+/// The entry agent; `Some(None)` in a project whose agents are all programs. `None` only if a
+/// problem was reported.
 pub(super) fn find_entry_agent(
     swarm: Option<&Located<SwarmSpec>>,
     membership: &Membership,
@@ -173,13 +174,13 @@ pub(super) fn find_entry_agent(
     let programs = resources.cli_agents.as_slice();
     let agents = count(Kind::AGENT).saturating_sub(resources.cli_agent_count);
     match (agents, resources.agents.as_slice()) {
-        // One that could not be read was reported.
+        // An unreadable program was already reported.
         (0, _) if resources.cli_agent_count > programs.len() => None,
-        // All are programs, which work for tasks alone.
+        // All agents are programs, which only run tasks.
         (0, _) if !programs.is_empty() => Some(None),
         (1, [only]) => Some(Some(only.value.name.clone())),
         (0, _) => {
-            // What could not be read may have been the agent.
+            // An unreadable resource may be the agent.
             if let Some(place) = resources.start.filter(|_| !report.is_partial()) {
                 report.add(
                     Problem::new(
@@ -193,7 +194,7 @@ pub(super) fn find_entry_agent(
             None
         }
         (1, _) => None,
-        // What could not be read may have been the Swarm.
+        // An unreadable resource may be the Swarm.
         (_, [_, ..]) if report.is_partial() => None,
         (_, [first, ..]) => {
             report.add(

@@ -1,4 +1,4 @@
-//! Whether what an Agent's `notify` says can be done: its connection, the action of that, and the arguments.
+//! Checks the entries of an Agent's `notify`: the connection, its action, and the arguments.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::outgoing::{check_secret, is_of};
 use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
 
-/// What stands in the places of arguments while they are checked.
+/// Value of placeholders while arguments are checked.
 const SAMPLE: &str = "1";
 
-/// The entries of the agents that take part.
+/// The valid entries of the swarm's agents.
 pub(super) fn resolve(
     membership: &Membership,
     resources: &Resources,
@@ -41,7 +41,7 @@ pub(super) fn resolve(
     resolved.collect()
 }
 
-/// The entries that can be done.
+/// The valid entries.
 fn resolve_entries(
     written: &[NotifySpec],
     resources: &Resources,
@@ -59,7 +59,7 @@ fn resolve_entry(
 ) -> Option<Notify> {
     resources.names.check(&written.connection, report)?;
     let mut connections = resources.connections.iter().map(|it| &it.value);
-    // One that could not be read was reported.
+    // An unreadable connection was already reported.
     let connection = connections.find(|it| it.name.as_str() == written.connection.name)?;
     let service = service_of(connection, written, resources, report)?;
     let action = action_of(service, written, report)?;
@@ -78,7 +78,7 @@ fn resolve_entry(
     })
 }
 
-/// The service of a connection, if it has any action.
+/// The service of a connection, if it has any actions.
 fn service_of(
     connection: &ConnectionSpec,
     written: &NotifySpec,
@@ -91,7 +91,7 @@ fn service_of(
             .filter(|service| !service.actions.is_empty())
     };
     let found = with_actions().find(|service| is_of(connection, service.connector, resources));
-    // What its connector is could not be read.
+    // Its connector could not be read.
     if found.is_none() && connection.connector.is_some() {
         let connectors = one_of(with_actions().map(|service| service.connector));
         let message = format!(
@@ -126,7 +126,7 @@ fn action_of(
     found
 }
 
-/// The arguments as they may be when something happens.
+/// The arguments with sample values.
 fn sample_of(args: &Value) -> Option<Value> {
     let workspace_id: WorkspaceId = SAMPLE.parse().ok()?;
     let task_id: TaskId = SAMPLE.parse().ok()?;
@@ -141,7 +141,7 @@ fn sample_of(args: &Value) -> Option<Value> {
     Some(notice.fill(args))
 }
 
-/// Checks the arguments by what the action declares; false if something is wrong.
+/// Checks the arguments against the action's declaration; returns false if there is a problem.
 fn check_arguments(
     action: &Action,
     args: &Value,
@@ -217,7 +217,8 @@ fn place_of(written: &NotifySpec, name: &str) -> Option<Place> {
     entries.find(|it| it.key == name).map(|it| it.node.place)
 }
 
-/// Checks that the action can be made of the arguments: nothing is taken from an event, as there is none.
+/// Checks that the action can be planned from the arguments alone, because a notification has no
+/// event.
 fn check_plan(
     action: &Action,
     args: &Value,
@@ -237,7 +238,7 @@ fn check_plan(
     let Err(error) = planned else {
         return true;
     };
-    // What follows is about turns, of which a task has none.
+    // The rest of the message is about turns, which do not apply to tasks.
     let said = error.to_string();
     let said: Cow<'_, str> = match said.split_once(": ") {
         Some((said, _)) => said.into(),

@@ -1,4 +1,4 @@
-//! Who asks for tokens of which application, and the connection that gets them: one that nobody writes
+//! Tokens that resources request from applications, and the implicit connection that obtains them
 //! (`SYS-4`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +19,14 @@ use crate::kinds::connection::{ConnectionSpec, MCP};
 use crate::kinds::oauth_app::{check_url, is_same_address};
 use crate::report::{Problem, Report};
 
-/// The applications, by their names.
+/// The applications, by name.
 pub(super) fn apps_of(resources: &Resources) -> BTreeMap<ResourceName, OAuthApp> {
     let apps = resources.oauth_apps.values();
     apps.map(|app| (app.name.clone(), app.clone())).collect()
 }
 
-/// The tokens that are asked for. Reports those of applications that are not there or that want to know of
-/// whom.
+/// The requested tokens. Reports requests to missing applications, and requests with a missing or
+/// unnecessary subject.
 pub(super) fn resolve_needs(resources: &Resources, report: &mut Report) -> BTreeSet<OAuthNeed> {
     let asked = resources.asked_tokens.iter();
     asked
@@ -65,8 +65,8 @@ fn resolve_need(
     }
 }
 
-/// Has the connections ask for a token that say `auth: oauth`: of the application of the same name, whose tokens must be
-/// for the server at `url`, or of one that is made for that.
+/// Adds a token to connections with `auth: oauth`: from the application of the same name, whose
+/// tokens must be valid for the server at `url`, or from an application created for it.
 pub(super) fn authorize(
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     apps: &mut BTreeMap<ResourceName, OAuthApp>,
@@ -97,9 +97,9 @@ pub(super) fn authorize(
     }
 }
 
-/// The setting of an MCP server by which it is logged in at.
+/// Setting of an MCP server that selects its login.
 const AUTH: &str = "auth";
-/// The secret that is the token of such a server.
+/// Secret that contains the token of such a server.
 const TOKEN: &str = "token";
 
 fn app_for(
@@ -165,8 +165,8 @@ fn app_for(
     })
 }
 
-/// Why the tokens of an application that is written are not taken for the server at `url`, with what to do; none if they
-/// are.
+/// Reason why the tokens of a configured application cannot be used for the server at `url`, with a
+/// suggestion; `None` if they can.
 fn why_not_for(app: &OAuthApp, url: &str) -> Option<(String, String)> {
     let name = &app.name;
     if app.per_user {
@@ -185,7 +185,7 @@ fn why_not_for(app: &OAuthApp, url: &str) -> Option<(String, String)> {
     Some((message, help))
 }
 
-/// Adds the connection that asks authorization servers, if there is an application.
+/// Adds the connection to authorization servers if there is an application.
 pub(super) fn add(
     apps: &BTreeMap<ResourceName, OAuthApp>,
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,

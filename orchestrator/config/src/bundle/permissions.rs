@@ -1,5 +1,5 @@
-//! What modules of packages may touch: what their packages were granted, within what their agent or connection may
-//! (`PKG-3`).
+//! Permissions of modules from packages: the granted permissions of the package, within those of
+//! the agent or connection (`PKG-3`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use crate::kinds::{Installed, Resources};
 use crate::reference::Reference;
 use crate::report::{Place, Problem, Report};
 
-/// Confines an agent's modules of packages, and lets its programs read those packages.
+/// Confines an agent's modules from packages, and lets its programs read those packages.
 pub(super) fn confine(
     agent: &mut AgentDefinition,
     written: &Located<AgentSpec>,
@@ -48,7 +48,7 @@ pub(super) fn confine(
         .iter()
         .map(|name| within(&BTreeSet::from([*name])))
         .collect();
-    // Of two folders the inner one's package is meant.
+    // Of nested folders, the innermost package applies.
     sandboxes.sort_by_key(|it| Reverse(it.folders.first().map(|it| it.as_os_str().len())));
     let extension_sandbox = (!of_extensions.is_empty()).then(|| Box::new(within(&of_extensions)));
 
@@ -71,7 +71,7 @@ pub(super) fn confine(
     let_read(&mut agent.sandbox, folders);
 }
 
-/// The package that a module is of, by its path; none if it is the project's own.
+/// The package of a module, by its path; `None` for the project's own modules.
 fn package_of<'r>(
     module: &Path,
     resources: &'r Resources,
@@ -81,7 +81,7 @@ fn package_of<'r>(
     found.max_by_key(|(_, installed)| installed.folder.as_os_str().len())
 }
 
-/// What all of some packages may touch: modules that share a process can do no more than any of them.
+/// Intersection of the permissions of several packages, for modules that share a process.
 fn joint(
     names: &BTreeSet<&PackageName>,
     own: &SandboxPolicy,
@@ -112,7 +112,7 @@ fn joint(
     }
 }
 
-/// What the program of a connection may touch whose connector is of a package.
+/// Permissions of a connection's program whose connector comes from a package.
 pub(super) fn of_connector(
     own: &SandboxPolicy,
     installed: &Installed,
@@ -123,7 +123,7 @@ pub(super) fn of_connector(
     sandbox
 }
 
-/// A policy without what a package was not granted.
+/// Reduces a policy to the permissions granted to a package.
 fn narrowed(own: &SandboxPolicy, installed: &Installed, ground: &Ground<'_>) -> SandboxPolicy {
     if own.require == Level::Off {
         return own.clone();
@@ -131,7 +131,7 @@ fn narrowed(own: &SandboxPolicy, installed: &Installed, ground: &Ground<'_>) -> 
     let granted = &installed.permissions;
     let found = |texts: &BTreeSet<String>| -> Vec<SandboxPath> {
         let found = texts.iter();
-        // What is not on this machine cannot be reached on it.
+        // Paths that do not exist on this machine cannot be accessed.
         found
             .filter_map(|text| find(text, ground.project, ground.machine).ok())
             .collect()
@@ -146,7 +146,8 @@ fn narrowed(own: &SandboxPolicy, installed: &Installed, ground: &Ground<'_>) -> 
     }
 }
 
-/// The paths that are below one of each. They are compared where they lead: a link in what was granted opens nothing.
+/// The intersection of two lists of paths. Resolved paths are compared, so that a link in a granted
+/// path grants nothing else.
 fn common_paths(
     own: &[SandboxPath],
     granted: &[SandboxPath],
@@ -177,7 +178,7 @@ fn common_paths(
 fn common_network(own: &SandboxPolicy, granted: &BTreeSet<String>) -> Network {
     let granted: Vec<ReachableHost> = granted.iter().filter_map(|it| it.parse().ok()).collect();
     let hosts = match &own.network {
-        // Only the level `full` lets chosen hosts through.
+        // Only the level `full` supports a list of hosts.
         Network::Any if own.require == Level::Full => granted,
         Network::None | Network::Any => Vec::new(),
         Network::Allow(listed) => {
@@ -197,7 +198,7 @@ fn common_network(own: &SandboxPolicy, granted: &BTreeSet<String>) -> Network {
     }
 }
 
-/// Warns of hosts that a package was granted, and that its agent's sandbox does not open.
+/// Warns of hosts that were granted to a package but are blocked by its agent's sandbox.
 fn tell_unreachable(
     name: &PackageName,
     installed: &Installed,
@@ -240,7 +241,8 @@ fn let_read(sandbox: &mut SandboxPolicy, folders: impl IntoIterator<Item = PathB
     }
 }
 
-/// Reports a Tool of a package that stands for a built-in one, or works by connections, without having been granted it.
+/// Reports a package's Tool that replaces a built-in tool or uses connections without the
+/// permission to do so.
 pub(super) fn check_tool(
     tool: &ToolDefinition,
     reference: &Reference,
@@ -276,7 +278,7 @@ pub(super) fn check_tool(
     }
 }
 
-/// Reports secrets that a Connection gives to a connector of a package that was not granted them.
+/// Reports secrets that a Connection passes to a package's connector without the permission.
 pub(super) fn check_secrets(
     connection: &ConnectionSpec,
     (name, installed): (&PackageName, &Installed),
@@ -300,7 +302,7 @@ pub(super) fn check_secrets(
     }
 }
 
-/// The package that a reference is into, if it is into one.
+/// The package that a reference points to, if any.
 pub(super) fn referred_to<'r>(
     reference: &Reference,
     resources: &'r Resources,

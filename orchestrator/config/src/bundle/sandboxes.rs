@@ -1,4 +1,4 @@
-//! Whether the machine can confine what agents and connections start as the configuration requires (`SEC-3`).
+//! Checks that the machine can confine programs of agents and connections as required (`SEC-3`).
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use crate::kinds::sandbox::Written;
 use crate::machine::Machine;
 use crate::report::{Place, Problem, Report};
 
-/// What the checks need beside an agent or a connection.
+/// Context of the checks besides the agent or connection.
 pub(super) struct Ground<'a> {
     pub(super) machine: &'a dyn Machine,
     /// The Project Root.
     pub(super) project: &'a Path,
-    /// What the Swarm's policy says.
+    /// The `sandbox` of the Swarm's policy.
     pub(super) swarm: &'a Written,
 }
 
-/// Reports what keeps an agent from starting its tools. It fails closed: nothing is started with less than
-/// what is required.
+/// Reports problems that keep an agent from starting its tools. This fails closed: programs never
+/// start with less confinement than required.
 pub(super) fn check_agent(
     definition: &AgentDefinition,
     written: &AgentSpec,
@@ -47,7 +47,7 @@ pub(super) fn check_agent(
     }
 }
 
-/// The same for an agent that is a program.
+/// Reports the same problems for an agent that is a program.
 pub(super) fn check_cli_agent(
     definition: &CliAgentDefinition,
     written: &Located<CliAgentSpec>,
@@ -59,7 +59,7 @@ pub(super) fn check_cli_agent(
     check(&who, policy, own, written.place, ground, report);
 }
 
-/// The same for a connection and the program that is its connector, or its MCP server.
+/// Reports the same problems for a connection whose connector or MCP server is a program.
 pub(super) fn check_connection(
     definition: &ConnectionDefinition,
     written: &Located<ConnectionSpec>,

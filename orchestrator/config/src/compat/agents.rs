@@ -1,4 +1,4 @@
-//! What Packages, Models, Agents, Swarms and Tools say otherwise.
+//! Older forms of Packages, Models, Agents, Swarms and Tools.
 
 use super::edit::{
     at, at_mut, entries_mut, entry, from_environment, mapping, put, rename, take, text, text_at,
@@ -8,14 +8,14 @@ use crate::environment::Variables;
 use crate::kinds::params::PARAMS;
 use crate::tree::{Node, Value};
 
-/// The usual variable with the key of each provider.
+/// The usual environment variable for the key of each provider.
 const KEYS: [(&str, &str); 3] = [
     ("anthropic", "ANTHROPIC_API_KEY"),
     ("google", "GOOGLE_GENERATIVE_AI_API_KEY"),
     ("openai", "OPENAI_API_KEY"),
 ];
 
-/// What a Package says of where it is published is of no use here.
+/// Removes a Package's publishing information, which is unused.
 pub(super) fn package(spec: &mut Node, cx: &mut Rewriting<'_>) {
     if cx.is_older() {
         for name in ["registry", "dist", "files"] {
@@ -24,7 +24,7 @@ pub(super) fn package(spec: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// A Model without a key takes it from the provider's usual variable.
+/// Adds the provider's usual environment variable to a Model without a key.
 pub(super) fn model(spec: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_>) {
     if !cx.is_older() {
         return;
@@ -70,7 +70,7 @@ pub(super) fn swarm(spec: &mut Node, cx: &mut Rewriting<'_>) {
     references::listed(spec, "agents", cx);
 }
 
-/// What an export did not have to say.
+/// Adds fields of an export that used to be optional.
 pub(super) fn tool(spec: &mut Node, cx: &mut Rewriting<'_>) {
     if !cx.is_older() || at(spec, &["entry"]).is_none() {
         return;
@@ -94,7 +94,7 @@ pub(super) fn tool(spec: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// Parameters that no provider is told here.
+/// Removes parameters that are not sent to any provider.
 fn keep_known_params(config: &mut Node, cx: &mut Rewriting<'_>) {
     let Some(params) = at_mut(config, &["params"]).and_then(entries_mut) else {
         return;

@@ -1,4 +1,4 @@
-//! Names of connectors, of their events, settings and secrets.
+//! Renames connectors, their events, settings and secrets.
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
@@ -10,24 +10,24 @@ use super::references;
 use super::resources::OLDER_CONNECTORS;
 use crate::tree::{Node, Value};
 
-/// What a connector of the older package called things.
+/// Names used by a connector of the older package.
 struct Older {
     connector: &'static str,
-    /// Settings, by the older name and today's.
+    /// Settings, by older and current name.
     settings: &'static [(&'static str, &'static str)],
-    /// Settings that have no use here.
+    /// Settings that are unused now.
     dropped: &'static [&'static str],
-    /// Secrets, by the older name and today's.
+    /// Secrets, by older and current name.
     secrets: &'static [(&'static str, &'static str)],
-    /// The secret that requests are signed with, by today's name.
+    /// The secret that signs requests, by current name.
     signing: Option<&'static str>,
-    /// The port it listened on unless told otherwise.
+    /// Its default port.
     port: Option<u64>,
-    /// Events, by the older name and today's.
+    /// Events, by older and current name.
     events: &'static [OlderEvent],
 }
 
-/// An event by its older name and today's.
+/// Older and current name of an event.
 type OlderEvent = (&'static str, &'static str);
 
 static OLDER: [Older; 6] = [
@@ -140,7 +140,7 @@ static OLDER: [Older; 6] = [
     },
 ];
 
-/// Rewrites the `spec` of a Connection.
+/// Converts the `spec` of a Connection.
 pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
     references::single(spec, "connectorRef", cx);
     references::single(spec, "swarmRef", cx);
@@ -170,7 +170,7 @@ pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// The built-in connector a Connection refers to directly.
+/// The built-in connector to which a Connection directly refers.
 fn builtin_of(spec: &Node) -> Option<String> {
     let reference = at(spec, &["connectorRef"])?;
     let is_builtin = text_at(reference, &["package"]) == Some(BASE_PACKAGE);
@@ -179,7 +179,7 @@ fn builtin_of(spec: &Node) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// `telegram-polling` is `telegram`.
+/// Renames `telegram-polling` to `telegram`.
 fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
     let Some(name) = builtin_of(spec) else {
         return;
@@ -197,7 +197,7 @@ fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// `{value: X}` among settings is `X`.
+/// Replaces `{value: X}` among settings by `X`.
 fn written_values(spec: &mut Node) {
     let Some(entries) = at_mut(spec, &["config"]).and_then(entries_mut) else {
         return;
@@ -210,7 +210,7 @@ fn written_values(spec: &mut Node) {
     }
 }
 
-/// `verify.webhook.signingSecret` is one of the secrets.
+/// Moves `verify.webhook.signingSecret` to the secrets.
 fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>) {
     let Some(mut verify) = take(spec, "verify") else {
         return;
@@ -218,7 +218,7 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
     let secret =
         at_mut(&mut verify.node, &["webhook"]).and_then(|hook| take(hook, "signingSecret"));
     let Some(mut secret) = secret else {
-        // What it says otherwise is refused where it stands.
+        // Other content of the field is refused in its place.
         put(spec, verify);
         return;
     };
@@ -233,7 +233,7 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
         Some(older) => older.signing,
         None => Some("signingSecret"),
     };
-    // Nobody signs what is fetched and not posted.
+    // Messages that are polled rather than posted are not signed.
     let Some(name) = name else { return };
     name.clone_into(&mut secret.key);
     if let Some(secrets) = mapping_mut(spec, "secrets") {
@@ -241,7 +241,7 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
     }
 }
 
-/// What was written among the settings may be a secret today, and the other way round.
+/// Moves names between settings and secrets, because some have changed sides.
 fn move_names(spec: &mut Node, from: &str, to: &str, names: &[(&str, &str)]) {
     for (name, _) in names {
         let moved = at_mut(spec, &[from]).and_then(|written| take(written, name));
@@ -253,7 +253,7 @@ fn move_names(spec: &mut Node, from: &str, to: &str, names: &[(&str, &str)]) {
     }
 }
 
-/// Settings and secrets by their older names.
+/// Renames settings and secrets.
 fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
     move_names(spec, "config", "secrets", older.secrets);
     move_names(spec, "secrets", "config", older.settings);
@@ -296,7 +296,7 @@ fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// The event of a rule by its older name.
+/// Renames the event of a rule.
 fn event(rule: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
     let Some(written) = text_at(rule, &["match", "event"]) else {
         return;

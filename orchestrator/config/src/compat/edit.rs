@@ -1,4 +1,4 @@
-//! Taking trees apart and putting them together.
+//! Manipulation of trees.
 
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
@@ -11,7 +11,7 @@ pub(super) fn at<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Node> {
     })
 }
 
-/// The value at a path of fields, to be changed.
+/// The value at a path of fields, for modification.
 pub(super) fn at_mut<'n>(node: &'n mut Node, path: &[&str]) -> Option<&'n mut Node> {
     path.iter().try_fold(node, |node, name| {
         let entry = entries_mut(node)?
@@ -33,7 +33,7 @@ pub(super) fn as_text(node: &Node) -> Option<&str> {
     }
 }
 
-/// The items of a list; none if it is no list.
+/// The items of a list; empty if the node is not a list.
 pub(super) fn items(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(items) => items,
@@ -48,14 +48,14 @@ pub(super) fn entries_mut(node: &mut Node) -> Option<&mut Vec<Entry>> {
     }
 }
 
-/// Takes a field out of a mapping.
+/// Removes and returns a field of a mapping.
 pub(super) fn take(node: &mut Node, name: &str) -> Option<Entry> {
     let entries = entries_mut(node)?;
     let index = entries.iter().position(|entry| entry.key == name)?;
     Some(entries.remove(index))
 }
 
-/// Puts a field into a mapping, unless it is there.
+/// Adds a field to a mapping, unless it exists.
 pub(super) fn put(node: &mut Node, entry: Entry) {
     if let Some(entries) = entries_mut(node)
         && !entries.iter().any(|there| there.key == entry.key)
@@ -64,7 +64,7 @@ pub(super) fn put(node: &mut Node, entry: Entry) {
     }
 }
 
-/// Renames a field of a mapping; what is there under the new name already wins.
+/// Renames a field of a mapping; an existing field of the new name takes precedence.
 pub(super) fn rename(node: &mut Node, from: &str, to: &str) -> Option<Place> {
     let mut entry = take(node, from)?;
     let place = entry.key_place;
@@ -73,7 +73,7 @@ pub(super) fn rename(node: &mut Node, from: &str, to: &str) -> Option<Place> {
     Some(place)
 }
 
-/// The mapping of a field, made if it is not there.
+/// The mapping of a field, created if absent.
 pub(super) fn mapping_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
     let place = node.place;
     put(node, entry(name, mapping(place, Vec::new())));
@@ -115,7 +115,7 @@ pub(super) fn mapping(place: Place, entries: Vec<Entry>) -> Node {
     }
 }
 
-/// A field that stands where its value does.
+/// A field with the place of its value.
 pub(super) fn entry(name: &str, node: Node) -> Entry {
     Entry {
         key: name.to_owned(),
@@ -130,7 +130,7 @@ pub(super) fn from_environment(place: Place, variable: &str) -> Node {
     mapping(place, vec![entry("valueFrom", source)])
 }
 
-/// Puts the fields of `over` over those of `under`; mappings are joined, anything else is replaced.
+/// Merges the fields of `over` into `under`: mappings are merged, everything else is replaced.
 pub(super) fn merge(under: &mut Node, over: &Node) {
     let (Some(entries), Value::Mapping(more)) = (entries_mut(under), &over.value) else {
         *under = over.clone();
@@ -144,7 +144,7 @@ pub(super) fn merge(under: &mut Node, over: &Node) {
     }
 }
 
-/// A document of this kind and name.
+/// Creates a document of this kind and name.
 pub(super) fn document(place: Place, kind: &str, name: &str, spec: Node) -> Node {
     let metadata = mapping(place, vec![entry("name", text(place, name))]);
     mapping(

@@ -1,4 +1,4 @@
-//! The settings of the extensions of `@goondan/base`, with the defaults they had.
+//! Converts the settings of the extensions of `@goondan/base`, with their former defaults.
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
@@ -10,10 +10,10 @@ use super::edit::{
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
 
-/// The least window there is.
+/// Minimum size of a window.
 const WINDOW_MIN: u64 = 4;
 
-/// Gives each extension of the package that an Agent lists today's settings.
+/// Converts the settings of each extension of the package that an Agent lists.
 pub(super) fn settings(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
     let Some(node) = at_mut(spec, &["extensions"]) else {
         return;
@@ -98,8 +98,8 @@ fn raise_window(config: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// `{maxMessages: 40, maxCharacters: 12000, retainLastMessages: 8, mode: remove, appendSummary: true}`. Without
-/// a summary it is a window.
+/// `{maxMessages: 40, maxCharacters: 12000, retainLastMessages: 8, mode: remove, appendSummary:
+/// true}`. Without a summary it becomes a window.
 fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
     let place = config.place;
     put(config, entry("maxMessages", number(place, 40)));
@@ -132,8 +132,8 @@ fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> boo
     true
 }
 
-/// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false}`. The prompt is told
-/// with every step anyway; the rest becomes the text of the message.
+/// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false}`. Every step
+/// includes the prompt anyway; the rest becomes the text of the message.
 fn context(config: &mut Node, agent: &str, cx: &mut Rewriting<'_>) -> bool {
     let place = config.place;
     if at(config, &["text"]).is_some() {
@@ -200,7 +200,7 @@ fn logging(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
     true
 }
 
-/// `{requiredTools: [], errorMessage: ""}`: any of the tools is enough.
+/// `{requiredTools: [], errorMessage: ""}`: one of the tools is sufficient.
 fn guard(config: &mut Node) -> bool {
     let place: Place = config.place;
     rename(config, "requiredTools", "tools");

@@ -1,4 +1,4 @@
-//! The Connections that tools of `@goondan/base` had without one being written.
+//! Connections that tools of `@goondan/base` had implicitly.
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
@@ -12,19 +12,20 @@ use crate::place::Place;
 use crate::report::Problem;
 use crate::tree::{Entry, Node};
 
-/// The usual variables with the token of a Telegram bot, the first that is set wins.
+/// Usual environment variables for a Telegram bot's token; the first one that is set is used.
 const TELEGRAM: [&str; 3] = ["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
-/// The same of a Slack app.
+/// Usual environment variables for a Slack app's token.
 const SLACK: [&str; 2] = ["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
 
-/// The tools that need one, each with its connector.
+/// Tools that need a connection, each with its connector.
 const TOOLS: [(&str, &str); 3] = [
     ("http-fetch", "http"),
     ("slack", "slack"),
     ("telegram", "telegram"),
 ];
 
-/// A Connection for each connector that an Agent's tools work by and that the project does not name.
+/// Creates a Connection for each connector that an Agent's tools need and the project does not
+/// define.
 pub(super) fn connections(
     trees: &Trees,
     variables: &Variables<'_>,
@@ -92,7 +93,7 @@ fn has_connection(trees: &Trees, connector: &str) -> bool {
     })
 }
 
-/// Where an Agent lists the built-in tool, itself or by a Tool.
+/// Place at which an Agent lists the built-in tool, directly or through a Tool.
 fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
     let tools = documents(trees, "Tool").chain(added);
     let own: Vec<&str> = tools
@@ -115,7 +116,7 @@ fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
     found.into_iter().next()
 }
 
-/// The hosts that the Swarm's policy allows, or all public ones if it says nothing of them.
+/// The hosts that the Swarm's policy allows; all public hosts if the policy does not list any.
 fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
     let mut said = documents(trees, "Swarm")
         .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
@@ -192,7 +193,8 @@ fn slack(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
     ]
 }
 
-/// The value of the first variable that is set; where none is, of the first, so that it is asked for.
+/// The value of the first variable that is set. If none is set, refers to the first one, which is
+/// then reported as missing.
 fn from_first(names: &[&str], variables: &Variables<'_>, place: Place) -> Node {
     let set = names.iter().find(|name| variables.get(name).is_some());
     let name = set.or(names.first()).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! References with `ref`, selectors with overrides, and names of the package without it.
+//! Converts references with `ref`, selectors with overrides, and names of the package without it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::report::{Place, Problem};
 use crate::tree::{Node, Value};
 
-/// Rewrites a field that refers to one resource.
+/// Converts a field with a single reference.
 pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     let Some(node) = at_mut(spec, &[name]) else {
         return;
@@ -35,7 +35,7 @@ pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     plain(node, cx);
 }
 
-/// Rewrites a field that lists references.
+/// Converts a field with a list of references.
 pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     let Some(node) = at_mut(spec, &[name]) else {
         return;
@@ -47,7 +47,7 @@ pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     for mut item in std::mem::take(items) {
         join_package(&mut item);
         if at(&item, &["selector"]).is_some() {
-            // What is also named by itself is meant as it stands there.
+            // Resources that are also listed by name keep their listed form.
             let there: Vec<String> = rewritten.iter().filter_map(name_of).collect();
             rewritten.extend(selected(&item, &there, cx));
             continue;
@@ -68,7 +68,7 @@ pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
     node.value = Value::List(rewritten);
 }
 
-/// Puts what selectors say over the documents they select.
+/// Merges the overrides of selectors into the selected documents.
 pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &mut Rewriting<'_>) {
     let mut done: BTreeMap<(Kind, String), (serde_json::Value, Place)> = BTreeMap::new();
     for (kind, name, over) in patches {
@@ -98,7 +98,7 @@ pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &
     }
 }
 
-/// `{ref: Kind/name, package: P}` is a reference with its package.
+/// Replaces `{ref: Kind/name, package: P}` by a reference with its package.
 fn join_package(node: &mut Node) {
     if at(node, &["ref"]).is_none() {
         return;
@@ -120,7 +120,7 @@ fn join_package(node: &mut Node) {
     put(inner, package);
 }
 
-/// `{ref: X}` is `X`.
+/// Replaces `{ref: X}` by `X`.
 fn unwrap_ref(node: &mut Node) {
     let is_wrapped = matches!(node.entries(), [only] if only.key == "ref");
     if is_wrapped && let Some(inner) = take(node, "ref") {
@@ -128,7 +128,8 @@ fn unwrap_ref(node: &mut Node) {
     }
 }
 
-/// A reference without selector: one that only the package can mean names the package.
+/// Converts a reference without a selector; adds the package's name if only the package defines the
+/// resource.
 fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
     take(node, "apiVersion");
     let place = node.place;
@@ -143,7 +144,7 @@ fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// What a reference names, and whether it is of the package.
+/// Kind and name of a reference; also returns if it refers to the package.
 fn kind_and_name(node: &Node, cx: &Rewriting<'_>) -> Option<(String, Found)> {
     let (kind, name, package) = match &node.value {
         Value::Text(written) => {
@@ -183,7 +184,7 @@ fn reference(kind: &str, found: &Found, place: Place) -> Node {
     mapping(place, entries)
 }
 
-/// References to all that a selector finds, but to those that are there already.
+/// References to all resources that a selector matches, except those that are already listed.
 fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> {
     let Some(selector) = at(item, &["selector"]) else {
         return Vec::new();
@@ -226,7 +227,7 @@ fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> 
     each.collect()
 }
 
-/// A reference to something with other settings than it has.
+/// A reference to a resource with overridden settings.
 fn overridden(
     kind: &str,
     found: &Found,

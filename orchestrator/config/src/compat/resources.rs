@@ -1,4 +1,4 @@
-//! Which resources there are, by what they are called and labelled.
+//! Resources by name and label.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use goondan_protocol::base_package::{BaseContract, EXTENSIONS};
 use super::Trees;
 use super::edit::{as_text, at, text_at};
 
-/// What every resource of the older package is labelled.
+/// Label of every resource of the older package.
 const TIER: (&str, &str) = ("tier", "base");
 
 /// The tools of the older package.
@@ -24,7 +24,7 @@ pub(super) const OLDER_TOOLS: [&str; 10] = [
     "wait",
 ];
 
-/// The connectors of the older package, by the names they had and have.
+/// The connectors of the older package, by former and current name.
 pub(super) const OLDER_CONNECTORS: [(&str, &str); 7] = [
     ("cli", "cli"),
     ("discord", "discord"),
@@ -38,13 +38,13 @@ pub(super) const OLDER_CONNECTORS: [(&str, &str); 7] = [
 /// Labels of a resource.
 type Labels = BTreeMap<String, String>;
 
-/// The resources of a project and, if it asks for them, of the older package.
+/// Resources of a project and, if the project requires it, of the older package.
 pub(super) struct Resources {
     of_project: BTreeMap<(String, String), Labels>,
     contract: BaseContract,
 }
 
-/// A resource that a selector finds.
+/// A resource that a selector matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) name: String,
@@ -71,26 +71,26 @@ impl Resources {
         }
     }
 
-    /// Whether the project has a resource of that name itself.
+    /// True if the project itself defines a resource of that name.
     pub(super) fn has(&self, kind: &str, name: &str) -> bool {
         let key = (kind.to_owned(), name.to_owned());
         self.of_project.contains_key(&key)
     }
 
-    /// The names of the project's resources of a kind.
+    /// Names of the project's resources of a kind.
     pub(super) fn names(&self, kind: &str) -> Vec<String> {
         let of_kind = self.of_project.keys().filter(|(of, _)| of == kind);
         of_kind.map(|(_, name)| name.clone()).collect()
     }
 
-    /// Whether a name that the project does not define means something of the package.
+    /// True if the name is not defined by the project but by the package.
     pub(super) fn is_builtin(&self, kind: &str, name: &str) -> bool {
         self.contract == BaseContract::V0_0_3
             && !self.has(kind, name)
             && builtins(kind).any(|builtin| builtin == name)
     }
 
-    /// Those of a kind that have all these labels, and the name if one is given.
+    /// Resources of a kind that have all these labels, and the name if one is given.
     pub(super) fn select(&self, kind: &str, name: Option<&str>, labels: &Labels) -> Vec<Found> {
         let has_name = |it: &str| name.is_none_or(|name| name == it);
         let own = self.of_project.iter().filter(|((of, it), has)| {
@@ -120,7 +120,7 @@ impl Resources {
     }
 }
 
-/// What the older package holds of a kind.
+/// The older package's resources of a kind.
 fn builtins(kind: &str) -> Box<dyn Iterator<Item = &'static str>> {
     match kind {
         "Tool" => Box::new(OLDER_TOOLS.into_iter()),

@@ -22,16 +22,16 @@ use crate::reference::Reference;
 use crate::report::Place;
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 
-/// An agent's tools start in the Project Root.
+/// Tools of the agent start in the Project Root.
 const WORKSPACE: &str = "workspace";
-/// An agent's tools start in the work directory of the conversation.
+/// Tools of the agent start in the conversation's work directory.
 const AGENT_HOME: &str = "agentHome";
 
 impl Kind {
     pub(crate) const AGENT: Self = Self::named("Agent");
 }
 
-/// What an Agent's `spec` holds, by what runs it.
+/// Shape of an Agent's `spec`, by runtime.
 pub(crate) static SPEC: Choice = Choice {
     field: "runtime",
     cases: &[(Case::Holds("kind", &[CLI]), &cli_agent::SPEC)],
@@ -162,23 +162,23 @@ pub(crate) struct AgentSpec {
     pub(crate) system_prompt: Option<String>,
     pub(crate) tools: Vec<Reference>,
     pub(crate) extensions: Vec<Reference>,
-    /// Full names of tools without a call of which no turn ends, and where they are written.
+    /// Full names of the tools that every turn must call, with their places.
     pub(crate) required_tools: Vec<Located<String>>,
-    /// What replies of models may take.
+    /// Budgets for models.
     pub(crate) budgets: Vec<Located<Budget>>,
-    /// Parameters of each call.
+    /// Parameters of each model call.
     pub(crate) params: ModelParams,
-    /// Where they are written, if they are.
+    /// Their place, if they are given.
     pub(crate) params_place: Option<Place>,
-    /// Who is asked when the model cannot answer.
+    /// Fallback models.
     pub(crate) fallbacks: Vec<FallbackSpec>,
     pub(crate) runtime: Runtime,
     pub(crate) sandbox: sandbox::Written,
-    /// Whom connections tell what of its tasks.
+    /// Notifications about the agent's tasks.
     pub(crate) notify: Vec<NotifySpec>,
 }
 
-/// What runs an agent.
+/// Runtime of an agent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Runtime {
     pub(crate) cwd_mode: CwdMode,
@@ -194,11 +194,11 @@ impl std::default::Default for Runtime {
     }
 }
 
-/// An Agent document, by what runs it.
+/// An Agent document, by runtime.
 pub(crate) enum Read {
     /// A model, a prompt and tools.
     Llm(Box<AgentSpec>),
-    /// A program, unless it could not be read.
+    /// A program; `None` if it could not be read.
     Cli(Option<Box<CliAgentSpec>>),
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Read
     Some(Read::Llm(Box::new(read_llm(name, spec, cx)?)))
 }
 
-/// Reads the `spec` of an Agent with a model, and its prompt.
+/// Reads the `spec` and the prompt of an Agent with a model.
 fn read_llm(
     name: Option<AgentName>,
     mut spec: Fields<'_>,

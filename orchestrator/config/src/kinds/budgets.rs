@@ -1,4 +1,4 @@
-//! Budgets: what replies of models may take, in a Swarm's policy and in an Agent.
+//! Budgets for models, in a Swarm's policy and in an Agent.
 
 use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::ids::AgentName;
@@ -9,7 +9,7 @@ use crate::fields::{Fields, Located};
 use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 
-/// The most tokens a budget can name.
+/// Largest number of tokens in a budget.
 const TOKENS_MAX: u64 = 1_000_000_000_000_000;
 
 /// The field `budgets` of a Swarm's policy.
@@ -80,7 +80,7 @@ static AGENT_BUDGET: Shape = Shape::of(
 )
 .with(RULES);
 
-/// Reads the field `budgets`; of an Agent, those of `agent`.
+/// Reads the field `budgets`; for an Agent, the budgets of `agent`.
 pub(crate) fn read(
     fields: &mut Fields<'_>,
     agent: Option<&AgentName>,

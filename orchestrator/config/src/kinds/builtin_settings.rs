@@ -1,5 +1,4 @@
-//! The `config` of a built-in tool or extension, checked by what [`goondan_protocol::settings`] says it
-//! takes.
+//! Checks the `config` of a built-in tool or extension against [`goondan_protocol::settings`].
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::settings::{self, At, Content, Problem as Wrong, Settings};
@@ -10,8 +9,8 @@ use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value, entries_to_json};
 
-/// Reports what is wrong with settings as they are written, but not what is missing: that may stand
-/// elsewhere. `label` is what they are called, `owner` whose they are.
+/// Reports problems of given settings, but not missing ones, which may be set elsewhere. `label`
+/// names the settings, `owner` their resource.
 pub(crate) fn check_written(
     settings: &'static Settings,
     entries: &[Entry],
@@ -40,14 +39,14 @@ pub(crate) fn check_written(
                 let message = format!("{} must be {expected}", label_of(&at, label));
                 Problem::new(codes::INVALID_VALUE, node.place, message)
             }
-            // Nothing of what is written.
+            // Not a problem of a given setting.
             Wrong::Missing { .. } => continue,
         };
         report.add(problem);
     }
 }
 
-/// Reports what must be set and is not, at `place`.
+/// Reports missing required settings, at `place`.
 pub(crate) fn check_missing(
     settings: &'static Settings,
     config: &JsonObject,
@@ -82,7 +81,7 @@ fn unknown(
         let message = format!("{begin}; {owner} has no settings");
         return Problem::new(codes::UNKNOWN_FIELD, entry.key_place, message).help("remove it");
     }
-    // What is there already cannot be what was meant.
+    // Settings that are already present are not likely candidates.
     let free = known.iter().copied();
     let free = free.filter(|name| entry_of(entries, name).is_none());
     Problem::new(
@@ -110,7 +109,8 @@ fn wrong_type(node: &Node, at: &At, expected: &str, settings: &Settings, label: 
         Value::Bool(_) | Value::Number(_) if is_text => {
             problem.help("put the value in quotes").quote()
         }
-        // Only connectors hold credentials: a tool that asks for one would be given the question itself.
+        // Only connectors hold credentials. A tool would receive the mapping itself instead of its
+        // value.
         Value::Mapping(ref entries) if entry_of(entries, "valueFrom").is_some() => {
             problem.help("`valueFrom` is for Connections; write the value itself")
         }

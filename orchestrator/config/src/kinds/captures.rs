@@ -1,7 +1,7 @@
-//! The captures of a script's rule: what its patterns name, and where `${name}` uses it.
+//! Captures of a script rule: names defined by its patterns, and their uses as `${name}`.
 //!
-//! `agent-process` plays scripts by the same rules and would only find these mistakes in the middle
-//! of a conversation.
+//! `agent-process` applies the same rules when it executes scripts, but would only find mistakes in
+//! the middle of a conversation.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,21 @@ use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
 use crate::tree::{Node, Value};
 
-/// Captures that need no pattern: the latest user message, the latest tool result, the step's
-/// number.
+/// Predefined captures: the latest user message, the latest tool result, the step number.
 const BUILTIN: [&str; 3] = ["input", "result", "step"];
 
-/// The names a rule may use.
+/// The names that a rule may use.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// With the places of their patterns.
     named: BTreeMap<String, Place>,
-    /// Whether a pattern does not compile, so that it is not known what it captures.
+    /// True if a pattern does not compile, so that its captures are unknown.
     partial: bool,
 }
 
 impl Captures {
-    /// Adds the named groups of a pattern; reports the pattern if it does not compile, or if it
-    /// names what has that name already.
+    /// Adds the named groups of a pattern; reports a pattern that does not compile or that
+    /// redefines a name.
     pub(crate) fn add(&mut self, pattern: &Located<&str>, label: &Label, report: &mut Report) {
         let regex = match Regex::new(pattern.value) {
             Ok(regex) => regex,
@@ -64,7 +63,7 @@ impl Captures {
         }
     }
 
-    /// Reports every `${name}` of a text that nothing captures. `$${` stands for `${` itself.
+    /// Reports every `${name}` of a text without a capture. `$${` is a literal `${`.
     pub(crate) fn check_text(&self, text: &str, place: Place, label: &Label, report: &mut Report) {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -91,8 +90,7 @@ impl Captures {
         }
     }
 
-    /// Reports every unknown `${name}` in the texts within a value. Names of fields are not filled
-    /// in.
+    /// Reports every unknown `${name}` in the strings of a value. Names of fields are not replaced.
     pub(crate) fn check_node(&self, node: &Node, label: &Label, report: &mut Report) {
         match &node.value {
             Value::Text(text) => self.check_text(text, node.place, label, report),

@@ -1,4 +1,5 @@
-//! `policy.changesets` of a Swarm: what agents may change of their own configuration (`BUNDLE-7`).
+//! `policy.changesets` of a Swarm: changes that agents may make to their own configuration
+//! (`BUNDLE-7`).
 
 use crate::fields::Fields;
 use crate::report::Report;
@@ -42,7 +43,7 @@ static CHANGESETS: Shape = Shape::of(
     ],
 );
 
-/// Reads the field; none if it is not there.
+/// Reads the field; `None` if it is absent.
 pub(crate) fn read(policy: &mut Fields<'_>, report: &mut Report) -> Option<ChangesetPolicy> {
     let mut fields = policy.nested("changesets", report)?;
     let mut rule = |name, default| match fields.word(name, report).map(|word| word.value) {

@@ -1,4 +1,4 @@
-//! `kind: Connection`: a connector at work, its settings and secrets, and where its events go.
+//! `kind: Connection`: a connector with its settings, secrets and ingress rules.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::report::{Problem, Report};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::{Entry, Node, Value, entries_to_json};
 
-/// The built-in connector that may start a program of the machine.
+/// The built-in connector that may start a local program.
 pub(crate) const MCP: &str = "mcp";
 
 impl Kind {
     pub(crate) const CONNECTION: Self = Self::named("Connection");
 }
 
-/// What a Connection's `spec` holds.
+/// Shape of a Connection's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "ConnectionSpec",
     "A connector at work: one process runs for it.",
@@ -117,13 +117,13 @@ static ROUTE: Shape = Shape::of(
     Rule::NotBoth("instanceKey", "instanceKeyPrefix"),
 ]);
 
-/// A Connection as written, environment values filled in.
+/// A Connection as written, with resolved environment values.
 pub(crate) struct ConnectionSpec {
     pub(crate) name: ConnectionName,
     pub(crate) connector: Option<Reference>,
     pub(crate) swarm: Option<Reference>,
     pub(crate) config: JsonObject,
-    /// Why `command`, if it is there, cannot be run on this machine.
+    /// Reason why `command`, if given, cannot run on this machine.
     pub(crate) missing_program: Option<Located<String>>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
@@ -186,7 +186,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
     })
 }
 
-/// The name that the local client's connection has by itself is that of no other.
+/// Checks that only the local client's connection uses its default name.
 fn read_name(
     name: &Located<&str>,
     connector: Option<&Reference>,
@@ -207,8 +207,8 @@ fn read_name(
     id(name, report)
 }
 
-/// Why the program of an MCP server is not on this machine, if it is not. What the settings say of `PATH` is
-/// not followed.
+/// Reason why the program of an MCP server is missing on this machine, if it is. A `PATH` in the
+/// settings is ignored.
 fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>> {
     let named = |name: &str| config.iter().find(|entry| entry.key == name);
     let sets_path = |entry: &Entry| {
@@ -233,7 +233,8 @@ fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>
     Some(Located { value, place })
 }
 
-/// Checks that the program of an MCP server is on this machine, by whatever name its connector goes.
+/// Checks that the program of an MCP server exists on this machine, regardless of the connector's
+/// name.
 pub(crate) fn check_program(
     connection: &ConnectionSpec,
     connector: &ResourceName,
@@ -249,7 +250,7 @@ pub(crate) fn check_program(
     }
 }
 
-/// Turns settings into JSON with every `{valueFrom: {env: NAME}}` replaced by the variable's value.
+/// Converts settings to JSON and resolves every `{valueFrom: {env: NAME}}`.
 fn fill_in_entries(
     entries: &[Entry],
     label: &Label,

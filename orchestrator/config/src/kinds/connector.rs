@@ -1,4 +1,4 @@
-//! `kind: Connector`: a program of the project, or a built-in connector under a name of its own.
+//! `kind: Connector`: a program of the project, or a built-in connector under a custom name.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ impl Kind {
     pub(crate) const CONNECTOR: Self = Self::named("Connector");
 }
 
-/// What a Connector's `spec` holds.
+/// Shape of a Connector's `spec`.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
@@ -73,23 +73,23 @@ static EVENT: Shape = Shape::of(
 /// A Connector as written.
 #[derive(Debug)]
 pub(crate) struct ConnectorSpec {
-    /// What does the work.
+    /// The program that does the work.
     pub(crate) program: Program,
-    /// The properties of each event by its name; `None` if they may be any. No event: nothing is said
-    /// of them.
+    /// The properties of each event, by name; `None` if any are possible. Empty if the events are
+    /// not declared.
     pub(crate) events: Events,
 }
 
-/// What does a connector's work.
+/// The program of a connector.
 #[derive(Debug, Clone)]
 pub(crate) enum Program {
     /// The built-in connector of this name.
     Builtin(ResourceName),
-    /// A file of the project, by its path there, under the Connector's own name, with its SHA-256.
+    /// A project file with its path and SHA-256, under the Connector's own name.
     Entry(ResourceName, PathBuf, String),
 }
 
-/// Events by name, with the properties they may have.
+/// Events by name, with their possible properties.
 pub(crate) type Events = BTreeMap<String, Option<Vec<String>>>;
 
 /// Reads a Connector document.

@@ -1,4 +1,4 @@
-//! `kind: Extension`: what stands around an agent's turns, steps and tool calls.
+//! `kind: Extension`: code that wraps an agent's turns, steps and tool calls.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BASE_PACKAGE;
@@ -22,7 +22,7 @@ impl Kind {
     pub(crate) const EXTENSION: Self = Self::named("Extension");
 }
 
-/// What an Extension's `spec` holds.
+/// Shape of an Extension's `spec`.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
@@ -69,15 +69,15 @@ static MODULE_SPEC: Shape = Shape::of(
 )
 .with(&[Rule::NotBoth("builtin", "entry")]);
 
-/// Reads an Extension document. Whether all its settings are there is checked where an agent uses it,
-/// since the agent may add to them.
+/// Reads an Extension document. Missing settings are checked for each agent that uses it, because
+/// the agent may add settings.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ExtensionDefinition> {
     let name: Option<ResourceName> = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let is_module = spec.has("entry");
     let source = if is_module {
         let source = read_module(&mut spec, cx);
-        // A contradiction with `entry`, which is reported.
+        // A conflict with `entry`, which is already reported.
         let _builtin = spec.text("builtin", &mut cx.report);
         source
     } else {
@@ -157,7 +157,8 @@ pub(crate) fn builtin(name: &str) -> Option<ExtensionDefinition> {
     })
 }
 
-/// The extension as an agent uses it: the settings of its list are put over the extension's own.
+/// The extension as used by an agent: the settings in the agent's list override the extension's
+/// own.
 pub(crate) fn with_settings(
     mut definition: ExtensionDefinition,
     reference: &Reference,

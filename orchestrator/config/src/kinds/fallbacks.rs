@@ -1,4 +1,4 @@
-//! `modelConfig.fallbacks` of an Agent: who is asked when its model cannot answer (`STEER-5`).
+//! `modelConfig.fallbacks` of an Agent: models that are used when its model fails (`STEER-5`).
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::definition::{Fallback, ModelParams};
@@ -61,12 +61,12 @@ static WORDS: [&str; 10] = [
 pub(crate) struct FallbackSpec {
     pub(crate) model: Reference,
     pub(crate) params: ModelParams,
-    /// Where they are written, if they are.
+    /// Their place, if they are given.
     pub(crate) params_place: Option<Place>,
     pub(crate) on: Vec<CallErrorCode>,
 }
 
-/// Reads the field; an entry that cannot be read is left out.
+/// Reads the field; unreadable entries are skipped.
 pub(crate) fn read(config: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<FallbackSpec> {
     let place = config.place_of("fallbacks");
     let entries = config.mappings("fallbacks", &mut cx.report);

@@ -1,4 +1,4 @@
-//! `kind: Model`: who answers.
+//! `kind: Model`: a model and its provider.
 
 use goondan_protocol::definition::{
     HostedModel, HostedProvider, ModelDefinition, ModelParams, ModelProvider, ModelTimeouts,
@@ -20,10 +20,10 @@ use crate::report::{Problem, Report};
 use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::tree;
 
-/// The embedded model's provider, and the name of its only model.
+/// Provider of the embedded model, and the name of its only model.
 const SCRIPTED: &str = "scripted";
 
-/// Providers that are reached over the network.
+/// Providers reached over the network.
 const HOSTED: &[&str] = &["anthropic", "openai", "google"];
 
 const PROVIDER: Field = Field::required(
@@ -52,7 +52,7 @@ impl Kind {
     pub(crate) const MODEL: Self = Self::named("Model");
 }
 
-/// What a Model's `spec` holds.
+/// Shape of a Model's `spec`.
 pub(crate) static SPEC: Choice = Choice {
     field: "provider",
     cases: &[
@@ -160,7 +160,7 @@ static HOSTED_SPEC: Shape = Shape::of(
     ],
 );
 
-/// The longest of these times.
+/// Largest value of these timeouts.
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
 
 static TIMEOUTS: Shape = Shape::of(
@@ -194,17 +194,17 @@ static TIMEOUTS: Shape = Shape::of(
     ],
 );
 
-/// Of a provider nobody knows, nothing else can be judged.
+/// Shape for an unknown provider, whose other fields cannot be checked.
 static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "Who answers.", &[PROVIDER]).open();
 
-/// A model of a provider, and what it costs.
+/// A provider's model and its prices.
 #[derive(Debug)]
 pub(crate) struct Hosted {
     pub(crate) model: HostedModel,
     pub(crate) prices: PriceTable,
 }
 
-/// Reads a Model document, with its script or with what its connector needs.
+/// Reads a Model document, with its script or its connector's parameters.
 pub(crate) fn read(
     document: &Document<'_>,
     cx: &mut Context<'_>,
@@ -316,7 +316,7 @@ fn read_hosted(
     Some(Hosted { model, prices })
 }
 
-/// A switch that only some providers know.
+/// Reads a boolean that only some providers support.
 fn read_switch(
     spec: &mut Fields<'_>,
     name: &'static str,
@@ -333,7 +333,7 @@ fn read_switch(
     switch
 }
 
-/// An endpoint is an HTTP address; a key for it belongs into `apiKey`.
+/// Checks that an endpoint is an HTTP URL without a key, which belongs in `apiKey`.
 fn check_endpoint(endpoint: &Located<&str>, cx: &mut Context<'_>) {
     let rest = endpoint
         .value

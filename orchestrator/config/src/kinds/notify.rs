@@ -1,4 +1,4 @@
-//! `notify` of an Agent: whom connections tell what a task waits for (`TASK-8`).
+//! `notify` of an Agent: notifications about waiting tasks (`TASK-8`).
 
 use goondan_protocol::task::{Notice, NotifyOn, Part, parts_of};
 
@@ -58,14 +58,14 @@ static NOTIFY: Shape = Shape::of(
 pub(crate) struct NotifySpec {
     pub(crate) connection: Reference,
     pub(crate) action: Located<String>,
-    /// Where `args` is written, or the entry if it is not.
+    /// Place of `args`, or of the entry if it has none.
     pub(crate) args_place: Place,
     pub(crate) args: Vec<Entry>,
     pub(crate) args_label: Label,
     pub(crate) on: Vec<NotifyOn>,
 }
 
-/// Reads the field of such an Agent; an entry that cannot be read is left out.
+/// Reads the field; unreadable entries are skipped.
 pub(crate) fn read(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<NotifySpec> {
     let place = spec.place_of("notify");
     let entries = spec.mappings("notify", &mut cx.report);
@@ -107,7 +107,7 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
     })
 }
 
-/// Reports every `${name}` that nothing is known of; false if there is one.
+/// Reports every unknown `${name}`; returns false if there is one.
 fn check_places(node: &Node, label: &Label, report: &mut Report) -> bool {
     match &node.value {
         Value::Text(text) => {

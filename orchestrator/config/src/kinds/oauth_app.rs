@@ -1,5 +1,5 @@
-//! `kind: OAuthApp`: an application at an authorization server, whose tokens other resources ask for by
-//! `valueFrom: {oauth: {app: OAuthApp/name}}` (`SYS-4`).
+//! `kind: OAuthApp`: an application at an authorization server, whose tokens other resources
+//! request by `valueFrom: {oauth: {app: OAuthApp/name}}` (`SYS-4`).
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ impl Kind {
     pub(crate) const OAUTH_APP: Self = Self::named("OAuthApp");
 }
 
-/// One token for all.
+/// One shared token.
 const GLOBAL: &str = "global";
-/// One for each person.
+/// One token per person.
 const USER: &str = "user";
 
-/// What an authorization request says anyway.
+/// Parameters that every authorization request already contains.
 const OWN_PARAMS: [&str; 8] = [
     "resource",
     "response_type",
@@ -36,7 +36,7 @@ const OWN_PARAMS: [&str; 8] = [
     "code_challenge_method",
 ];
 
-/// What the `spec` of an `OAuthApp` holds.
+/// Shape of an `OAuthApp`'s `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "OAuthAppSpec",
     "An application at an authorization server. People log in with `gdn oauth login`; tokens are renewed by \
@@ -127,7 +127,7 @@ pub(crate) static SPEC: Shape = Shape::of(
     ),
 ]);
 
-/// What is done about a secret of nobody.
+/// Suggestion for a client secret without a client id.
 const SECRET_HELP: &str = "write the `clientId` that the server gave it for, or remove it";
 
 /// Reads an `OAuthApp` document.
@@ -181,7 +181,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
     })
 }
 
-/// Directories are named after it.
+/// Checks the name, which is also used as a directory name.
 fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> {
     let read = id::<ResourceName>(name, report)?;
     if read
@@ -196,7 +196,7 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
     None
 }
 
-/// Whether it is an address to which tokens may go: one with TLS, or of this machine.
+/// Checks that tokens may be sent to a URL: it uses TLS or a loopback address.
 pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report) -> bool {
     let (scheme, rest) = written.value.split_once("://").unwrap_or(("", ""));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -214,7 +214,7 @@ pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report
     let is_safe = match scheme {
         "https" => true,
         "http" => is_here,
-        // A program of the person's own may take the callback.
+        // A local program may receive the callback.
         _ => name == "redirectUri" && !scheme.is_empty(),
     };
     if is_written_well && is_safe {
@@ -230,13 +230,13 @@ pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report
     false
 }
 
-/// Whether two addresses lead to the same place, however their scheme, their host, their port and a slash at the end are
+/// True if two URLs are equivalent, regardless of how scheme, host, port and trailing slash are
 /// written.
 pub(crate) fn is_same_address(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
-/// Scheme, host and port, path and query of an address.
+/// Scheme, host and port, path and query of a URL.
 fn parts(address: &str) -> (String, String, &str, Option<&str>) {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let (rest, query) = match rest.split_once('?') {

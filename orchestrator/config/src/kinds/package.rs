@@ -1,4 +1,4 @@
-//! `kind: Package`: what the project is called.
+//! `kind: Package`: name and requirements of the project.
 
 use goondan_packages::{PackageName, Registries, Requirement};
 use goondan_protocol::base_package::BASE_PACKAGE;
@@ -21,7 +21,7 @@ impl Kind {
     pub(crate) const PACKAGE: Self = Self::named("Package");
 }
 
-/// What a Package's `spec` holds.
+/// Shape of a Package's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "PackageSpec",
     "What the project is called.",
@@ -166,7 +166,7 @@ fn read_registries(spec: &mut Fields<'_>, report: &mut Report) -> Registries {
     registries
 }
 
-/// Reads what is required, with the place of the name. None if that is the package that is built in.
+/// Reads a requirement, with the place of its name. `None` for the built-in package.
 fn read_dependency(mut fields: Fields<'_>, report: &mut Report) -> Option<(Place, Dependency)> {
     let name = fields.text("name", report);
     let version = fields.text("version", report);
@@ -197,7 +197,7 @@ fn read_dependency(mut fields: Fields<'_>, report: &mut Report) -> Option<(Place
     Some((name.place, dependency))
 }
 
-/// The package that is built in has the version of this program.
+/// Checks that the built-in package's version matches this program.
 fn check_builtin(version: &Located<&str>, report: &mut Report) {
     let range = match semver::VersionReq::parse(version.value) {
         Ok(range) => range,

@@ -9,10 +9,10 @@ use crate::report::Problem;
 use crate::shape::{Content, Field, Shape};
 use crate::tree::Value;
 
-/// The most tokens anybody can ask for.
+/// Largest number of tokens that can be requested.
 const TOKENS_MAX: u64 = 10_000_000;
 
-/// How hard a model may be asked to think.
+/// Levels of reasoning effort.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// Parameters of each call.
@@ -75,7 +75,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> ModelParams
     read
 }
 
-/// A number from 0 to `most`.
+/// Reads a number from 0 to `most`.
 fn fraction(
     params: &mut Fields<'_>,
     name: &'static str,

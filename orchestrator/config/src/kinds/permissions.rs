@@ -1,4 +1,4 @@
-//! `permissions` of a Package: what its modules ask for beyond what every module may do (`PKG-3`).
+//! `permissions` of a Package: permissions of its modules beyond those of every module (`PKG-3`).
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -118,7 +118,7 @@ fn check_host(text: &Located<&str>) -> Option<Problem> {
     Some(Problem::new(codes::INVALID_VALUE, text.place, message))
 }
 
-/// Where it leads is found out on the machine that a project runs on.
+/// Links are resolved later, on the machine that runs the project.
 fn check_path(text: &Located<&str>) -> Option<Problem> {
     let path = Path::new(text.value);
     let climbs = path.components().any(|it| it == Component::ParentDir);

@@ -1,4 +1,4 @@
-//! What a model's tokens cost, in a Model.
+//! Prices of a model's tokens, in a Model.
 
 use goondan_protocol::definition::HostedProvider;
 use goondan_protocol::time::Timestamp;
@@ -83,8 +83,8 @@ pub(crate) fn read(
     PriceTable::new(prices)
 }
 
-/// What a provider takes for its cache where a price does not say it, as shares of `input` in percent:
-/// for reading it, and for writing it. Anthropic is asked to use it, and says these.
+/// Default cache prices of a provider in percent of `input`: for reads and for writes. goondan
+/// enables the cache of Anthropic, whose published prices these are.
 fn cache_percents(provider: HostedProvider) -> (u64, u64) {
     match provider {
         HostedProvider::Anthropic => (10, 125),

@@ -1,4 +1,4 @@
-//! `limits`: how much of the machine a process may take, of an Agent, a Model, a Connection or a Tool.
+//! `limits`: resource limits of the processes of an Agent, a Model, a Connection or a Tool.
 
 use goondan_protocol::process_limits::ProcessLimits;
 
@@ -24,7 +24,7 @@ const OPEN_FILES: Field = Field::optional(
     "Files, sockets and pipes that each process may have open.",
 );
 
-/// The limits of a process with all it starts.
+/// Limits of a process and its descendants.
 pub(crate) static LIMITS: Shape = Shape::of(
     "ProcessLimits",
     "What the process may take at most, with all it starts.",
@@ -39,14 +39,14 @@ pub(crate) static LIMITS: Shape = Shape::of(
     ],
 );
 
-/// The limits of each process of a host of tool modules.
+/// Limits of each process of a tool module host.
 pub(crate) static HOST_LIMITS: Shape = Shape::of(
     "HostLimits",
     "What each process of the module's host may take at most.",
     &[MEMORY, OPEN_FILES],
 );
 
-/// Reads the field `limits`. Memory that it does not name is limited to `memory_mib` (`SEC-8`).
+/// Reads the field `limits`. Memory defaults to a limit of `memory_mib` (`SEC-8`).
 pub(crate) fn read(
     fields: &mut Fields<'_>,
     memory_mib: u64,
@@ -66,7 +66,7 @@ pub(crate) fn read(
     }
 }
 
-/// The limits of a process of which nothing is said.
+/// Default limits of a process.
 pub(crate) fn of_memory(memory_mib: u64) -> ProcessLimits {
     ProcessLimits {
         memory_bytes: Some(memory_mib.saturating_mul(BYTES_PER_MIB)),

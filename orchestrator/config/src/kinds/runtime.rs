@@ -1,11 +1,11 @@
-//! What can run an Agent: `runtime.kind`.
+//! Runtimes of an Agent: `runtime.kind`.
 
 use crate::shape::{Content, Default, Field};
 
 /// A turn loop with a model and tools.
 const LLM: &str = "llm";
 
-/// A program that works for tasks.
+/// A program that runs tasks.
 pub(super) const CLI: &str = "cli";
 
 pub(super) const RUNTIME_KIND: Field = Field::optional(

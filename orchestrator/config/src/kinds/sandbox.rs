@@ -1,4 +1,5 @@
-//! `sandbox`: what programs may touch, of a Swarm's policy, of an Agent and of a Connection (`SEC-3`, `BOX-3`).
+//! `sandbox`: confinement of programs, in a Swarm's policy, an Agent and a Connection (`SEC-3`,
+//! `BOX-3`).
 
 use std::path::{Component, Path, PathBuf};
 
@@ -20,7 +21,7 @@ const OFF: &str = "off";
 const NONE: &str = "none";
 const ANY: &str = "any";
 
-/// Paths of the user begin with it.
+/// Prefix of paths in the user's home directory.
 const HOME: &str = "~";
 
 /// The field of a Swarm's policy.
@@ -118,7 +119,7 @@ const WRITE: Field = Field::optional(
 
 const PATHS: Content = Content::List(&Content::Text);
 
-/// What was written; nothing stands for what was not.
+/// The given fields; `None` for those that are absent.
 #[derive(Debug, Clone, std::default::Default)]
 pub(crate) struct Written {
     pub(crate) require: Option<Located<Level>>,
@@ -128,7 +129,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// The policy of an agent or a connection that has written this, in a swarm with that.
+    /// The policy of an agent or a connection with these fields, in a swarm with those.
     pub(crate) fn within(&self, swarm: &Self) -> SandboxPolicy {
         let require = self.require.as_ref().or(swarm.require.as_ref());
         let paths = |own: &Option<Vec<SandboxPath>>, swarm: &Option<Vec<SandboxPath>>| {
@@ -270,7 +271,7 @@ fn read_path(text: &Located<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> 
     }
 }
 
-/// Finds what a path names, or says why it cannot be granted and how to mend that.
+/// Resolves a path, or returns the reason why it cannot be granted, with a suggestion.
 pub(crate) fn find(
     text: &str,
     project: &Path,
@@ -294,7 +295,7 @@ pub(crate) fn find(
         }
         Err(_) => project.join(written),
     };
-    // Without `.` and doubled slashes.
+    // Removes `.` and double slashes.
     let full: PathBuf = full.components().collect();
     for state in [machine.state_root(), machine.tasks_root()]
         .into_iter()

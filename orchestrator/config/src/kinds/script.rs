@@ -12,7 +12,7 @@ use crate::report::{Problem, Report};
 use crate::shape::{Content, Field, Rule, Shape};
 use crate::tree::entries_to_json;
 
-/// What a script file holds.
+/// Shape of a script file.
 pub(crate) static SCRIPT: Shape = Shape::of(
     "Script",
     "A script of the embedded model.",

@@ -1,4 +1,4 @@
-//! A Connection's settings and secrets, checked by what their built-in connector takes.
+//! Checks a Connection's settings and secrets against its built-in connector.
 
 use goondan_connectors::{Connector, Problem as Wrong, ProblemKind, ProblemPlace};
 
@@ -60,7 +60,7 @@ fn to_problem(
                 ),
             );
             if is_secret && matches!(wrong.place, ProblemPlace::Setting(_)) {
-                // Whoever wrote it there may have written the secret itself behind it.
+                // The secret itself may be on this line.
                 report.hide_line(key.file, key.line);
                 report.hide_line(value.file, value.line);
                 problem.help(format!("it is a secret: put it under `secrets.{last}`"))

@@ -1,4 +1,4 @@
-//! What Anthropic does not take beside thoughts, told before it is asked.
+//! Reports parameters that Anthropic refuses in combination with thinking.
 
 use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
@@ -6,7 +6,7 @@ use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
 use crate::codes;
 use crate::report::{Place, Problem, Report};
 
-/// Checks parameters as they are sent: an agent's own, and where they say nothing, the Model's.
+/// Checks the effective parameters: the agent's own, with the Model's as defaults.
 pub(crate) fn check(model: &HostedModel, params: &ModelParams, place: Place, report: &mut Report) {
     if model.provider != HostedProvider::Anthropic {
         return;

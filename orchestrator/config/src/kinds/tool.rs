@@ -1,4 +1,4 @@
-//! `kind: Tool`: a module of the project, or a built-in tool under a name and with settings of its own.
+//! `kind: Tool`: a module of the project, or a built-in tool with a custom name and settings.
 
 use goondan_protocol::base_package::{BASE_PACKAGE, tool_exports};
 use goondan_protocol::definition::{ToolDefinition, ToolExport, ToolSource};
@@ -21,14 +21,14 @@ use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
 use crate::similar::nearest;
 use crate::tree::{Entry, Value, entries_to_json};
 
-/// What joins a tool's name and its export's in the full name `tool__export`.
+/// Separator of tool and export in the full name `tool__export`.
 const EXPORT_SEPARATOR: &str = "__";
 
 impl Kind {
     pub(crate) const TOOL: Self = Self::named("Tool");
 }
 
-/// What a Tool's `spec` holds.
+/// Shape of a Tool's `spec`.
 pub(crate) static SPEC: Choice = Choice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
@@ -139,7 +139,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
     let mut settings = None;
     let (source, exports) = if spec.has("entry") {
         let source = read_module(&mut spec, cx);
-        // A contradiction with `entry`, which is reported.
+        // A conflict with `entry`, which is already reported.
         let _builtin = spec.text("builtin", &mut cx.report);
         let exports = read_module_exports(&mut spec, document.name.value, &mut cx.report);
         (source, exports)
@@ -198,7 +198,7 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource
     })
 }
 
-/// Reads the exports of a module, which says nothing of them itself.
+/// Reads the exports of a module, which the module itself does not declare.
 fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -> Vec<ToolExport> {
     let mut exports: Vec<ToolExport> = Vec::new();
     let place = spec.place_of("exports");
@@ -250,7 +250,7 @@ fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -
     exports
 }
 
-/// Checks a schema of arguments, which are always an object.
+/// Checks a schema of arguments, which must describe an object.
 fn check_schema(schema: &serde_json::Value) -> Result<(), String> {
     if schema.get("type").and_then(serde_json::Value::as_str) != Some("object") {
         return Err("its `type` is not `object`".to_owned());
@@ -274,13 +274,13 @@ fn listed_twice(name: &Located<&str>) -> Problem {
     .help("remove one of the two")
 }
 
-/// Reads the exports that are offered, each with what is said of it.
+/// Reads the offered exports with their descriptions.
 fn read_exports(
     spec: &mut Fields<'_>,
     builtin: Option<&Located<&str>>,
     report: &mut Report,
 ) -> Vec<ToolExport> {
-    // Nothing is known of the exports of a built-in that is not known itself.
+    // The exports of an unknown built-in tool are unknown.
     let known = builtin.map_or_else(Vec::new, |builtin| tool_exports(builtin.value));
     let mut exports: Vec<ToolExport> = Vec::new();
     for mut fields in spec.mappings("exports", report).into_iter().flatten() {
@@ -316,7 +316,7 @@ fn read_exports(
     exports
 }
 
-/// The built-in tool `name` as it is when an agent refers to it directly.
+/// The built-in tool `name`, for direct references.
 pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
     let name = ResourceName::new(name).ok()?;
     Some(ToolDefinition {
@@ -333,7 +333,8 @@ pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
     })
 }
 
-/// A tool's name is the first half of the name models call it by, and so has narrower rules.
+/// Reads a tool's name. Its rules are stricter because it is the first half of the name that models
+/// use.
 fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> {
     let fits = ToolName::new(name.value).is_ok()
         && name.value.len() <= MAX_TOOL_NAME_BYTES
@@ -354,7 +355,8 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
     None
 }
 
-/// Only connectors hold credentials: a tool that asks for one would be given the question itself.
+/// Refuses environment references: only connectors hold credentials, and a tool would receive the
+/// mapping itself instead of its value.
 fn refuse_environment(config: &[Entry], report: &mut Report) {
     for entry in config {
         if entry.key == "valueFrom" {

@@ -1,5 +1,5 @@
-//! Values that are written out or taken from elsewhere: `value`, or `valueFrom` with an environment
-//! variable, a secret, or a token of an authorization server.
+//! Values that are given directly or taken from elsewhere: `value`, or `valueFrom` with an
+//! environment variable, a secret, or a token of an authorization server.
 
 use goondan_protocol::ids::OAuthSubject;
 use goondan_protocol::oauth::OAuthNeed;
@@ -16,14 +16,14 @@ use crate::shape::value::TAKEN;
 use crate::similar::nearest;
 use crate::tree::{Entry, Node, Value};
 
-/// Reads the field `valueFrom` and finds the value. Nothing if a problem was reported, or if the field
-/// is not there.
+/// Reads the field `valueFrom` and resolves the value. `None` if a problem was reported or the
+/// field is absent.
 fn read_value_from(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
     let source = fields.nested("valueFrom", &mut cx.report)?;
     read_source(source, cx)
 }
 
-/// Reads a field that holds a secret.
+/// Reads a field that contains a secret.
 pub(super) fn read_secret(
     fields: &mut Fields<'_>,
     name: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn read_secret(
     read_named_secret(fields.get(name)?, label, cx)
 }
 
-/// Reads a secret under a name of its own.
+/// Reads a secret under a custom name.
 pub(super) fn read_named_secret(
     entry: &Entry,
     label: Label,
@@ -47,7 +47,7 @@ pub(super) fn read_named_secret(
     read_secret_fields(fields, cx)
 }
 
-/// Refuses a secret that is text: written out, or named the way a shell does. It is not shown.
+/// Refuses a secret given as a string: written out, or in shell syntax. The value is never shown.
 fn refuse_text(node: &Node, label: &Label, cx: &mut Context<'_>) -> bool {
     let Value::Text(written) = &node.value else {
         return false;
@@ -66,8 +66,8 @@ fn refuse_text(node: &Node, label: &Label, cx: &mut Context<'_>) -> bool {
     true
 }
 
-/// An empty secret is refused: it would protect nothing and look as if it did. One that is written out
-/// is warned of: it is in the repository too, sooner or later.
+/// Reads a secret. An empty one is refused, because it would protect nothing but appear to. One
+/// that is written out causes a warning, because it will end up in the repository.
 fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
     let written = fields.text("value", &mut cx.report);
     let taken = read_value_from(&mut fields, cx);
@@ -104,7 +104,7 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
     Some(secret.value)
 }
 
-/// Finds the value of a mapping with `valueFrom` among settings.
+/// Resolves a mapping with `valueFrom` among settings.
 pub(super) fn read_setting(node: &Node, label: Label, cx: &mut Context<'_>) -> Option<String> {
     let content = Content::Mapping(&TAKEN);
     let mut fields = Fields::open(node, node.place, label, content, &mut cx.report)?;
@@ -130,7 +130,7 @@ fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<S
         return None;
     }
     if let Some(token) = token {
-        // Its value is not known before a process is started with it.
+        // The value is only known when a process is started with it.
         return Some(token);
     }
     let found = match (variable, entry) {
@@ -163,7 +163,7 @@ fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Locat
     })
 }
 
-/// What stands for a token until it is known. Which application is meant is checked later.
+/// The placeholder of a token. The application is checked later.
 fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
     let place = token.place;
     let app = token.reference("app", &mut cx.report);
@@ -194,7 +194,7 @@ fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Str
     })
 }
 
-/// An entry of a secret, as a configuration names it.
+/// A reference to an entry of a secret.
 struct EntryRef<'n> {
     name: Located<&'n str>,
     key: Located<&'n str>,
@@ -226,7 +226,7 @@ fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<Entry
     })
 }
 
-/// The text as one argument of a POSIX shell.
+/// Quotes the text as one argument of a POSIX shell.
 fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     if text.chars().all(is_plain) {
@@ -246,10 +246,10 @@ fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<Str
         Err(problem) => problem,
     };
     let help = |written: &str, known: &[String]| {
-        // Set without it, the project could not use it.
+        // Without this option, the project could not use the new secret.
         let (name, key) = (name.value, key.value);
         let set = format!("set it: `gdn secret set {name} {key} --for .`");
-        // Not mended by itself: which secret is meant is a person's to say.
+        // Not fixed automatically, because a person must choose the secret.
         match nearest(written, known.iter().map(String::as_str)) {
             Some(meant) => format!("did you mean `{}`? Otherwise {set}", meant.name),
             None => set,

@@ -1,4 +1,4 @@
-//! Lists of words that mean something.
+//! Lists of keywords.
 
 use super::Context;
 use crate::codes;
@@ -6,7 +6,8 @@ use crate::fields::{Fields, one_of};
 use crate::report::Problem;
 use crate::similar::nearest;
 
-/// Reads the list `name`, in which each word of `known` may be once. None if it is not there, or no list.
+/// Reads the list `name`, which may contain each word of `known` once. `None` if it is absent or
+/// not a list.
 pub(crate) fn read<T: PartialEq>(
     fields: &mut Fields<'_>,
     name: &'static str,

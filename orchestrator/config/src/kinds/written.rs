@@ -1,4 +1,4 @@
-//! Where a Connection's settings and secrets stand, for problems that are found when they are checked.
+//! Places of a Connection's settings and secrets, for problems found in later checks.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use crate::fields::{Fields, Label};
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
 
-/// Where a Connection's settings and secrets stand.
+/// Places of a Connection's settings and secrets.
 pub(crate) struct Written {
     pub(super) label: Label,
     pub(super) spec: Place,
-    /// The places of a setting's name and value, by the setting's label.
+    /// Places of a setting's name and value, by the setting's label.
     pub(super) settings: BTreeMap<String, (Place, Place)>,
-    /// The places of the secrets' names.
+    /// Places of the secrets' names.
     pub(super) secrets: BTreeMap<String, Place>,
-    /// Whether every value could be found; if not, what is missing was reported.
+    /// True if every value was resolved; if false, the missing ones were reported.
     pub(crate) is_whole: bool,
 }
 
@@ -29,13 +29,13 @@ impl Written {
         }
     }
 
-    /// Where the value of a setting stands; where all of it does, if it is not there.
+    /// Place of a setting's value; the place of all settings if it is absent.
     pub(crate) fn place_of(&self, setting: &str) -> Place {
         let places = self.settings.get(setting);
         places.map_or(self.spec, |(_, value)| *value)
     }
 
-    /// Notes where settings stand, and those within them.
+    /// Records the places of settings, including nested ones.
     pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
         for entry in entries {
             let dot = if parent.is_empty() { "" } else { "." };

@@ -1,8 +1,8 @@
-//! What the `config` of each built-in tool and extension holds, as JSON Schemas.
+//! JSON Schemas for the `config` of built-in tools and extensions.
 //!
-//! Made of the descriptions that the loader and the agent process check by
-//! ([`goondan_protocol::settings`]). An agent's settings for an Extension of the project are judged by
-//! the loader alone, which knows what that one stands for.
+//! They are derived from the descriptions that the loader and the agent process check against
+//! ([`goondan_protocol::settings`]). An agent's settings for an Extension of the project are only
+//! checked by the loader, which can resolve the Extension.
 
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_names};
 use goondan_protocol::settings::{Content, Setting, Settings, of_extension, of_tool};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Definitions, camel, insert, is_there, or_nothing, required, with_default};
 
-/// For each built-in tool that a Tool may stand for: what its `config` holds.
+/// The `config` of each built-in tool that a Tool may name.
 pub(super) fn of_tools(definitions: &mut Definitions) -> Vec<Json> {
     let each = tool_names().filter_map(|name| Some((name, of_tool(name)?)));
     each.map(|(name, settings)| {
@@ -20,8 +20,8 @@ pub(super) fn of_tools(definitions: &mut Definitions) -> Vec<Json> {
     .collect()
 }
 
-/// For each built-in extension that an Extension may stand for: what its `config` holds. What is missing
-/// there, the agents that use it may say.
+/// The `config` of each built-in extension that an Extension may name. Missing settings may be
+/// given by the agents that use it.
 pub(super) fn of_extensions(definitions: &mut Definitions) -> Vec<Json> {
     extensions()
         .map(|(name, settings)| {
@@ -31,8 +31,8 @@ pub(super) fn of_extensions(definitions: &mut Definitions) -> Vec<Json> {
         .collect()
 }
 
-/// For each built-in extension that an agent lists itself: what stands beside the reference. With no
-/// Extension between, all that must be set stands there.
+/// The `config` next to each reference to a built-in extension in an agent's list. All required
+/// settings must be there, because no Extension is in between.
 pub(super) fn of_listed_extensions(definitions: &mut Definitions) -> Vec<Json> {
     let mut cases = Vec::new();
     for (name, settings) in extensions() {
@@ -66,7 +66,7 @@ fn extensions() -> impl Iterator<Item = (&'static str, &'static Settings)> {
     each.filter_map(|name| Some((*name, of_extension(name)?)))
 }
 
-/// A resource with `builtin: <name>` and nothing else that says what it is.
+/// A resource with `builtin: <name>` and no other implementation.
 fn resource(name: &str, config: &Json) -> Json {
     json!({
         "if": {
@@ -78,7 +78,7 @@ fn resource(name: &str, config: &Json) -> Json {
     })
 }
 
-/// The settings, none of which must be there.
+/// The settings, all optional.
 fn config(
     name: &str,
     what: &str,
@@ -99,7 +99,7 @@ fn config(
     })
 }
 
-/// What must be set, and to a value.
+/// Required settings, which must have a value.
 fn demands(settings: &'static Settings) -> Json {
     let required = required(settings.settings).into_iter();
     let mut all: Vec<Json> = required.map(is_there).collect();

@@ -1,7 +1,8 @@
-//! What the Connections of each built-in connector take, as JSON Schemas.
+//! JSON Schemas for the Connections of built-in connectors.
 //!
-//! Made of the descriptions that the loader checks by (`goondan_connectors`). A Connection that refers
-//! to a Connector of the project is judged by the loader alone, which knows what that one stands for.
+//! They are derived from the descriptions that the loader checks against (`goondan_connectors`). A
+//! Connection that refers to a Connector of the project is only checked by the loader, which can
+//! resolve the Connector.
 
 use goondan_connectors::{BUILTINS, Connector, Content, Secret, Setting};
 use goondan_protocol::base_package::BASE_PACKAGE;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Definitions, camel, insert, or_nothing, required, with_default};
 use crate::shape::value::{TAKEN, VALUE};
 
-/// For each built-in connector: if a Connection's `spec` refers to it, then this is what it holds.
+/// For each built-in connector: the schema of a Connection's `spec` that refers to it.
 pub(super) fn cases(definitions: &mut Definitions) -> Vec<Json> {
     let each = BUILTINS.iter();
     each.map(|connector| case(connector, definitions)).collect()
@@ -61,7 +62,7 @@ fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
     })
 }
 
-/// What need not be there may be there without a value, too.
+/// Optional fields may also be present without a value.
 fn maybe(schema: &Json, is_required: bool) -> (Json, bool) {
     if is_required {
         (json!({ "allOf": [schema] }), true)
@@ -70,7 +71,7 @@ fn maybe(schema: &Json, is_required: bool) -> (Json, bool) {
     }
 }
 
-/// A setting that is of no use without a secret.
+/// A setting that requires a secret.
 fn needs(setting: &str, secret: &str) -> Json {
     json!({
         "if": {
@@ -121,7 +122,7 @@ fn object(properties: &Map<String, Json>, required: &[&str]) -> Json {
     object
 }
 
-/// A setting's value, written here or taken from elsewhere.
+/// A setting's value, given directly or taken from elsewhere.
 fn value(setting: &'static Setting, definitions: &mut Definitions) -> Json {
     let taken = definitions.shape(&TAKEN);
     let written = content(setting.content, definitions);
@@ -145,7 +146,7 @@ fn content(content: Content, definitions: &mut Definitions) -> Json {
         | Content::TimeZone => json!({ "type": "string", "minLength": 1 }),
         Content::AnyText => json!({ "type": "string" }),
         Content::Word(words) => json!({ "enum": words }),
-        // What comes from the environment is always text.
+        // Values from the environment are always strings.
         Content::Number(least, most) => json!({ "anyOf": [
             { "type": "integer", "minimum": least, "maximum": most },
             { "type": "string", "pattern": "^\\+?[0-9]+$" },
@@ -185,7 +186,7 @@ fn content(content: Content, definitions: &mut Definitions) -> Json {
     }
 }
 
-/// A map of texts, each written there or taken from elsewhere, whose names are like this.
+/// A map of strings, each given directly or taken from elsewhere, whose names match a pattern.
 fn texts(names: &str, definitions: &mut Definitions) -> Json {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! Values that are written out or taken from elsewhere.
+//! Values that are given directly or taken from elsewhere.
 
 use super::{Content, Field, Rule, Shape};
 use crate::kind::Kind;
@@ -25,7 +25,7 @@ pub(crate) static VALUE: Shape = Shape::of(
     Rule::AnyOf(&["value", "valueFrom"], "write `valueFrom: {env: NAME}`"),
 ]);
 
-/// Where a value is taken from.
+/// Sources of a value.
 pub(crate) static VALUE_FROM: Shape = Shape::of(
     "ValueFrom",
     "Where a value is taken from.",
@@ -79,7 +79,7 @@ static SECRET_REF: Shape = Shape::of(
     ],
 );
 
-/// Among settings, what is taken from elsewhere: `{valueFrom: …}` and nothing else.
+/// A value among settings that is taken from elsewhere: `{valueFrom: …}` and nothing else.
 pub(crate) static TAKEN: Shape = Shape::of(
     "TakenValue",
     "A value taken from elsewhere.",

@@ -1,4 +1,4 @@
-//! Which calls of an agent's tools need a person: `approve` of a listed tool.
+//! Approval rules: `approve` of a listed tool.
 
 use goondan_config::Bundle;
 use goondan_protocol::approval::ApproveRule;

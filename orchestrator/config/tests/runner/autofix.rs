@@ -1,4 +1,4 @@
-//! `gdn validate --fix`: what is fixed, and that nothing else is touched.
+//! `gdn validate --fix` fixes the expected problems and changes nothing else.
 
 use goondan_config::{FixedFile, autofix};
 
@@ -9,7 +9,7 @@ fn fixed(project: &Project) -> Vec<FixedFile> {
     autofix(&project.root(), project).unwrap()
 }
 
-/// Mends a project of one file that must be good afterwards; gives its text.
+/// Fixes a project with one file, which must be valid afterwards; returns its text.
 #[track_caller]
 fn only_file(before: &str) -> String {
     let files = fixed(&Project::new(before));
@@ -94,7 +94,7 @@ fn what_needs_judgement_is_left_to_people() {
     for text in [
         // The field is there already.
         SMALLEST.replace("{name: helper}", "{name: helper, nmae: again}"),
-        // Who answers is not a matter of spelling.
+        // A reference is not fixed, because its target is a person's decision.
         SMALLEST.replace("Model/main", "Model/mian"),
         SMALLEST.replace("Hello", "[1]"),
         SMALLEST.replace("}]}}", "}]"),
@@ -106,7 +106,7 @@ fn what_needs_judgement_is_left_to_people() {
 
 #[test]
 fn what_an_alias_repeats_elsewhere_is_left_alone() {
-    // In the settings of a tool, whatever stands there is right.
+    // Inside the settings of a tool, all values are accepted.
     let text = format!(
         "{SMALLEST}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: &m {{nmae: x}}\n\
          spec: {{builtin: bash, config: *m}}\n"

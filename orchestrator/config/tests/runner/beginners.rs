@@ -1,9 +1,9 @@
-//! What people write who have just begun, or know another system: each gets one precise problem, and is
-//! told what to write.
+//! Mistakes of beginners and of users of other systems: each causes one precise problem with a
+//! suggestion.
 
 use crate::support::{Project, SMALLEST};
 
-/// What is told of a project: `line: message | help` of each problem.
+/// The report about a project: `line: message | help` for each problem.
 fn told(goondan_yaml: &str) -> Vec<String> {
     let refused = Project::new(goondan_yaml).refused();
     let problems = refused.as_slice().iter();

@@ -1,4 +1,4 @@
-//! What replies of models may take: `budgets` of a Swarm's policy and of an Agent.
+//! Budgets for models: `budgets` of a Swarm's policy and of an Agent.
 
 use goondan_protocol::budget::{BudgetPeriod, BudgetScope};
 use goondan_protocol::ids::AgentName;

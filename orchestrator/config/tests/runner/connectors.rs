@@ -1,4 +1,4 @@
-//! Every example on the pages of the connectors is a good project.
+//! Every example on the connectors' pages is a valid project.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn validator() -> jsonschema::Validator {
     jsonschema::validator_for(&goondan_config::schema(Some("Connection")).unwrap()).unwrap()
 }
 
-/// The schema of Connections accepts those of the example, and says what is wrong with others.
+/// The schema of Connections accepts the example and refuses other forms.
 fn check_by_schema(example: &str) {
     let validator = validator();
     for document in example.split("\n---\n") {

@@ -1,4 +1,4 @@
-//! `docs/configuration.md` is true: its example loads, and its tables are complete.
+//! `docs/configuration.md` is correct: its example loads, and its tables are complete.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ fn page() -> String {
 fn files(page: &str) -> Vec<(String, String)> {
     let mut blocks = page.split("```");
     let mut files = Vec::new();
-    // Before each fence there is prose, behind it its language and content.
+    // Prose precedes each fence; language and content follow it.
     while let (Some(_), Some(block)) = (blocks.next(), blocks.next()) {
         let (_language, content) = block.split_once('\n').unwrap();
         if let Some((path, _)) = content
@@ -102,12 +102,12 @@ fn every_limit_is_the_one_the_program_has() {
 
 #[test]
 fn the_exports_are_those_the_page_of_tools_describes() {
-    // That the page describes every export is the agent process's own test.
+    // A test of the agent process checks that the page describes every export.
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
     let page = std::fs::read_to_string(path).unwrap();
     for (tool, exports) in goondan_protocol::base_package::tools() {
         if exports.is_empty() {
-            // What it offers is known only when it runs.
+            // Its exports are only known at run time.
             continue;
         }
         let (_, section) = page.split_once(&format!("\n## {tool}\n")).unwrap();

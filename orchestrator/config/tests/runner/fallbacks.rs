@@ -1,4 +1,4 @@
-//! Who is asked when a model cannot answer (`STEER-5`).
+//! Fallback models (`STEER-5`).
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::definition::{Fallback, ModelProvider};
@@ -49,7 +49,7 @@ fn steer_5_the_models_after_the_first_come_in_their_order_with_their_own_paramet
     };
     assert_eq!((small.name.as_str(), small.params.seed), ("small", Some(3)));
     assert_eq!(small.on, Fallback::USUAL);
-    // Its connector process is one that the workspace has.
+    // The workspace runs its connector process.
     assert_eq!(bundle.models.len(), 2);
     let named = project("big", "{modelRef: Model/small, on: [refused, tooLarge]}").load();
     let agent = named.agents.values().next().unwrap();

@@ -1,4 +1,4 @@
-//! Which files are read, which are refused, and that nothing is written (`ROOT-2`, `ROOT-5`).
+//! Files that are read or refused; nothing is ever written (`ROOT-2`, `ROOT-5`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

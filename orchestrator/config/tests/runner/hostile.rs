@@ -1,4 +1,4 @@
-//! Files made to do harm: they must be refused at a bounded cost, and never panic.
+//! Malicious files are refused at a bounded cost and never cause a panic.
 
 use std::fmt::Write as _;
 
@@ -98,7 +98,7 @@ fn a_very_long_line_is_not_shown_whole() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Any damage to a good project is either harmless or reported at a place that is in the file.
+    /// Damage to a valid project is harmless or reported at a place in the file.
     #[test]
     fn damaged_projects_never_panic(
         cut in 0_usize..600,
@@ -123,7 +123,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever bytes the files hold, loading, mending and showing end with an answer.
+    /// Arbitrary bytes never cause a panic in loading, fixing or showing.
     #[test]
     fn no_bytes_make_it_panic(
         yaml in proptest::collection::vec(any::<u8>(), 0..300),

@@ -1,4 +1,4 @@
-//! Loads whole projects from temporary directories, good ones and bad ones.
+//! Loads valid and invalid projects from temporary directories.
 
 #[cfg(test)]
 mod agreement;

@@ -1,4 +1,4 @@
-//! Projects of the format 0.0.3 are written in today's words (`COMPAT-1`).
+//! Projects of the format 0.0.3 are migrated to the current format (`COMPAT-1`).
 
 use goondan_config::{Loader, MigratedFile};
 
@@ -37,7 +37,7 @@ fn compat_1_what_is_written_anew_means_the_same_and_has_no_older_form() {
         .filter(|found| found.code == "N_CONFIG_OLDER_FORM")
         .map(|found| found.message.clone())
         .collect();
-    // This is told of what it does, not of how it is written.
+    // This note is about its behavior, not its form.
     let told = "`message-compaction` has the agent's own model write the summary";
     assert_eq!(older, [told]);
     assert_eq!(migrated(&project), []);

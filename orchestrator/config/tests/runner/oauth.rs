@@ -1,4 +1,4 @@
-//! MCP servers that want a login, by one line.
+//! MCP servers that require a login, configured in one line.
 
 use goondan_protocol::ids::OAuthSubject;
 use goondan_protocol::oauth::OAuthNeed;

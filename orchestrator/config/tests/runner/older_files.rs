@@ -1,4 +1,4 @@
-//! Files that 0.0.3 knew by their names, anywhere in a project (`COMPAT-1`).
+//! Resource files that 0.0.3 recognized by name, anywhere in a project (`COMPAT-1`).
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ metadata: {name: clerk}
 spec: {modelConfig: {modelRef: Model/main}, tools: [Tool/notes]}
 ";
 
-/// Beside the resource stands what another program keeps under the same name.
+/// A directory with resources also contains another program's file of the same name.
 const TOOLS: &str = "\
 version: 3
 services: {db: {image: postgres}}

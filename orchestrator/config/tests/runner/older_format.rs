@@ -1,4 +1,4 @@
-//! Bundles of the format 0.0.3 load unchanged, with notes and never with errors (`COMPAT-1`).
+//! Bundles of the format 0.0.3 load unchanged, with notes and without errors (`COMPAT-1`).
 
 use goondan_config::{SettingValue, Severity};
 use goondan_protocol::base_package::BaseContract;
@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::support::Project;
 
-/// A bundle that uses all of the format: a coordinator with workers, chats, selectors with overrides.
+/// A bundle that uses the whole format: a coordinator with workers, chats, selectors with
+/// overrides.
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package

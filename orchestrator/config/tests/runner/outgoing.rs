@@ -1,4 +1,4 @@
-//! Tools that work by a connection, and the connections they get.
+//! Tools that need a connection, and the connections assigned to them.
 
 use goondan_protocol::ids::ConnectionName;
 
@@ -79,7 +79,7 @@ fn a_tool_that_could_do_nothing_is_refused() {
           `telegram`, and the project has none"
         ]
     );
-    // What is wrong with the connection itself is said once.
+    // A problem of the connection itself is reported once.
     let connection = connection("bot", &builtin("Connector", "telegram"), "{}");
     let problems = Project::new(&format!("{alone}{connection}")).problems();
     assert_eq!(problems.len(), 1, "{problems:?}");

@@ -8,7 +8,7 @@ use goondan_protocol::sandbox::{Network, SandboxPath, SandboxPolicy};
 
 use crate::support::{Project, SMALLEST};
 
-/// A project that requires `words` as a folder beside it, and refers to `reference`.
+/// A project that requires `words` as a neighboring folder and refers to `reference`.
 fn project(reference: &str) -> Project {
     let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: shop}\n\
                    spec: {dependencies: [{name: '@acme/words', version: 'file:words'}]}\n---\n";
@@ -56,7 +56,7 @@ const REFERENCE: &str = "{kind: Tool, name: words, package: '@acme/words'}";
 fn pkg_2_a_tool_of_a_package_runs_from_its_folder_which_its_sandbox_may_read() {
     let project = with_words(project(REFERENCE));
     let bundle = project.loader().load(&project.root()).bundle.unwrap();
-    // What is for whoever runs the package as a project is not taken.
+    // Resources that matter only when the package runs as a project are not loaded.
     assert_eq!(bundle.agents.len(), 1);
     let agent = bundle.agents.values().next().unwrap();
     let folder = project.root().join("words").canonicalize().unwrap();
@@ -164,7 +164,7 @@ fn pkg_3_modules_of_packages_may_do_what_those_ask_for_within_what_their_agent_m
     assert_eq!(paths(&b.sandbox.read), [root.join("b")]);
     assert_eq!(allowed(&b.sandbox), hosts(&["x.org:443", "y.x.org"]));
     assert!(b.sandbox.write.is_empty());
-    // Extensions share a process, and so what they may.
+    // Extensions share a process and therefore its permissions.
     let both = agent.extension_sandbox.as_ref().unwrap();
     assert_eq!(both.packages, ["a", "b"]);
     assert_eq!(allowed(&both.sandbox), hosts(&["x.org:443"]));

@@ -1,4 +1,4 @@
-//! What models cost: `prices` of a Model.
+//! Prices of models: `prices` of a Model.
 
 use goondan_protocol::usage::{MicroUsd, Usage};
 

@@ -1,4 +1,4 @@
-//! What a project was read from: its sources, its environment files, and the files that are kept.
+//! Sources of a project: files, environment files, and stored files.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn sup_8_what_is_reached_through_links_is_watched_where_it_is() {
             .directories()
             .contains(&root.join("versions/1"))
     );
-    // The way is changed beside the link, as a mounted configuration is.
+    // The change happens next to the link, as with a mounted configuration.
     assert!(read.sources.concerns(&root.join("current")));
 }
 
@@ -249,7 +249,7 @@ fn sup_8_an_edit_of_what_a_module_imports_makes_it_another_module() {
     let (mut before, mut sources) = read();
     for (path, text) in [
         ("shared/b.ts", "import './c.cjs';"),
-        // It was not there, and was looked for.
+        // The file was missing, and its path was recorded.
         ("shared/c.cjs", "require('../connectors/linked.mjs')"),
         ("connectors/hook.ts", "import \"../shared/c.cjs\""),
         ("shared/c.cjs", "1"),

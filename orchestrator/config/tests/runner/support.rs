@@ -1,4 +1,4 @@
-//! A project in a temporary directory, written down in the test that loads it.
+//! A project in a temporary directory, defined in the test that loads it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use goondan_config::{Bundle, Diagnostics, Environment, Loader};
 use goondan_protocol::secret::{SecretProblem, SecretStore};
 use tempfile::TempDir;
 
-/// One scripted agent: the least there can be.
+/// One scripted agent: the smallest valid project.
 pub(crate) const SMALLEST: &str = "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -98,7 +98,7 @@ impl Project {
         self.loader().load(&self.root()).bundle
     }
 
-    /// The warnings of a project that must be good, as `code line:column message`.
+    /// The warnings of a project that must be valid, as `code line:column message`.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let checked = self.loader().check(&self.root());
         assert!(checked.bundle.is_ok(), "{:?}", checked.bundle);
@@ -111,24 +111,24 @@ impl Project {
             .collect()
     }
 
-    /// Loads a project that must be good.
+    /// Loads a project that must be valid.
     pub(crate) fn load(&self) -> Bundle {
         self.try_load()
             .unwrap_or_else(|problems| panic!("the project was refused:\n{problems}"))
     }
 
-    /// Loads a project that must be bad; gives its problems as `code line:column message`.
+    /// Loads a project that must be invalid; returns its problems as `code line:column message`.
     pub(crate) fn problems(&self) -> Vec<String> {
         problem_lines(&self.refused())
     }
 
-    /// Loads a project that must be bad.
+    /// Loads a project that must be invalid.
     pub(crate) fn refused(&self) -> Diagnostics {
         self.try_load().expect_err("the project was accepted")
     }
 }
 
-/// Problems, each as `code line:column message`.
+/// Formats problems as `code line:column message`.
 pub(crate) fn problem_lines(found: &Diagnostics) -> Vec<String> {
     let lines = found.as_slice().iter().map(|problem| {
         let (line, column) = (problem.line, problem.column);
@@ -169,24 +169,18 @@ impl SecretStore for Project {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fixture is no durable state of goondan"
-)]
+#[expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 pub(crate) fn write(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a fixture is no durable state of goondan"
-)]
+#[expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 pub(crate) fn rename(from: &Path, to: &Path) {
     fs::rename(from, to).unwrap();
 }
 
-/// The schema of every document, without what the built-in connectors take: that is told, with examples,
-/// by their own pages.
+/// The schema of every document, without built-in connectors. Their own pages document and test
+/// that part.
 pub(crate) fn schema_without_connectors() -> serde_json::Value {
     let mut schema = goondan_config::schema(None).unwrap();
     let definitions = schema["definitions"].as_object_mut().unwrap();
@@ -198,7 +192,7 @@ pub(crate) fn schema_without_connectors() -> serde_json::Value {
     schema
 }
 
-/// The same without what the built-in tools and extensions take, for the same reason.
+/// The schema without built-in tools and extensions, for the same reason.
 pub(crate) fn schema_without_builtins() -> serde_json::Value {
     let mut schema = schema_without_connectors();
     let definitions = schema["definitions"].as_object_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What a provider does not take beside thoughts is told before it is asked.
+//! Parameters that a provider refuses in combination with thinking are reported early.
 
 use crate::support::Project;
 
