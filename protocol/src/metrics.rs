@@ -280,8 +280,7 @@ pub struct MetricsSnapshot {
 }
 
 impl MetricsSnapshot {
-    /// Keeps the metrics of one workspace, of the daemon itself, and totals without a workspace
-    /// label.
+    /// Keeps the metrics of one workspace, of the daemon itself, and those combined under [`OTHER`].
     #[must_use]
     pub fn of_workspace(mut self, id: &WorkspaceId) -> Self {
         for family in &mut self.families {

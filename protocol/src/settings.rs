@@ -259,7 +259,7 @@ pub enum Problem {
         /// The names of existing settings.
         known: Vec<&'static str>,
     },
-    /// None of the settings of which one is required is set.
+    /// At least one of these settings is required, and none is set.
     Missing {
         /// Their names; usually one.
         names: Vec<&'static str>,

@@ -82,7 +82,7 @@ codes! {
     UNUSED_RESOURCE = "W_CONFIG_UNUSED_RESOURCE";
     /// Warning: a secret is written into a file of the project.
     PLAIN_SECRET = "W_CONFIG_PLAIN_SECRET";
-    /// Warning: a setting has no effect in its place.
+    /// Warning: a setting has no effect where it is written.
     NO_EFFECT = "W_CONFIG_NO_EFFECT";
     /// Warning: an environment file sets one variable twice.
     DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";

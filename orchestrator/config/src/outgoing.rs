@@ -39,7 +39,7 @@ pub(crate) fn connect(
     let setting = tool.config.remove(CONNECTION);
     let chosen = match setting.filter(|setting| !setting.is_null()) {
         None => all,
-        // Reported in its place.
+        // Already reported where it is written.
         Some(setting) if !setting.is_string() => return,
         Some(setting) => match all.iter().find(|it| it.name.as_str() == named(&setting)) {
             Some(connection) => vec![*connection],

@@ -128,7 +128,7 @@ const NOT_LISTED: [&str; 7] = [
 /// Number of lines to check, from the end.
 const MAX_LINES: usize = 200;
 
-/// Explains denials under a policy, and whose setting would allow the operation.
+/// Explains denials under a policy, and names the setting that would allow the operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Denials<'a> {
     policy: &'a SandboxPolicy,
@@ -136,7 +136,7 @@ pub struct Denials<'a> {
     owner: &'static str,
 }
 
-/// Additional hint for denials in modules of packages.
+/// Additional hint for denials in modules of packages; `None` without packages.
 #[must_use]
 pub fn denial_of_packages(packages: &[String]) -> Option<String> {
     if packages.is_empty() {

@@ -218,7 +218,7 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
     let secret =
         at_mut(&mut verify.node, &["webhook"]).and_then(|hook| take(hook, "signingSecret"));
     let Some(mut secret) = secret else {
-        // Other content of the field is refused in its place.
+        // Other content of the field stays and is refused later.
         put(spec, verify);
         return;
     };

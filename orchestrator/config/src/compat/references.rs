@@ -144,7 +144,7 @@ fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
     }
 }
 
-/// Kind and name of a reference; also returns if it refers to the package.
+/// Kind and name of a reference, and if it refers to the package.
 fn kind_and_name(node: &Node, cx: &Rewriting<'_>) -> Option<(String, Found)> {
     let (kind, name, package) = match &node.value {
         Value::Text(written) => {

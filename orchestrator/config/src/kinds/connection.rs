@@ -207,8 +207,8 @@ fn read_name(
     id(name, report)
 }
 
-/// Reason why the program of an MCP server is missing on this machine, if it is. A `PATH` in the
-/// settings is ignored.
+/// Reason why the program of an MCP server is missing on this machine, if it is. Not checked if the
+/// settings define `PATH`.
 fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>> {
     let named = |name: &str| config.iter().find(|entry| entry.key == name);
     let sets_path = |entry: &Entry| {

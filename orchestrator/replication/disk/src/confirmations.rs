@@ -92,7 +92,7 @@ impl Confirmations {
         state.handed > state.awaited && state.handed > state.acknowledged
     }
 
-    /// All batches submitted with a waiter.
+    /// The last batch submitted with a waiter, which includes all earlier ones.
     pub(crate) fn awaited(&self) -> Awaited {
         let state = self.state();
         Awaited {
