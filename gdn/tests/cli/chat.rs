@@ -1,4 +1,4 @@
-//! `gdn chat` with its lines from a pipe.
+//! `gdn chat` with input from a pipe.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -97,7 +97,7 @@ fn a_conversation_outlives_the_daemon() {
     writeln!(stdin, "important").unwrap();
     first.wait_for_death();
 
-    // A daemon that dies once more, now before it says anything, and one that answers.
+    // A daemon that dies again, before it replies, and one that replies.
     let mut second = home.daemon(|call| match call {
         Call::SendEvent(_) => vec![Act::Die],
         _ => vec![],

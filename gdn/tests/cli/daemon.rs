@@ -1,5 +1,5 @@
-//! A daemon for tests: it listens on the real socket, checks each request as the real one would read
-//! it, and answers as the test says.
+//! A fake daemon: it listens on the real socket, parses each request like the real daemon, and replies as the test
+//! specifies.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,34 +19,33 @@ use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
 
-/// What the daemon does with a request.
+/// Reaction of the daemon to a request.
 pub(crate) enum Act {
     /// Sends a `turn.progress` with this event.
     Progress(Value),
-    /// A part of a model's reply.
+    /// Sends a part of a model's reply.
     Piece(Value),
     /// Sends a `logs.line` with this line.
     Line(&'static str),
-    /// Sends a `process.change` with this, under the request's id.
+    /// Sends this `process.change`, under the request's id.
     Processes(Value),
-    /// Answers.
+    /// Replies with a result.
     Answer(Value),
-    /// Refuses.
+    /// Replies with an error.
     Refuse(ControlError),
-    /// Says nothing at all, and keeps the connection open.
+    /// Sends nothing and keeps the connection open.
     Silence,
-    /// Dies: the connection and the socket go.
+    /// Closes the connection and removes the socket.
     Die,
 }
 
-/// Answers with a value.
 pub(crate) fn answer(value: Value) -> Vec<Act> {
     vec![Act::Answer(value)]
 }
 
 type Handler = dyn FnMut(&Call) -> Vec<Act> + Send;
 
-/// A running fake daemon. It ends when it is dropped.
+/// A running fake daemon. Stopped on drop.
 pub(crate) struct Daemon {
     calls: Arc<Mutex<Vec<Call>>>,
     socket: std::path::PathBuf,
@@ -55,8 +54,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Listens on the socket of `state_root`. Connecting is answered with our own version; the rest
-    /// by `handler`.
+    /// Listens on the socket of `state_root`. Replies to `daemon.connect` with our own version, and to other requests
+    /// with `handler`.
     pub(crate) fn start(
         state_root: &Path,
         handler: impl FnMut(&Call) -> Vec<Act> + Send + 'static,
@@ -84,7 +83,7 @@ impl Daemon {
         }
     }
 
-    /// A daemon whose process is a real one, that ends when it is told to stop. Also gives its id.
+    /// Starts a daemon with a real process that exits on a stop request. Also returns its process id.
     pub(crate) fn mortal(
         state_root: &Path,
         mut handler: impl FnMut(&Call) -> Vec<Act> + Send + 'static,
@@ -112,14 +111,14 @@ impl Daemon {
         (daemon, pid)
     }
 
-    /// Waits until the daemon has died of [`Act::Die`].
+    /// Waits until the daemon has executed [`Act::Die`].
     pub(crate) fn wait_for_death(&mut self) {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
     }
 
-    /// The requests that came, `daemon.connect` and `workspace.list` left out.
+    /// Requests received, without `daemon.connect` and `workspace.list`.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         calls
@@ -134,7 +133,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // Wakes the accept call; if it fails, nobody accepts any more.
+            // Wakes the accept call; if this fails, the listener is already closed.
             drop(UnixStream::connect(&self.socket));
             let served = thread.join();
             assert!(served.is_ok() || std::thread::panicking());
@@ -206,7 +205,7 @@ impl Serving {
                     };
                     let mut wire = BytesMut::new();
                     codec.encode(message.as_slice(), &mut wire).unwrap();
-                    // The client may have gone, as one that was interrupted has.
+                    // An interrupted client may have disconnected.
                     if stream.write_all(&wire).is_err() {
                         return;
                     }

@@ -32,7 +32,7 @@ spec:
   agents: [{ ref: Agent/clerk }]
 ";
 
-/// What `gdn doctor --json` found of one thing.
+/// Finding of `gdn doctor --json` for one check.
 fn finding(report: &Value, check: &str) -> Value {
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["check"] == check);
@@ -60,7 +60,7 @@ fn rel_1_what_has_to_be_mended_is_named_with_the_command_that_mends_it() {
     let open = finding(&found.json(), "state directory");
     assert_eq!(open["verdict"], "bad");
     let hint = open["hint"].as_str().unwrap();
-    // The project's file says nothing, which is no configuration.
+    // The project's file is empty, which is not a valid configuration.
     assert_eq!(finding(&found.json(), "project")["verdict"], "bad");
     let mended = std::process::Command::new("sh").args(["-c", hint]).status();
     assert!(mended.unwrap().success(), "{hint}");
@@ -87,7 +87,7 @@ fn servers_of_models_are_tried_only_when_asked() {
     let project = PROJECT.replace("PORT", &port.to_string());
     fs::write(home.project().join("goondan.yaml"), project).unwrap();
     let quiet = report(&home, &[]);
-    // Its key is written out.
+    // The API key is in plain text.
     assert_eq!(finding(&quiet, "project")["verdict"], "warn", "{quiet:#}");
     let checks = quiet["findings"].as_array().unwrap().iter();
     assert!(checks.clone().all(|it| it["check"] != "model server"));

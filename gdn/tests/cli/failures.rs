@@ -1,4 +1,4 @@
-//! What goes wrong before a command can do its work: each has its exit code and its hint.
+//! Failures before a command can run: each has its exit code and hint.
 
 use std::fs;
 use std::os::unix::net::UnixListener;

@@ -1,14 +1,14 @@
-//! Commands that hints and help name: each exists, with its options (`CTL-1`).
+//! Commands in hints and help texts: each exists, with its options (`CTL-1`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What stands for a value that is filled in.
+/// Value for placeholders.
 const FILLED_IN: &str = "x";
 
-/// Sources of everything that a person reads.
+/// Sources with user-facing text.
 const SOURCES: [&str; 5] = [
     "gdn/src",
     "orchestrator",
@@ -32,7 +32,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text of a source without its comments, and with string literals in one line.
+/// Text of a source file without comments, with each string literal on one line.
 fn text_of(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let code = text
@@ -56,7 +56,7 @@ fn text_of(path: &Path) -> String {
     out
 }
 
-/// The commands in a text: between backticks, and as literals that are made into commands.
+/// Commands in a text: between backticks, and in literals that are formatted into commands.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -79,7 +79,7 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// The words of a command up to what is the shell's; none if the command itself is filled in.
+/// Words of a command up to shell syntax; none if the command itself is a placeholder.
 fn words(command: &str) -> Option<Vec<String>> {
     let mut filled = String::new();
     let mut depth = 0;
@@ -133,7 +133,7 @@ fn ctl_1_hints_name_no_command_or_option_that_is_not_there() {
             let Err(error) = gdn::command().try_get_matches_from(line) else {
                 continue;
             };
-            // A command that is filled in is known only when it is.
+            // A placeholder for a command is unknown by design.
             let unknown = error.get(ContextKind::InvalidSubcommand);
             if matches!(unknown, Some(ContextValue::String(name)) if name == FILLED_IN) {
                 continue;

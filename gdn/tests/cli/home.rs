@@ -1,4 +1,4 @@
-//! A place to run `gdn` in: a project, a state root, and a clean environment.
+//! Environment for running `gdn`: a project, a state root, and clean environment variables.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Act, Daemon, answer};
 
-/// Id of the one workspace.
+/// Id of the only workspace.
 pub(crate) const WORKSPACE: &str = "w1";
 
 /// A project directory and a state root.
@@ -44,7 +44,7 @@ impl Home {
         self.path().join("state")
     }
 
-    /// The workspace as `workspace.list` tells it.
+    /// The workspace as returned by `workspace.list`.
     pub(crate) fn workspace(&self) -> Value {
         json!({
             "workspaceId": WORKSPACE,
@@ -58,7 +58,7 @@ impl Home {
         })
     }
 
-    /// A daemon with this project's workspace; `handler` answers the rest.
+    /// Starts a daemon with this project's workspace; `handler` replies to all other requests.
     pub(crate) fn daemon(
         &self,
         mut handler: impl FnMut(&Call) -> Vec<Act> + Send + 'static,
@@ -78,7 +78,7 @@ impl Home {
         })
     }
 
-    /// `gdn` in the project, with nothing of this machine's environment but the path.
+    /// `gdn` in the project, with no environment variables except `PATH`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_gdn")), args)
     }
@@ -112,7 +112,7 @@ impl Home {
     }
 }
 
-/// How a run of `gdn` ended.
+/// Result of a run of `gdn`.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -129,14 +129,14 @@ impl Ran {
         }
     }
 
-    /// Checks the exit code; shows everything if it is another.
+    /// Checks the exit code; prints the whole result if it differs.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");
         self
     }
 
-    /// Checks that stderr holds each of the texts.
+    /// Checks that stderr contains each of the texts.
     #[track_caller]
     pub(crate) fn tells(self, texts: &[&str]) -> Self {
         for text in texts {
@@ -151,7 +151,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
-    /// stderr as the one JSON object of an error.
+    /// stderr as the JSON object of an error.
     #[track_caller]
     pub(crate) fn error_json(&self) -> Value {
         serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
@@ -174,7 +174,7 @@ pub(crate) fn progress(kind: &str, more: &Value) -> Act {
     Act::Progress(event)
 }
 
-/// What `event.send` returns for a question to `clerk`.
+/// Response of `event.send` for an event to `clerk`.
 pub(crate) fn sent(call: &Call, outcome: &Value) -> Value {
     let Call::SendEvent(send) = call else {
         panic!("expected event.send, not {call:?}")
@@ -194,7 +194,7 @@ pub(crate) fn sent(call: &Call, outcome: &Value) -> Value {
     sent
 }
 
-/// A turn that ended with `reply`.
+/// A turn that completed with `reply`.
 pub(crate) fn completed(reply: &str) -> Value {
     json!({ "status": "completed", "reply": reply })
 }

@@ -1,5 +1,5 @@
-//! The commands that look and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`,
-//! `stop`, `shutdown`, `audit`.
+//! Commands that inspect and change: `ps`, `status`, `instance`, `workspace`, `logs`, `restart`, `stop`, `shutdown`,
+//! `audit`.
 
 use goondan_protocol::control::{Call, InstancePage, ReadAudit, ShowInstance};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Act, Daemon, answer};
 use crate::home::{Home, WORKSPACE};
 
-/// A point in time `seconds` ago.
+/// A time `seconds` ago.
 fn ago(seconds: i64) -> String {
     let at = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let ms = i64::try_from(at.as_millis()).unwrap() - seconds * 1000;
@@ -42,7 +42,7 @@ fn instance() -> Value {
     })
 }
 
-/// A daemon that tells how the process changes, and then that the project is stopped.
+/// A daemon that reports process changes, and then that the project was stopped.
 fn watched(home: &Home) -> Daemon {
     home.daemon(|call| match call {
         Call::WatchProcesses(_) => {
@@ -58,7 +58,7 @@ fn watched(home: &Home) -> Daemon {
             let told = |second, processes| json!({"at": at(second), "processes": processes});
             let mut gone = told(4, json!([]));
             gone["gone"] = json!([key]);
-            // Of what comes in parts nothing is shown before all of it is there.
+            // A list in parts is not shown before it is complete.
             let mut part = told(1, json!([idle.clone()]));
             part["more"] = json!(true);
             vec![
@@ -107,7 +107,7 @@ fn ps_watch_asks_once_and_tells_what_changes_until_the_project_is_stopped() {
             .iter()
             .all(|line| line["schema"] == "gdn.ps.change/v1")
     );
-    // Whatever happened, nothing was asked but this one thing.
+    // There was only one request, in spite of the changes.
     let calls = daemon.calls();
     assert!(
         matches!(calls.as_slice(), [Call::WatchProcesses(watch)] if !watch.memory),
@@ -196,7 +196,7 @@ fn obs_1_lists_are_whole_however_many_pages_they_have() {
         }),
         Call::ListEvents(list) => answer(match list.after.as_ref().map(InstanceKey::as_str) {
             None => json!({"events": [event("e1")], "next": "e1"}),
-            // A page may be empty, and not the last.
+            // A page may be empty without being the last.
             Some("e1") => json!({"events": [], "next": "e2"}),
             after => {
                 assert_eq!(after, Some("e2"));
@@ -209,7 +209,7 @@ fn obs_1_lists_are_whole_however_many_pages_they_have() {
             status["nextWorkspace"] = json!(WORKSPACE);
             answer(status)
         }
-        // One alone, as the commands ask that are about one.
+        // Request for a single workspace, as sent by commands about one.
         Call::ListWorkspaces(list) if list.project_root.is_some() => vec![],
         Call::ListWorkspaces(list) if list.workspace_id.is_some() => vec![],
         Call::ListWorkspaces(list) => answer(match list.after.as_ref().map(WorkspaceId::as_str) {
@@ -400,7 +400,7 @@ fn page(offset: u64) -> Value {
     }
 }
 
-/// The same from the end on: pages of two messages at most, and pending ones on two.
+/// The same messages read from the end: pages of at most two, with pending messages on two pages.
 fn page_before(request: &InstancePage) -> Value {
     let end = request.before.unwrap_or(5);
     let start = end.saturating_sub(request.limit.clamp(1, 2));
@@ -445,7 +445,7 @@ fn history_reads_every_page() {
         (&json!("failed"), &json!("E_MODEL: overloaded"))
     );
 
-    // Nothing before the latest is read, and all of the turn in progress is.
+    // Nothing before the latest messages is read, and the whole turn in progress is.
     let latest = |limit: &str| {
         let args = ["instance", "history", "--json", "--limit", limit];
         let json = home.gdn(&args).exits(0).json();
@@ -641,7 +641,7 @@ fn logs_are_shown_for_people_and_passed_on_for_scripts() {
 #[test]
 fn a_log_reader_that_goes_ends_the_command_quietly() {
     let home = Home::new();
-    // Endless: the daemon sends far more than a pipe holds and never answers.
+    // Endless output: the daemon sends far more than a pipe holds and never replies.
     let _daemon = home.daemon(|call| match call {
         Call::FollowLogs(_) => (0..5_000).map(|_| Act::Line(LINES[0])).collect(),
         _ => vec![],
@@ -664,7 +664,7 @@ fn shutdown_waits_until_the_daemon_is_gone() {
         panic!("{calls:?}")
     };
     assert_eq!(stop.grace_period_ms, Some(7_000));
-    // And once more: what is to be achieved is so already.
+    // A second call succeeds, because the daemon is already gone.
     let ran = home.gdn(&["shutdown"]).exits(0);
     assert_eq!(ran.stdout, "No daemon runs.\n");
     let json = home.gdn(&["shutdown", "--json"]).exits(0).json();
@@ -695,7 +695,7 @@ fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
     let json = home.gdn(&["audit", "--all", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.audit/v1");
     assert_eq!(json["records"][0]["record"]["instanceKey"], "main");
-    // Both pages of it.
+    // Both pages of the log.
     let records = json["records"].as_array().unwrap().len();
     assert_eq!(
         (records, &json["earlier"], &json["unreadable"]),

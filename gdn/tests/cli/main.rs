@@ -1,7 +1,7 @@
-//! `gdn` as people and scripts run it: the real binary against a daemon that the test plays.
+//! Tests of the real `gdn` binary against a fake daemon.
 //!
-//! The test's daemon listens on the real socket and reads requests with the protocol's own types, so
-//! what is proved here is the client's half of the control API, its output, and its exit codes.
+//! The fake daemon listens on the real socket and parses requests with the protocol's types, so the tests cover the
+//! client's half of the control API, its output, and its exit codes.
 
 #![expect(
     clippy::disallowed_methods,

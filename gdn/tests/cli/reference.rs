@@ -1,4 +1,4 @@
-//! `docs/cli.md` and the program say the same.
+//! Checks that `docs/cli.md` matches the program.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::home::Home;
 
 const REFERENCE: &str = include_str!("../../../docs/cli.md");
 
-/// Every command that does something, with its full name, and clap's own `help` left out. One that has commands below
-/// it does something itself where none of them has to be named.
+/// All runnable commands with their full names, except clap's own `help`. A command with subcommands is runnable if it
+/// does not require one.
 fn leaves(command: &Command, name: &str) -> Vec<(String, Command)> {
     let mut found: Vec<_> = command
         .get_subcommands()
@@ -28,7 +28,7 @@ fn commands() -> Vec<(String, Command)> {
     leaves(&gdn::command(), "gdn")
 }
 
-/// The part of the reference that describes one command.
+/// Part of the reference that describes one command.
 fn section(title: &str) -> &'static str {
     let heading = format!("\n### `{title}`\n");
     let (_, rest) = REFERENCE

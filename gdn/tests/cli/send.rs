@@ -73,7 +73,7 @@ fn the_reply_is_on_stdout_and_the_progress_on_stderr() {
         _ => vec![],
     });
     let ran = home.gdn(&["send", "How many?"]).exits(0);
-    // Byte for byte, since nobody's terminal is at stake.
+    // Byte for byte, because stdout is not a terminal.
     assert_eq!(ran.stdout, "two\nlines \u{1b}[1m\n");
     assert_eq!(
         ran.stderr,
@@ -218,7 +218,7 @@ fn a_daemon_that_dies_while_we_wait_leaves_the_way_to_the_answer() {
     ]);
     drop(daemon);
 
-    // The same command again, to a daemon that is back: the same event, and its answer.
+    // The same command again, after the daemon is back: the same event, and its reply.
     let daemon = echo(&home);
     let args = [
         "send",
@@ -256,7 +256,7 @@ fn a_time_limit_gives_up_waiting_not_the_question() {
     });
     let ran = home.gdn(&["send", "--timeout", "0", "x"]).exits(11);
     ran.tells(&["error: no answer within 0 s", "gdn send --event-id "]);
-    // A limit of 0 seconds may pass before the request is even written.
+    // A limit of 0 seconds may expire before the request is written.
     assert!(daemon.calls().len() <= 1);
 }
 
@@ -275,7 +275,7 @@ fn ctrl_c_gives_up_waiting_not_the_question() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Once it shows progress it waits, and listens to signals.
+    // Once it shows progress, it waits and handles signals.
     let mut stderr = gdn.stderr.take().unwrap();
     let mut seen = Vec::new();
     while !seen.ends_with(b"step 1\n") {
@@ -336,7 +336,7 @@ fn a_refusal_keeps_the_daemons_advice() {
     }
 }
 
-/// A model that says something, is asked again, calls a tool and answers.
+/// A model that sends text, is called again, calls a tool and replies.
 fn streaming(home: &Home) -> Daemon {
     home.daemon(|call| match call {
         Call::SendEvent(_) => vec![

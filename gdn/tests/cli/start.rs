@@ -1,4 +1,4 @@
-//! `gdn run` and `gdn demo` with a program that stands in for the daemon's.
+//! `gdn run` and `gdn demo` with a script in place of the daemon's program.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -12,13 +12,13 @@ use serde_json::json;
 use crate::daemon::{Act, Daemon, answer};
 use crate::home::{Home, Ran, completed, progress, sent};
 
-/// Longest a test waits for what must come.
+/// Maximum wait for an expected result.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Puts `gdn` beside a `goondan-orchestrator` that is this shell script.
+/// Installs `gdn` beside a `goondan-orchestrator` that is this shell script.
 ///
-/// Another process writes the programs: a file that this one holds open for writing while another
-/// test's thread forks could not be executed ("text file busy").
+/// Another process writes the programs, because a file that this process holds open for writing while another test's
+/// thread forks could not be executed ("text file busy").
 fn install(home: &Home, script: &str) -> PathBuf {
     let bin = home.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -70,7 +70,7 @@ fn a_running_daemon_is_used() {
     assert_eq!(open.project_root, home.project());
 }
 
-/// A daemon that was killed takes connections until the system has cleaned it up.
+/// A killed daemon's socket accepts connections until the system has cleaned up.
 #[test]
 fn a_daemon_that_is_just_going_is_not_taken_for_one_that_runs() {
     let home = Home::new();
@@ -91,7 +91,7 @@ fn a_daemon_that_is_just_going_is_not_taken_for_one_that_runs() {
 fn a_daemon_is_started_in_the_background_and_waited_for() {
     let home = Home::new();
     let called = home.path().join("called");
-    // Written whole and then renamed, so that whoever sees it can read all of it.
+    // Written and then renamed, so that a reader sees the complete file.
     let script = format!(
         "echo \"$PWD $*\" > {called}.new; mv {called}.new {called}",
         called = called.display()
@@ -164,8 +164,8 @@ fn wait_for(file: &Path) -> String {
     fs::read_to_string(file).unwrap()
 }
 
-/// Runs `gdn demo` against a daemon that answers with `outcome`. Gives how it ended, the state root
-/// it used, and the daemon.
+/// Runs `gdn demo` against a daemon that replies with `outcome`. Returns the result, the state root it used, and the
+/// daemon.
 fn demo(home: &Home, more: &[&str], outcome: serde_json::Value) -> (Ran, PathBuf, Daemon) {
     let called = home.path().join("called");
     let script = format!(
