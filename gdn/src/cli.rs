@@ -1,6 +1,6 @@
-//! The command line: the options of every command, and the list of commands.
+//! The command line: global options and the list of commands.
 //!
-//! What a command takes, with the help that teaches it, stands in the command's own file.
+//! The arguments of a command, with their help text, are defined in the command's own file.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Whether the person asked for JSON, in either way there is.
+    /// True if the user asked for JSON, with `--json` or a JSON `--format`.
     pub(crate) fn wants_json(&self) -> bool {
         let by_format = matches!(&self.command, Command::Validate(args) if args.wants_json());
         self.global.json || by_format
@@ -79,7 +79,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// What a command works with that is given these options.
+    /// Builds the context that a command runs in.
     pub(crate) fn context(self, output: Output) -> Result<Context, Failure> {
         Context::new(
             output,
@@ -111,8 +111,8 @@ impl From<Color> for anstream::ColorChoice {
     }
 }
 
-/// Makes [`Command`] of the list below: a command for each line, with the arguments it takes, from a module of
-/// `commands`, and its call. The help stands with the arguments.
+/// Generates [`Command`] from the list below. Each line names a command, its argument type from a module of
+/// `commands`, and the call that runs it. Help text is on the argument types.
 macro_rules! commands {
     (
         $context:ident;
@@ -203,7 +203,7 @@ commands! {
 }
 
 impl Command {
-    /// True of a command that only shows what happens, until it is ended.
+    /// True for commands that only show events until the user interrupts them.
     pub(crate) fn follows(&self) -> bool {
         match self {
             Self::Watch(_) => true,

@@ -1,5 +1,5 @@
-//! Each command in a file of its own: what it takes, what it does, and what it prints. The other modules are
-//! what several commands stand on.
+//! One module for each command, with its arguments, behavior and output. The other modules are shared by several
+//! commands.
 
 pub(crate) mod approval;
 mod archive;

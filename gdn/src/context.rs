@@ -1,4 +1,4 @@
-//! What every command works with: the options that all share, and the way to daemon and workspace.
+//! Context of a command: the global options, and access to the daemon and the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use crate::output::Output;
 use crate::output::text::shell_quoted;
 use crate::{programs, project, state_format};
 
-/// The environment variable that names the state root.
+/// Environment variable for the state root.
 const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 
-/// The shared options, resolved.
+/// Resolved global options.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) output: Output,
-    /// Absolute.
+    /// Absolute path.
     pub(crate) state_root: PathBuf,
-    /// Whether a person named it; else it is the usual one.
+    /// True if the user set it; false for the default.
     pub(crate) is_state_root_named: bool,
     project: Option<PathBuf>,
     workspace: Option<WorkspaceId>,
-    /// Options that a hint must repeat to mean the same daemon.
+    /// Options that a hint must repeat to address the same daemon.
     same_daemon: String,
-    /// Options that a hint must repeat to mean the same workspace.
+    /// Options that a hint must repeat to address the same workspace.
     same_workspace: String,
 }
 
 impl Context {
-    /// Resolves the shared options (`ROOT-7`: option, then environment, then `~/.goondan`).
+    /// Resolves the global options (`ROOT-7`: option, then environment, then `~/.goondan`).
     pub(crate) fn new(
         output: Output,
         state_root: Option<&Path>,
@@ -61,7 +61,7 @@ impl Context {
         })
     }
 
-    /// The same with another state root and project, for `gdn demo`.
+    /// Copy with another state root and project, for `gdn demo`.
     pub(crate) fn elsewhere(&self, state_root: PathBuf, project: PathBuf) -> Self {
         Self {
             same_daemon: same_daemon(Some(&state_root)),
@@ -74,7 +74,7 @@ impl Context {
         }
     }
 
-    /// The same with another state root, for an upgrade that goes on.
+    /// Copy with another state root, for an upgrade that is resumed.
     pub(crate) fn with_state_root(&self, state_root: PathBuf) -> Self {
         Self {
             same_daemon: same_daemon(Some(&state_root)),
@@ -89,7 +89,7 @@ impl Context {
         format!("gdn{}{} {command}", self.same_daemon, self.same_workspace)
     }
 
-    /// The command line `gdn <command>` for the same daemon, whatever the workspace.
+    /// The command line `gdn <command>` for the same daemon, without the workspace.
     pub(crate) fn daemon_command(&self, command: &str) -> String {
         format!("gdn{} {command}", self.same_daemon)
     }
@@ -99,18 +99,19 @@ impl Context {
         Ok(project::find(self.project.as_deref())?)
     }
 
-    /// Checks that the files of the state root can be read by this program, where no daemon does it (`REL-1`).
+    /// Checks that this program supports the state root's format, for commands that read it without a daemon
+    /// (`REL-1`).
     pub(crate) fn check_format(&self) -> Result<(), Failure> {
         state_format::read(&self.state_root)?;
         Ok(())
     }
 
-    /// The secret store, to read from. Nothing is read before a configuration asks for a secret.
+    /// The secret store, read-only. It is not opened before a configuration references a secret.
     pub(crate) fn vault(&self) -> Vault {
         Vault::new(&self.state_root, Given::to_this_process())
     }
 
-    /// What of this machine decides whether a project can run on it.
+    /// Capabilities of this machine that decide if a project can run on it.
     pub(crate) fn machine(&self) -> ThisMachine {
         ThisMachine::new(self.state_root.clone(), programs::rights)
             .with_readable(goondan_confinement::readable)
@@ -121,17 +122,17 @@ impl Context {
         Ok(Client::connect(&self.state_root).await?)
     }
 
-    /// The workspace that the person named by its id.
+    /// Workspace id given by the user.
     pub(crate) fn workspace_id(&self) -> Option<WorkspaceId> {
         self.workspace.clone()
     }
 
-    /// Whether the person named the workspace by its id.
+    /// True if the user named the workspace by its id.
     pub(crate) fn is_by_id(&self) -> bool {
         self.workspace.is_some()
     }
 
-    /// Connects, and finds the workspace this command is about.
+    /// Connects to the daemon and finds the command's workspace.
     pub(crate) async fn open(&self) -> Result<(Client, WorkspaceInfo), Failure> {
         let wanted = self.wanted()?;
         let mut client = self.connect().await?;
@@ -139,7 +140,7 @@ impl Context {
         Ok((client, info))
     }
 
-    /// Finds the workspace this command is about.
+    /// Finds the command's workspace.
     pub(crate) async fn find(&self, client: &mut Client) -> Result<WorkspaceInfo, Failure> {
         let wanted = self.wanted()?;
         self.look_up(client, &wanted).await
@@ -170,7 +171,7 @@ impl Context {
         found.ok_or_else(|| self.not_registered(wanted))
     }
 
-    /// Connects, and finds the workspace unless all are meant.
+    /// Connects to the daemon and finds the workspace, unless `all`.
     pub(crate) async fn open_scope(
         &self,
         all: bool,
@@ -209,7 +210,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// What to ask for to hear of it alone.
+    /// Request that lists only this workspace.
     fn list(&self) -> ListWorkspaces {
         let all = ListWorkspaces::default();
         match self.clone() {
@@ -237,7 +238,7 @@ fn option(name: &str, value: Option<String>) -> String {
     value.map_or_else(String::new, |value| format!(" {name} {value}"))
 }
 
-/// The option that must be repeated to mean the same daemon: none if the environment says it.
+/// Option that addresses the same daemon; empty if the environment variable is sufficient.
 fn same_daemon(state_root: Option<&Path>) -> String {
     let from_environment = std::env::var_os(STATE_ROOT_VAR).map(PathBuf::from);
     let named = state_root.filter(|root| from_environment.as_deref() != Some(root));
@@ -247,7 +248,7 @@ fn same_daemon(state_root: Option<&Path>) -> String {
     )
 }
 
-/// The options that must be repeated to mean the same workspace.
+/// Options that address the same workspace.
 fn same_workspace(project: Option<&Path>, workspace: Option<&WorkspaceId>) -> String {
     let project = project.and_then(|project| shell_quoted(&project.to_string_lossy()));
     let workspace = workspace.map(ToString::to_string);

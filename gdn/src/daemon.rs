@@ -1,4 +1,4 @@
-//! Starting the daemon.
+//! Starts the daemon.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,43 +13,43 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::programs::ORCHESTRATOR;
 
-/// Longest a daemon may take from its start until it accepts connections, in milliseconds.
+/// Maximum time from a daemon's start until it accepts connections, in milliseconds.
 const START_TIMEOUT_MS: u64 = 20_000;
 
-/// How often a starting daemon is asked whether it accepts connections, in milliseconds.
+/// Polling interval while a daemon starts, in milliseconds.
 const START_POLL_MS: u64 = 25;
 
-/// How long to look for another daemon when ours ended at once, in milliseconds: two `gdn run` at the
-/// same time start two, and one of them yields to the other.
+/// Time to look for another daemon if ours exits immediately, in milliseconds: two concurrent `gdn run` start two
+/// daemons, and one of them yields.
 const YIELD_MS: u64 = 1_000;
 
-/// How long to wait for a daemon that is going to be gone, in milliseconds: one that was just killed
-/// still takes connections for a moment, and answers none.
+/// Maximum wait for a daemon that is exiting, in milliseconds: a killed daemon's socket still accepts connections
+/// for a moment.
 const GOING_MS: u64 = 5_000;
 
-/// Most of the daemon's stderr that is shown, in bytes.
+/// Maximum size of the daemon's stderr in messages, in bytes.
 const STDERR_MAX_BYTES: u64 = 16 * 1024;
 
-/// Why the daemon could not be started.
+/// Reason why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// Its binary cannot be run.
+    /// The binary cannot be run.
     #[error("cannot run {}", program.display())]
     Spawn {
         program: PathBuf,
         #[source]
         source: std::io::Error,
     },
-    /// Its stderr has no place to go.
+    /// The file for its stderr cannot be created.
     #[error("cannot make a temporary file for the daemon's error output")]
     Stderr(#[source] std::io::Error),
-    /// It ended at once.
+    /// The daemon exited immediately.
     #[error("the daemon could not start ({status}): {stderr}")]
     Ended { status: ExitStatus, stderr: String },
-    /// It runs but does not accept connections.
+    /// The daemon runs but does not accept connections.
     #[error("the daemon did not accept connections within {} s", START_TIMEOUT_MS / 1000)]
     NotReady,
-    /// It accepts connections, but not ours.
+    /// The daemon accepts connections, but not ours.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
@@ -75,20 +75,20 @@ impl From<StartError> for Failure {
     }
 }
 
-/// A daemon this command started.
+/// A daemon that this command started.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) client: Client,
-    /// Where it writes its log.
+    /// Log directory of the daemon.
     pub(crate) log_dir: PathBuf,
 }
 
-/// Where a daemon in the background writes its log.
+/// Log directory of a background daemon.
 pub(crate) fn log_dir(state_root: &Path) -> PathBuf {
     state_root.join("logs")
 }
 
-/// Connects to the running daemon; none if none runs. One that is just going is waited for.
+/// Connects to the running daemon; none if none runs. Waits for a daemon that is exiting.
 pub(crate) async fn attach(state_root: &Path) -> Result<Option<Client>, ConnectError> {
     let deadline = Instant::now() + Duration::from_millis(GOING_MS);
     loop {
@@ -113,7 +113,7 @@ pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<Started,
     })
 }
 
-/// Starts a daemon's program, and gives where it complains.
+/// Starts a daemon's program; also returns the file with its stderr.
 fn spawn(
     program: PathBuf,
     state_root: &Path,
@@ -125,7 +125,7 @@ fn spawn(
         .args([OsString::from("--state-root"), state_root.into()])
         .args([OsString::from("--log-dir"), log_dir(state_root).into()])
         .args(is_strict.then_some("--strict"))
-        // A daemon must not hold the directory it happened to be started in.
+        // The daemon must not keep the current directory in use.
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -135,14 +135,14 @@ fn spawn(
     Ok((child, stderr))
 }
 
-/// Starts a daemon of any version in the background, by the file of its program, and waits until it accepts
-/// connections. One that does not is killed.
+/// Starts a daemon of any version in the background by the path of its program, and waits until it accepts
+/// connections. Kills it if it does not.
 pub(crate) async fn start_program(program: &Path, state_root: &Path) -> Result<(), StartError> {
     let (mut child, mut stderr) = spawn(program.to_owned(), state_root, false)?;
     match wait_until_ready(state_root, &mut child, &mut stderr).await {
         Ok(_) | Err(StartError::Connect(ConnectError::VersionMismatch { .. })) => Ok(()),
         Err(error) => {
-            // Whoever has ended by itself is not there to be killed.
+            // Kill fails if the process has already exited.
             drop(child.kill());
             drop(child.wait());
             Err(error)
@@ -150,7 +150,7 @@ pub(crate) async fn start_program(program: &Path, state_root: &Path) -> Result<(
     }
 }
 
-/// Asks until the daemon accepts. It gives no sign that could be waited for, so this polls.
+/// Polls until the daemon accepts connections, because it sends no readiness signal.
 async fn wait_until_ready(
     state_root: &Path,
     child: &mut Child,
@@ -162,13 +162,13 @@ async fn wait_until_ready(
         match Client::connect(state_root).await {
             Ok(client) => return Ok(client),
             Err(ConnectError::NotRunning { .. } | ConnectError::NotListening { .. }) => {}
-            // The daemon's listener is there a moment before it reads from it.
+            // The listener exists a moment before the daemon reads from it.
             Err(ConnectError::Handshake(error)) if error.is_lost() => {}
             Err(error) => return Err(error.into()),
         }
         if ended.is_none()
             && let Ok(Some(status)) = child.try_wait()
-            // A daemon that detaches by forking leaves a first process that ends well.
+            // A daemon that forks to detach has a first process that exits successfully.
             && !status.success()
         {
             ended = Some(status);
@@ -187,7 +187,7 @@ async fn wait_until_ready(
     }
 }
 
-/// What the daemon said before it ended.
+/// Stderr of the daemon.
 fn words_of(stderr: &mut File) -> String {
     let mut words = Vec::new();
     let read = stderr
@@ -201,7 +201,7 @@ fn words_of(stderr: &mut File) -> String {
     }
 }
 
-/// Becomes the daemon, in this terminal, and opens `project` with `options`. Returns only if it cannot.
+/// Replaces this process with the daemon, which opens `project` with `options`. Returns only on failure.
 pub(crate) fn become_daemon(
     state_root: &Path,
     project: Option<&Path>,
@@ -218,7 +218,7 @@ pub(crate) fn become_daemon(
     StartError::Spawn { program, source }
 }
 
-/// The daemon's binary: beside this one, else from `PATH`.
+/// Path of the daemon's binary: beside this one, otherwise from `PATH`.
 fn orchestrator() -> PathBuf {
     let beside = std::env::current_exe()
         .ok()

@@ -1,58 +1,58 @@
-//! How `gdn` ends: the stable exit codes, once for scripts and once for `docs/cli.md`.
+//! The stable exit codes of `gdn`, shared by scripts and `docs/cli.md`.
 
 use std::process::ExitCode;
 
-/// How a command ended.
+/// Exit code of a command.
 ///
-/// The numbers never change their meaning; a new kind of end gets a new number. The table in
-/// `docs/cli.md` is checked against [`Exit::ALL`] by a test.
+/// Codes never change their meaning; a new outcome gets a new code. A test checks the table in `docs/cli.md` against
+/// [`Exit::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The command did what it says.
+    /// The command succeeded.
     Ok,
-    /// A fault in goondan itself, or one of the machine that no other code names.
+    /// A bug in goondan, or a machine error without a code of its own.
     Internal,
-    /// The command line is not valid, or a question could not be asked because no terminal is there.
+    /// The command line is not valid, or a confirmation needs a terminal.
     Usage,
     /// No daemon runs on this state root.
     DaemonNotRunning,
-    /// `gdn` and the daemon are of different versions, or a newer one wrote the state root.
+    /// `gdn` and the daemon have different versions, or a newer version wrote the state root.
     VersionMismatch,
-    /// There is no such project, workspace, agent or conversation.
+    /// The project, workspace, agent or conversation does not exist.
     NotFound,
     /// The project's configuration is not valid.
     InvalidConfiguration,
-    /// The agent could not answer: its turn failed.
+    /// The turn failed, so there is no reply.
     TurnFailed,
-    /// Refused for now: too many events wait, the daemon is stopping, its disk cannot be written, or a registry does
-    /// not answer.
+    /// Refused temporarily: too many pending events, the daemon is stopping, its disk is not writable, or a registry
+    /// does not respond.
     TryAgain,
-    /// The connection to the daemon was lost while it was needed.
+    /// The connection to the daemon was lost during a request.
     ConnectionLost,
-    /// The request contradicts what is there: a file, a key or a workspace belongs to something else.
+    /// The request conflicts with existing state: a file, a key or a workspace belongs to something else.
     Conflict,
-    /// The time limit passed; what was accepted goes on.
+    /// The time limit passed; accepted work continues.
     TimedOut,
-    /// Nothing was done: the question was answered with no, or its subject was deleted meanwhile.
+    /// No change was made: the user declined, or the subject was deleted in the meantime.
     Cancelled,
     /// The daemon could not be started.
     StartFailed,
-    /// The event is parked: its turn crashed too many processes, and a person has to decide.
+    /// The event is parked: its turn crashed too many processes, and a person must decide.
     Parked,
-    /// Something that was written cannot be read any more.
+    /// Stored data is not readable.
     Damaged,
-    /// What was asked for is shown, and something in it does not run as it should.
+    /// The requested data is shown, and part of the system is unhealthy.
     Degraded,
-    /// Only a person may do that, and an agent's or a connector's program tried.
+    /// The action is reserved for people, and a program of an agent or connector attempted it.
     PersonNeeded,
-    /// The new version did not do its work, and the one before is in its place again.
+    /// The new version was unhealthy, and the upgrade was rolled back.
     TakenBack,
-    /// Ctrl-C; what was accepted goes on.
+    /// Ctrl-C; accepted work continues.
     Interrupted,
 }
 
 impl Exit {
-    /// Every way to end, by rising code.
+    /// All exit codes, in ascending order.
     pub const ALL: [Self; 20] = [
         Self::Ok,
         Self::Internal,
@@ -76,7 +76,7 @@ impl Exit {
         Self::Interrupted,
     ];
 
-    /// The number the shell sees.
+    /// Numeric exit code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -99,12 +99,12 @@ impl Exit {
             Self::Degraded => 16,
             Self::PersonNeeded => 17,
             Self::TakenBack => 18,
-            // The shell's own convention: 128 + the number of SIGINT.
+            // Shell convention: 128 plus the number of SIGINT.
             Self::Interrupted => 130,
         }
     }
 
-    /// The name `--json` errors carry in `code`.
+    /// Value of `code` in `--json` errors.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

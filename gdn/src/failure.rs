@@ -1,6 +1,6 @@
-//! The one boundary where errors become what a person reads: a message, a hint and an exit code.
+//! Converts errors to user-facing failures with a message, a hint and an exit code.
 //!
-//! Every module keeps errors of its own; here each of them is classified once.
+//! Modules keep their own error types; each is classified here, in one place.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::client::{CallError, ConnectError};
 use crate::exit::Exit;
 use crate::reader;
 
-/// Why a command did not do what it says.
+/// Failure of a command.
 ///
 /// It displays as a lower-case fragment. Its hint names the command to run next.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) causes: Vec<String>,
     pub(crate) hint: String,
-    /// Nothing is to be printed: the reader of our output has gone.
+    /// True if nothing is printed, because the reader of stdout is gone.
     pub(crate) silent: bool,
-    /// Kind of the name that does not exist, if that is why.
+    /// Kind of the unknown name, if that is the reason.
     pub(crate) unknown: Option<NameKind>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum NameKind {
 }
 
 impl NameKind {
-    /// The kind of the name that the daemon does not know.
+    /// Kind of the name that the daemon does not know.
     fn of(error: &ControlError) -> Option<Self> {
         let begins = |start: &str| error.message.starts_with(start);
         Some(match error.code {
@@ -74,7 +74,7 @@ impl NameKind {
 }
 
 impl Failure {
-    /// A failure with what to do next.
+    /// Creates a failure with a hint.
     pub(crate) fn new(exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             exit,
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// The end of a command whose output nobody reads any more, which is no failure.
+    /// Silent end of a command after the reader of stdout has gone.
     pub(crate) fn reader_gone() -> Self {
         Self {
             silent: true,
@@ -94,7 +94,7 @@ impl Failure {
         }
     }
 
-    /// The same, of a name of this kind that does not exist.
+    /// Marks the failure as caused by an unknown name of this kind.
     pub(crate) fn of_unknown(self, kind: NameKind) -> Self {
         Self {
             unknown: Some(kind),
@@ -102,12 +102,12 @@ impl Failure {
         }
     }
 
-    /// The failure that `error` and its sources describe.
+    /// Creates a failure from `error` and its sources.
     pub(crate) fn of(exit: Exit, error: &(dyn Error + 'static), hint: impl Into<String>) -> Self {
         Self::new(exit, error.to_string(), hint).caused_by(error.source())
     }
 
-    /// The same, with the chain of errors behind it.
+    /// Adds a chain of errors as causes.
     pub(crate) fn caused_by(mut self, mut source: Option<&(dyn Error + 'static)>) -> Self {
         while let Some(cause) = source {
             self.causes.push(cause.to_string());
@@ -116,7 +116,7 @@ impl Failure {
         self
     }
 
-    /// The same, with another hint.
+    /// Replaces the hint.
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: hint.into(),
@@ -124,7 +124,7 @@ impl Failure {
         }
     }
 
-    /// Whether the same command may succeed later, unchanged.
+    /// True if the unchanged command may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
         matches!(
             self.exit,
@@ -145,7 +145,7 @@ impl fmt::Display for Failure {
 impl Error for Failure {}
 
 impl From<std::io::Error> for Failure {
-    /// An error while printing. A reader that has seen enough (`gdn logs | head`) is no failure.
+    /// Converts an error while printing. A reader that closes the pipe early (`gdn logs | head`) is not a failure.
     fn from(error: std::io::Error) -> Self {
         if reader::is_gone(&error) {
             return Self::reader_gone();
@@ -357,7 +357,7 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// What to do about a failure of the file system, by what the system said.
+/// Hint for a file system error, based on the system's message.
 fn storage_hint(message: &str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
     if says(&["No space left on device", "Disk quota exceeded"]) {

@@ -1,11 +1,11 @@
-//! `gdn --help`: the commands in groups, by what a person wants to do.
+//! `gdn --help`: commands grouped by task.
 
 use clap::Command;
 use terminal_size::{Width, terminal_size};
 
 use crate::output::text::width;
 
-/// The groups, and the commands of each in the order in which they are met.
+/// Groups, with the commands of each in display order.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Begin",
@@ -66,10 +66,10 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Columns that the text takes at most.
+/// Maximum width of the text, in columns.
 const COLUMNS_MAX: usize = 100;
 
-/// Columns before the name of a command.
+/// Indentation of a command's name, in columns.
 const INDENT: usize = 2;
 
 /// Shows the commands in their groups.
@@ -87,8 +87,8 @@ fn columns() -> usize {
     columns.min(COLUMNS_MAX)
 }
 
-/// Wraps the text behind the options of every command for this terminal. It is written in lines of its own, which
-/// would be wrapped a second time.
+/// Wraps the text after the options of every command to this terminal. Clap does not wrap it again, because it is
+/// already broken into lines.
 pub(crate) fn with_epilogues(command: Command) -> Command {
     with_epilogues_in(command, columns())
 }
@@ -101,7 +101,7 @@ fn with_epilogues_in(command: Command, columns: usize) -> Command {
     command.mut_subcommands(|subcommand| with_epilogues_in(subcommand, columns))
 }
 
-/// Wraps paragraphs, and the notes behind example commands. Commands stay whole.
+/// Wraps paragraphs and the notes after example commands. Commands are not wrapped.
 fn epilogue(text: &str, columns: usize) -> String {
     let mut out: Vec<String> = Vec::new();
     let mut paragraph = String::new();
@@ -115,15 +115,15 @@ fn epilogue(text: &str, columns: usize) -> String {
         out.extend(wrapped(&std::mem::take(&mut paragraph), columns));
         out.extend(example(line, columns));
     }
-    // The empty line that ends the last paragraph.
+    // Empty line that ends the last paragraph.
     out.pop();
     out.join("\n")
 }
 
-/// Columns that a note behind a command takes at least; with less room it stands below the command.
+/// Minimum width of a note after a command, in columns; with less space it is placed below the command.
 const NOTE_COLUMNS_MIN: usize = 24;
 
-/// Columns before a note that stands below its command.
+/// Indentation of a note below its command, in columns.
 const NOTE_INDENT: usize = 6;
 
 fn example(line: &str, columns: usize) -> Vec<String> {
@@ -182,7 +182,7 @@ fn list_of(command: &Command, columns: usize) -> String {
     out
 }
 
-/// The text in lines of at most so many columns, as far as its words allow.
+/// Wraps text to `columns`, unless a single word is longer.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

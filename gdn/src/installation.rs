@@ -1,16 +1,16 @@
-//! Versions that are installed side by side (`REL-1`).
+//! Versions installed side by side (`REL-1`).
 //!
 //! ```text
 //! PREFIX/versions/0.1.0-3f2a91b7c0de/   the programs of one build
-//! PREFIX/current  -> versions/…         what is started
-//! PREFIX/previous -> versions/…         what ran before
-//! PREFIX/bin/gdn  -> ../current/gdn     for PATH; so the other programs
-//! PREFIX/upgrade.json                   an upgrade under way
-//! PREFIX/upgrade.lock                   held by whoever changes any of this
+//! PREFIX/current  -> versions/…         the version to start
+//! PREFIX/previous -> versions/…         the version before it
+//! PREFIX/bin/gdn  -> ../current/gdn     for PATH; likewise the other programs
+//! PREFIX/upgrade.json                   journal of an upgrade in progress
+//! PREFIX/upgrade.lock                   held by the process that changes any of this
 //! ```
 //!
-//! A version's directory gets its name once all of it is there, and is not changed from then on. A program of a version
-//! finds the others beside itself, so a daemon that runs is not touched by what `current` leads to.
+//! A version's directory gets its name once it is complete, and is immutable from then on. A program finds the others
+//! of its version in its own directory, so a running daemon is not affected by changes to `current`.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -24,14 +24,14 @@ use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
 const VERSIONS: &str = "versions";
 
-/// Bytes of a build's digest that are in its name.
+/// Number of digest digits in a version's name.
 const BUILD_DIGITS: usize = 12;
 
-/// Longest version number in a name, in bytes.
+/// Maximum length of the version number in a name, in bytes.
 const NUMBER_BYTES_MAX: usize = 64;
 
-/// The name of an installed version: its number and the beginning of a digest of all its files. Two builds of one number
-/// are two versions.
+/// Name of an installed version: its number and a prefix of the digest of all its files. Two builds with the same
+/// number are two versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct VersionName {
@@ -39,13 +39,13 @@ pub(crate) struct VersionName {
     build: String,
 }
 
-/// What is not the name of a version.
+/// Error for a string that is not a version name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not the name of an installed version")]
 pub(crate) struct NoVersionName(String);
 
 impl VersionName {
-    /// The name of a version by its number and the digest of its files, in hexadecimal digits.
+    /// Builds a name from the version number and the hexadecimal digest of the files.
     pub(crate) fn new(number: &str, digest: &str) -> Result<Self, NoVersionName> {
         let build: String = digest.chars().take(BUILD_DIGITS).collect();
         format!("{number}-{build}").try_into()
@@ -119,17 +119,17 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// The one in an absolute directory.
+    /// Installation in an absolute directory.
     pub(crate) fn at(prefix: PathBuf) -> Self {
         Self { prefix }
     }
 
-    /// The one that this program belongs to; none if it was not installed so.
+    /// Installation that contains this program; none if it was installed in another way.
     pub(crate) fn of_this_program() -> Option<Self> {
         Self::of(&std::env::current_exe().ok()?).map(|(installation, _)| installation)
     }
 
-    /// The one that a program belongs to, and its version.
+    /// Installation that contains a program, and the program's version.
     pub(crate) fn of(program: &Path) -> Option<(Self, VersionName)> {
         let program = program.canonicalize().ok()?;
         let dir = program.parent()?;
@@ -143,7 +143,7 @@ impl Installation {
         &self.prefix
     }
 
-    /// Where versions are, and come to be.
+    /// Directory of the versions, also used while a version is installed.
     pub(crate) fn versions(&self) -> PathBuf {
         self.prefix.join(VERSIONS)
     }
@@ -152,12 +152,12 @@ impl Installation {
         self.versions().join(version.to_string())
     }
 
-    /// A program of a version.
+    /// Path of a version's program.
     pub(crate) fn program(&self, version: &VersionName, program: &str) -> PathBuf {
         self.dir_of(version).join(program)
     }
 
-    /// The directory whose programs are always those of the current version.
+    /// Directory of the current version's programs, by its link.
     pub(crate) fn current_dir(&self) -> PathBuf {
         self.prefix.join(Link::Current.name())
     }
@@ -170,11 +170,11 @@ impl Installation {
         self.prefix.join("upgrade.json")
     }
 
-    /// Which version a link leads to; none if it is not there, or leads elsewhere.
+    /// Returns the version that a link points to; none if the link does not exist or points elsewhere.
     ///
     /// # Errors
     ///
-    /// If it cannot be read.
+    /// If the link cannot be read.
     pub(crate) fn linked(&self, link: Link) -> io::Result<Option<VersionName>> {
         let target = match fs::read_link(self.prefix.join(link.name())) {
             Ok(target) => target,
@@ -186,21 +186,21 @@ impl Installation {
         Ok(name.filter(|name| self.dir_of(name).is_dir()))
     }
 
-    /// Lets a link lead to a version. At every instant it leads to the one or the other.
+    /// Atomically points a link to a version.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// File system errors.
     pub(crate) fn point(&self, link: Link, version: &VersionName) -> io::Result<()> {
         let target = Path::new(VERSIONS).join(version.to_string());
         replace_link(&self.prefix, link.name(), &target)
     }
 
-    /// Makes the links by which the programs are found, those of programs that only some builds have among them.
+    /// Creates links to all programs in `bin`, including those that only some builds have.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// File system errors.
     pub(crate) fn link_programs(&self) -> io::Result<()> {
         let bin = self.bin_dir();
         fs::create_dir_all(&bin)?;
@@ -213,11 +213,11 @@ impl Installation {
         sync_dir(&self.prefix)
     }
 
-    /// The versions that are there, by name.
+    /// Installed versions, by name.
     ///
     /// # Errors
     ///
-    /// If they cannot be listed.
+    /// If the directory cannot be listed.
     pub(crate) fn installed(&self) -> io::Result<Vec<VersionName>> {
         let entries = match fs::read_dir(self.versions()) {
             Ok(entries) => entries,
@@ -233,11 +233,11 @@ impl Installation {
         Ok(names)
     }
 
-    /// Takes the lock; none if somebody else holds it. It ends with whoever holds it.
+    /// Takes the lock; none if another process holds it. It is released when the process exits.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// File system errors.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         let file = options
@@ -253,7 +253,8 @@ impl Installation {
     }
 }
 
-/// The path of a program that outlives an upgrade: that by way of the current version, where it belongs to that.
+/// Path of a program that stays valid across upgrades: through `current`, if the program belongs to the current
+/// version.
 pub(crate) fn lasting(program: PathBuf) -> PathBuf {
     let by_current = || {
         let (installation, version) = Installation::of(&program)?;
@@ -277,13 +278,13 @@ fn replace_link(dir: &Path, name: &str, target: &Path) -> io::Result<()> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "programs are installed here; no state of the daemon is"
+    reason = "installs programs, not state of the daemon"
 )]
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Makes what was made or renamed in a directory durable.
+/// Makes created and renamed entries of a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -327,14 +328,14 @@ mod tests {
         assert_eq!(there.linked(Link::Current).unwrap(), None);
         for version in [&old, &new] {
             fs::create_dir_all(there.dir_of(version)).unwrap();
-            // What a kill left is no hindrance.
+            // A leftover of a kill does no harm.
             drop(symlink("nowhere", there.prefix().join(".current.new")));
             there.point(Link::Current, version).unwrap();
             assert_eq!(there.linked(Link::Current).unwrap().as_ref(), Some(version));
         }
         assert_eq!(there.installed().unwrap(), [old, new.clone()]);
         assert_eq!(there.linked(Link::Previous).unwrap(), None);
-        // One that is gone is not led to.
+        // A link to a deleted version counts as missing.
         fs::remove_dir(there.dir_of(&new)).unwrap();
         assert_eq!(there.linked(Link::Current).unwrap(), None);
     }

@@ -1,26 +1,26 @@
-//! `gdn`, the client people hold in their hands (`CTL-1`).
+//! `gdn`, the command-line client (`CTL-1`).
 //!
-//! It attaches to the daemon over the local socket and never touches the daemon's state itself.
+//! It connects to the daemon over the local socket and never modifies the daemon's state itself.
 //!
-//! # Where things are
+//! # Modules
 //!
-//! * `cli`, `help` — the options of every command, the list of commands, and their groups in `gdn --help`.
-//! * `commands` — each command in a file of its own: its arguments with their help, its call, its output.
-//! * `goondan_client`, `daemon` — the connection, with lists that come over it, and starting what it connects to.
-//! * `context`, `project` — which daemon, project and workspace a command is about.
-//! * `output` — everything that is printed; nothing else prints.
-//! * `reader` — whether anybody reads what is printed.
-//! * `failure`, [`exit`] — errors as people read them, and the codes scripts read.
-//! * `installation` — versions side by side, and which of them is started; `programs` — where the others are.
-//! * `state_format` — whether the files of the state root can be read.
-//! * [`schemas`] — the names of the JSON forms.
+//! * `cli`, `help` — the global options, the list of commands, and their groups in `gdn --help`.
+//! * `commands` — one module for each command: its arguments with their help, its call, its output.
+//! * `goondan_client`, `daemon` — the connection, including paged lists, and starting the daemon.
+//! * `context`, `project` — the daemon, project and workspace of a command.
+//! * `output` — all printing; nothing else prints.
+//! * `reader` — detects if the reader of stdout is gone.
+//! * `failure`, [`exit`] — errors for people, and exit codes for scripts.
+//! * `installation` — versions side by side, and the current one; `programs` — paths of the other programs.
+//! * `state_format` — checks that the state root's files can be read.
+//! * [`schemas`] — names of the JSON formats.
 //!
 //! # Invariants
 //!
 //! * Data goes to stdout, everything else to stderr; an exit code never changes its meaning.
-//! * What agents, tools and logs say cannot steer the terminal it is shown on.
-//! * A question has an event id before it is sent, so that asking again is never asking twice.
-//! * Every error says what to do next.
+//! * Text from agents, tools and logs cannot control the terminal.
+//! * An event gets its id before it is sent, so that sending it again is idempotent.
+//! * Every error has a hint about what to do next.
 
 use std::process::ExitCode;
 
@@ -47,13 +47,13 @@ use failure::Failure;
 use goondan_client as client;
 use output::Output;
 
-/// The command line as clap knows it, for the reference in `docs/cli.md` and its test.
+/// Clap's definition of the command line, for the reference in `docs/cli.md` and its test.
 #[must_use]
 pub fn command() -> clap::Command {
     help::grouped(Cli::command())
 }
 
-/// Runs `gdn` with the arguments and the environment of this process.
+/// Runs `gdn` with the arguments and environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = match help::with_epilogues(command())
@@ -90,7 +90,7 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
         let ended = tokio::select! {
             biased;
             ended = cli.command.run(&context) => ended,
-            // A command that changes something finishes it.
+            // A command that changes something runs to its end.
             () = reader::gone(), if follows => Err(Failure::reader_gone()),
         };
         match ended {
@@ -100,11 +100,11 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
     })
 }
 
-/// Answers a command line that is not valid, or that asks for help.
+/// Prints the error for an invalid command line, or the requested help.
 fn refuse(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|arg| arg == "--json");
     if !error.use_stderr() || !wants_json {
-        // Help that nobody reads is no failure.
+        // A closed pipe is not a failure for help.
         drop(error.print());
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()));
     }
@@ -115,8 +115,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     failure.exit.into()
 }
 
-/// What is wrong with a command line and what to do, from what clap prints of it: the first paragraph in
-/// one line, and its tip or the form of the command.
+/// Extracts the problem and a hint from clap's output: the first paragraph as one line, and its tip or the usage.
 fn usage_problem(rendered: &str) -> (String, String) {
     let mut paragraphs = rendered.split("\n\n").map(|paragraph| {
         let lines = paragraph.lines().map(str::trim);

@@ -1,4 +1,4 @@
-//! The `gdn` binary: everything is in the library.
+//! Entry point of the `gdn` binary; all code is in the library.
 
 use std::process::ExitCode;
 

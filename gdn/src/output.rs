@@ -1,13 +1,12 @@
-//! Everything `gdn` prints goes through here: data on stdout, everything else on stderr.
+//! All output of `gdn`: data on stdout, everything else on stderr.
 //!
 //! # Invariants
 //!
-//! * Without a terminal there is no colour and no cursor movement, and an agent's words are passed
-//!   on byte for byte.
-//! * On a terminal, text that others wrote (agents, tools, logs) never reaches it with its control
-//!   characters: it could otherwise rewrite what the person sees. Commands make such text fit where it
-//!   stands; whatever they forget is made harmless here.
-//! * With `--json`, stdout holds JSON only, and stderr at most one JSON object: the error.
+//! * Without a terminal, there is no color and no cursor movement, and an agent's text is passed through byte for
+//!   byte.
+//! * On a terminal, text from agents, tools and logs is never printed with its control characters, because it could
+//!   alter what the user sees. Commands escape such text to fit its place; this module escapes whatever they miss.
+//! * With `--json`, stdout contains only JSON, and stderr at most one JSON object: the error.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
@@ -34,23 +33,22 @@ use invisible::{harmless, harmless_json};
 use style::Palette;
 use table::Canvas;
 
-/// Where a command prints to.
+/// Output streams of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
-    /// Colours of stdout.
+    /// Colors of stdout.
     pub(crate) out: Palette,
-    /// Colours of stderr.
+    /// Colors of stderr.
     pub(crate) err: Palette,
     out_is_terminal: bool,
-    /// Columns of the terminal that stdout is, if it is one.
+    /// Width of the terminal at stdout, if it is one.
     columns: Option<usize>,
     err_is_terminal: bool,
 }
 
 impl Output {
-    /// Looks at the terminal and the environment (`NO_COLOR`, `CLICOLOR`, `TERM`), unless `color`
-    /// decides.
+    /// Detects the terminal and the environment (`NO_COLOR`, `CLICOLOR`, `TERM`), unless `color` decides.
     pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
         let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
         let is_colored = |choice| !matches!(choice, ColorChoice::Never);
@@ -68,7 +66,7 @@ impl Output {
         }
     }
 
-    /// What a table on stdout is drawn on.
+    /// Canvas for tables on stdout.
     pub(crate) fn canvas(self) -> Canvas {
         Canvas {
             palette: self.out,
@@ -76,33 +74,33 @@ impl Output {
         }
     }
 
-    /// Whether the person asked for JSON.
+    /// True if the user asked for JSON.
     pub(crate) fn is_json(self) -> bool {
         self.json
     }
 
-    /// Whether stderr is a terminal that may show a spinner or a question.
+    /// True if stderr is a terminal that can show a spinner or a prompt.
     pub(crate) fn is_interactive(self) -> bool {
         !self.json && self.err_is_terminal
     }
 
-    /// Whether data and progress are seen together, on a terminal.
+    /// True if data and progress appear on the same terminal.
     pub(crate) fn is_watched(self) -> bool {
         self.is_interactive() && self.out_is_terminal
     }
 
-    /// Names whoever speaks next, before its words.
+    /// Prints the name of the agent before its text.
     pub(crate) fn name(self, agent: &str) {
         self.prompt(&self.err.paint(style::GOOD, &format!("{agent}> ")));
     }
 
-    /// Prints a part of what an agent says, as it comes, with nothing behind it. If nobody reads it,
-    /// the whole answer fails to be printed in its turn.
+    /// Prints a part of an agent's reply as it arrives, without a newline. Errors are ignored here, because printing
+    /// the complete reply fails again.
     pub(crate) fn said(self, text: &str) {
         drop(self.piece(&self.words(text)));
     }
 
-    /// Prints lines of data, without `--json`.
+    /// Prints lines of data, unless `--json`.
     pub(crate) fn data(self, text: impl AsRef<str>) -> Result<(), Failure> {
         if self.json {
             return Ok(());
@@ -110,7 +108,7 @@ impl Output {
         self.print(text.as_ref())
     }
 
-    /// Prints what an agent said, without `--json`; on a terminal with its Markdown shown as it is meant.
+    /// Prints an agent's reply, unless `--json`; on a terminal with rendered Markdown.
     pub(crate) fn reply(self, text: &str) -> Result<(), Failure> {
         if self.json {
             return Ok(());
@@ -121,7 +119,7 @@ impl Output {
         self.print(&self.words(text))
     }
 
-    /// What an agent said; on a terminal without the colours it may have put there.
+    /// Text of an agent; on a terminal with its control characters escaped.
     fn words(self, text: &str) -> Cow<'_, str> {
         if self.out_is_terminal {
             Cow::Owned(text::printable(text))
@@ -130,29 +128,29 @@ impl Output {
         }
     }
 
-    /// With `--json`, prints one object on one line: `schema` and the fields of `value`, which
-    /// serializes as an object.
+    /// With `--json`, prints one object on one line: `schema` and the fields of `value`, which must serialize as an
+    /// object.
     pub(crate) fn object(self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
         }
         let fields = serde_json::to_string(value).map_err(std::io::Error::other)?;
-        // The schema's name comes first, where a reader looks for it.
+        // The schema's name comes first, where readers expect it.
         let fields = match fields.strip_prefix('{') {
             Some("}") | None => "}".to_owned(),
             Some(fields) => format!(",{fields}"),
         };
-        // Whoever reads it in a terminal is safe, and whoever parses it gets the same.
+        // Escaped for terminals; parsers get the same values.
         let fields = harmless_json(&fields);
         self.print(&format!("{{\"schema\":{}{fields}", json!(schema)))
     }
 
-    /// Prints a line as it is, with and without `--json`.
+    /// Prints a line unchanged, with and without `--json`.
     pub(crate) fn raw(self, line: &str) -> Result<(), Failure> {
         self.print(line)
     }
 
-    /// Prints bytes as they are, for a program; on a terminal as text that does no harm.
+    /// Prints raw bytes for programs; on a terminal as escaped text.
     pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         if self.out_is_terminal {
             return self.piece(&String::from_utf8_lossy(bytes));
@@ -163,7 +161,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints a piece of data as it is, with nothing behind it.
+    /// Prints a piece of data without a newline.
     pub(crate) fn piece(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(self.shown(text).as_bytes())?;
@@ -171,7 +169,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes back what stands on a terminal from so many rows above the cursor on.
+    /// Erases the terminal from `rows` above the cursor.
     pub(crate) fn take_back(self, rows: usize) {
         let up = match rows {
             0 => String::new(),
@@ -179,11 +177,11 @@ impl Output {
         };
         let mut stdout = std::io::stdout().lock();
         let written = write!(stdout, "{up}\r\u{1b}[J");
-        // If nobody reads it, the whole answer fails to be printed in its turn.
+        // Errors are ignored here, because printing the complete reply fails again.
         drop(written.and_then(|()| stdout.flush()));
     }
 
-    /// What goes to stdout of a text.
+    /// Text as written to stdout.
     fn shown(self, text: &str) -> Cow<'_, str> {
         if self.out_is_terminal {
             harmless(text)
@@ -202,21 +200,21 @@ impl Output {
         Ok(())
     }
 
-    /// Tells the person something beside the data, on stderr; nothing with `--json`.
+    /// Prints a note for the user to stderr; nothing with `--json`.
     pub(crate) fn note(self, text: impl AsRef<str>) {
         if !self.json {
             self.tell(&format!("{}\n", text.as_ref()));
         }
     }
 
-    /// Writes text to stderr without a newline: a prompt.
+    /// Prints a prompt to stderr, without a newline.
     pub(crate) fn prompt(self, text: &str) {
         if !self.json {
             self.tell(text);
         }
     }
 
-    /// Writes to stderr. If nobody reads it, nobody is left to be told.
+    /// Writes to stderr. Errors are ignored, because there is no other place to report them.
     fn tell(self, text: &str) {
         let text = if self.err_is_terminal {
             harmless(text)
@@ -231,7 +229,7 @@ impl Output {
         );
     }
 
-    /// Tells why the command failed and what to do next.
+    /// Prints why the command failed and what to do next.
     pub(crate) fn failure(self, failure: &Failure) {
         if failure.silent {
             return;

@@ -4,28 +4,26 @@ use std::path::PathBuf;
 
 use goondan_confinement::{Facts, probe_all};
 
-/// All of them. They work together only if they are of one build.
+/// All required programs. They are compatible only within one build.
 pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
-/// Those that a build may have beside them.
+/// Optional programs.
 pub(crate) const FURTHER_PROGRAMS: [&str; 2] = ["goondan-studio", REPLICA];
 
-/// This program.
 pub(crate) const GDN: &str = "gdn";
 
-/// The daemon's program.
 pub(crate) const ORCHESTRATOR: &str = "goondan-orchestrator";
 
-/// The program that speaks to the server of workspaces' logs.
+/// Client of the log server.
 pub(crate) const REPLICA: &str = "goondan-replica";
 
-/// The program of connectors and models.
+/// Runs connectors and model calls.
 pub(crate) const CONNECTOR_PROCESS: &str = "goondan-connector-process";
 
-/// The program that runs tools, too.
+/// Runs agents and their tools.
 pub(crate) const AGENT_PROCESS: &str = "goondan-agent-process";
 
-/// Where a program is: beside this one, else in `PATH`.
+/// Path of a program: beside this one, otherwise from `PATH`.
 pub(crate) fn place_of(program: &str) -> Option<PathBuf> {
     let exe = std::env::current_exe().ok();
     let beside = exe.and_then(|exe| Some(exe.parent()?.join(program)));
@@ -37,8 +35,7 @@ pub(crate) fn place_of(program: &str) -> Option<PathBuf> {
     places.find(|path| path.is_file())
 }
 
-/// What the kernel can confine, right by right, as it was seen a moment ago. Namespaces are tried by the program
-/// that would make them.
+/// Confinement rights of this kernel, tested now. Namespaces are tested by the program that would create them.
 pub(crate) fn rights() -> Facts {
     probe_all(&place_of(AGENT_PROCESS).unwrap_or_else(|| AGENT_PROCESS.into()))
 }

@@ -1,4 +1,4 @@
-//! Which project a command is about, and which environment files it is to take beside the project's own.
+//! Locates the project of a command, and its additional environment files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 
-/// The file that makes a directory a project.
+/// File that makes a directory a project.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
 
 /// Environment files beside the project's own.
@@ -20,7 +20,7 @@ pub(crate) struct EnvFiles {
 }
 
 impl EnvFiles {
-    /// The absolute paths of the files that were named.
+    /// Absolute paths of the named files.
     pub(crate) fn absolute(&self) -> Result<Vec<PathBuf>, ProjectError> {
         let absolute = |path: &PathBuf| {
             std::path::absolute(path).map_err(|source| ProjectError::Unreachable {
@@ -32,13 +32,13 @@ impl EnvFiles {
     }
 }
 
-/// Why there is no project.
+/// Reason why there is no project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {
-    /// Neither here nor above is one.
+    /// Neither the directory nor its ancestors are a project.
     #[error("no {PROJECT_FILE} in {} or in any directory above it", from.display())]
     NoneAbove { from: PathBuf },
-    /// The directory that was named is none.
+    /// The named directory is not a project.
     #[error("no {PROJECT_FILE} in {}", dir.display())]
     NotAProject { dir: PathBuf },
     /// One of the two roots contains the other (`ROOT-1`).
@@ -51,7 +51,7 @@ pub(crate) enum ProjectError {
         project_root: PathBuf,
         state_root: PathBuf,
     },
-    /// The directory that was named cannot be reached.
+    /// The named directory cannot be accessed.
     #[error("cannot open the directory {}", dir.display())]
     Unreachable {
         dir: PathBuf,
@@ -86,7 +86,8 @@ impl From<ProjectError> for Failure {
     }
 }
 
-/// The canonical Project Root: the directory `named`, else the nearest from here upwards.
+/// Finds the canonical Project Root: the directory `named`, otherwise the nearest one from the current directory
+/// upwards.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
     let start = named.unwrap_or(Path::new("."));
     let from = start
@@ -109,10 +110,10 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
     }
 }
 
-/// Checks that neither root contains the other (`ROOT-1`). The daemon checks it too, but it makes the
-/// state root first: it must not even be started for a state root inside the project.
+/// Checks that neither root contains the other (`ROOT-1`). The daemon checks this too, but it creates the state root
+/// first, so it must not be started for a state root inside the project.
 pub(crate) fn check_apart(project_root: &Path, state_root: &Path) -> Result<(), ProjectError> {
-    // Of a state root that is not there yet, the part that is.
+    // Canonicalizes the existing part of a state root that does not exist yet.
     let existing = state_root.ancestors().find_map(|dir| {
         let rest = state_root.strip_prefix(dir).ok()?;
         Some(dir.canonicalize().ok()?.join(rest))

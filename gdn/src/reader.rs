@@ -9,10 +9,10 @@ use nix::sys::stat::{SFlag, fstat};
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 
-/// Waits until the reader of stdout is gone: a pipe whose other end is closed, or a closed terminal. Never ends if stdout is
-/// something else, or the system does not report it.
+/// Waits until the reader of stdout is gone: the other end of a pipe, or a terminal, was closed. Never returns if stdout
+/// is something else, or the system does not report it.
 pub(crate) async fn gone() {
-    // Nothing is written by it, so that it may stay a file that blocks.
+    // It is never written to, so it may stay in blocking mode.
     let watch = || Sender::from_owned_fd_unchecked(stdout().as_fd().try_clone_to_owned()?);
     // A regular file cannot be watched, and is never closed by its reader.
     let Ok(stdout) = watch() else {
@@ -23,8 +23,7 @@ pub(crate) async fn gone() {
     }
 }
 
-/// True if an error of a write to stdout says that the reader is gone. A closed terminal reports an I/O error, as a bad
-/// disk does.
+/// True if a write error on stdout means that the reader is gone. A closed terminal reports EIO, like a bad disk.
 pub(crate) fn is_gone(error: &Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPIPE) => true,

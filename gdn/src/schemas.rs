@@ -1,21 +1,21 @@
-//! Names of the JSON forms that `--json` prints, each with its version.
+//! Names of the JSON formats that `--json` prints, each with its version.
 //!
-//! A form only ever gains fields; any other change gives it a new version. `docs/cli.md` describes
-//! them, and a test checks that it describes all.
+//! A format only gains fields; any other change gets a new version. `docs/cli.md` describes the formats, and a test
+//! checks that it describes all of them.
 
-/// An error, on stderr.
+/// Error on stderr.
 pub const ERROR: &str = "gdn.error/v1";
 /// `gdn init`.
 pub const INIT: &str = "gdn.init/v1";
 /// `gdn run`.
 pub const RUN: &str = "gdn.run/v1";
-/// `gdn send`, and each answer of `gdn chat`.
+/// `gdn send`, and each reply of `gdn chat`.
 pub const SEND: &str = "gdn.send/v1";
-/// Each part of a reply that `gdn send --stream` shows as it comes.
+/// Each part of a reply that `gdn send --stream` prints.
 pub const SEND_PIECE: &str = "gdn.send.piece/v1";
 /// `gdn ps`.
 pub const PS: &str = "gdn.ps/v1";
-/// Each change that `gdn ps --watch` sees.
+/// Each change that `gdn ps --watch` prints.
 pub const PS_CHANGE: &str = "gdn.ps.change/v1";
 /// `gdn status`.
 pub const STATUS: &str = "gdn.status/v1";
@@ -137,8 +137,8 @@ pub const BUNDLE_REJECT: &str = "gdn.bundle.reject/v1";
 pub const BUNDLE_REVERT: &str = "gdn.bundle.revert/v1";
 /// `gdn bundle pin`.
 pub const BUNDLE_PIN: &str = "gdn.bundle.pin/v1";
-/// `gdn task new`, and what changes how a task stands: `start`, `pause`, `resume`, `cancel`, `provide`, `answer`,
-/// `approve`, `rework`, `budget` and `import`.
+/// `gdn task new`, and commands that change the state of a task: `start`, `pause`, `resume`, `cancel`, `provide`,
+/// `answer`, `approve`, `rework`, `budget` and `import`.
 pub const TASK: &str = "gdn.task/v1";
 /// `gdn task list`.
 pub const TASK_LIST: &str = "gdn.task.list/v1";
@@ -192,7 +192,7 @@ pub const PACKAGE_PRUNE: &str = "gdn.package.prune/v1";
 pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.
 pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
-/// What `gdn oauth login` prints first: what a person does next.
+/// First output of `gdn oauth login`: the next step for the user.
 pub const OAUTH_LOGIN: &str = "gdn.oauth.login/v1";
 /// `gdn oauth list`.
 pub const OAUTH_LIST: &str = "gdn.oauth.list/v1";
@@ -216,7 +216,7 @@ pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
 pub const FORGET: &str = "gdn.forget/v1";
 /// `gdn trace`.
 pub const TRACE: &str = "gdn.trace/v1";
-/// Each thing that `gdn watch` is told.
+/// Each update that `gdn watch` prints.
 pub const WATCH: &str = "gdn.watch/v1";
 /// `gdn top --once`.
 pub const TOP: &str = "gdn.top/v1";
@@ -247,7 +247,7 @@ pub const DEMO_KILL: &str = "gdn.demo.kill/v1";
 /// `gdn demo nodes`.
 pub const DEMO_NODES: &str = "gdn.demo.nodes/v1";
 
-/// Every form.
+/// All formats.
 pub const ALL: &[&str] = &[
     ERROR,
     INIT,

@@ -1,4 +1,4 @@
-//! Which format the state root is of, for what reads files there without a daemon (`REL-1`).
+//! Reads the format of the state root, for code that reads its files without a daemon (`REL-1`).
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,17 +10,17 @@ use goondan_protocol::state_format::{NewerFormat, STATE_FORMAT_FILE, StateFormat
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Why the files of a state root are not read.
+/// Reason why the files of a state root are not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormatError {
-    /// A newer goondan wrote them in a format that this one does not know.
+    /// A newer goondan version wrote them in an unknown format.
     #[error("the state directory {} is of a newer format", state_root.display())]
     Newer {
         state_root: PathBuf,
         #[source]
         source: NewerFormat,
     },
-    /// The file that says it cannot be read, or says nothing.
+    /// The format file is unreadable or invalid.
     #[error("{} does not say the format of the state directory", path.display())]
     Unknown {
         path: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) enum FormatError {
 }
 
 impl FormatError {
-    /// What a person does about it.
+    /// Advice for the user.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Newer { source, .. } => source.hint(),
@@ -52,11 +52,11 @@ impl From<FormatError> for Failure {
     }
 }
 
-/// What a state root says of its format; nothing if it does not exist, or is older than the file that says it.
+/// Reads the format of a state root; none if the root does not exist, or is older than the format file.
 pub(crate) fn read(state_root: &Path) -> Result<Option<StateFormat>, FormatError> {
     let path = state_root.join("system").join(STATE_FORMAT_FILE);
     let mut text = Vec::new();
-    // A file that is too long is cut, and then no JSON.
+    // A file that is too long is truncated, and then is not valid JSON.
     let read = File::open(&path).and_then(|file| {
         file.take(STATE_FORMAT_BYTES_MAX as u64)
             .read_to_end(&mut text)
@@ -77,7 +77,7 @@ pub(crate) fn read(state_root: &Path) -> Result<Option<StateFormat>, FormatError
     Ok(Some(format))
 }
 
-/// The format, for people.
+/// Describes the format.
 pub(crate) fn told(format: Option<&StateFormat>) -> String {
     match format {
         Some(format) => format!("{}, written by goondan {}", format.wrote, format.goondan),

@@ -1,16 +1,16 @@
-//! The difference between two texts, as a patch that people read and programs apply.
+//! Differences between two texts as a unified diff.
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-/// Lines around a change that are shown with it.
+/// Number of context lines around a change.
 const CONTEXT_LINES: u32 = 3;
 
-/// The difference of a file's text before and after in the unified format; empty if there is none.
+/// Unified diff of a file's old and new text; empty if they are equal.
 pub(crate) fn unified(path: &str, before: &str, after: &str) -> String {
     let input = InternedInput::new(before, after);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
     diff.postprocess_lines(&input);
-    // Changes that are close stand in one part.
+    // Merge hunks that are close to each other.
     let mut parts: Vec<Part> = Vec::new();
     for hunk in diff.hunks() {
         match parts.last_mut() {
@@ -39,7 +39,7 @@ pub(crate) fn unified(path: &str, before: &str, after: &str) -> String {
     out
 }
 
-/// Changes that are shown together.
+/// Changes in one hunk.
 struct Part {
     before: std::ops::Range<u32>,
     after: std::ops::Range<u32>,

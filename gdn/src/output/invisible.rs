@@ -1,9 +1,9 @@
-//! Characters that a terminal acts on or does not show: control characters, and those that reorder, hide or
-//! smuggle text. Text of agents, models and strangers may hold any of them.
+//! Characters that control a terminal or are invisible: control characters, and those that reorder or hide text.
+//! Untrusted text can contain any of them.
 
 use std::borrow::Cow;
 
-/// Characters that no terminal shows, or that reorder the text around them.
+/// Characters that are not displayed, or that reorder the text around them.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -13,11 +13,11 @@ fn is_invisible(c: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Joiners and the choice of an emoji's form belong to scripts and emoji, one between two visible
-/// characters; anywhere else, and in a row, they only hide.
+/// Joiners and variation selectors are valid between two visible characters of scripts and emoji; elsewhere, or in
+/// sequence, they only hide text.
 fn belongs_behind(before: Option<char>, c: char) -> bool {
     let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
-    // The form of an emoji may stand before a joiner.
+    // A variation selector may precede a joiner.
     let is_visible = |before: char| {
         (!before.is_ascii() && !is_invisible(before))
             || (c == '\u{200d}' && before == '\u{fe0f}')
@@ -26,7 +26,7 @@ fn belongs_behind(before: Option<char>, c: char) -> bool {
     joins && before.is_some_and(is_visible)
 }
 
-/// The characters of a text, each with whether it is harmful on a terminal.
+/// Characters of a text, each with a flag for whether it is harmful on a terminal.
 pub(super) fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     text.chars().map(move |c| {
@@ -36,12 +36,12 @@ pub(super) fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// What every colour sequence begins with.
+/// Prefix of every color sequence.
 const COLOR_START: &str = "\u{1b}[";
 
-/// A text for a terminal: lines, tabs and the colours of this program stay, and every other character that a
-/// terminal acts on or does not show is written as `\u{1b}` and the like. This is the last of the gates, for
-/// text that no other has made harmless.
+/// Escapes a text for a terminal: keeps lines, tabs and the colors of this program, and writes every other control or
+/// invisible character as `\u{1b}` and the like. This is the last line of defense, for text that was not escaped
+/// before.
 pub(super) fn harmless(text: &str) -> Cow<'_, str> {
     if !judged(text).any(|(c, is_harmful)| is_harmful && c != '\n' && c != '\t') {
         return Cow::Borrowed(text);
@@ -62,22 +62,21 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Bytes of the colour sequence of this program that the text begins with.
+/// Length of this program's color sequence at the start of the text, in bytes.
 fn color_length(text: &str) -> Option<usize> {
     let parameter = text.strip_prefix(COLOR_START)?;
     let (parameter, _) = parameter.split_once('m')?;
     let is_ours = match parameter.as_bytes() {
         // Reset, bold, dimmed, underlined.
         [b'0'..=b'2' | b'4'] => true,
-        // The colours of text.
+        // Foreground colors.
         [b'3' | b'9', b'0'..=b'7'] => true,
         _ => false,
     };
     is_ours.then_some(COLOR_START.len() + parameter.len() + 1)
 }
 
-/// The same JSON with every such character written as `\u…`, wherever it stands in a text. Line ends and
-/// tabs between values stay.
+/// Escapes every such character in the strings of a JSON text as `\u…`. Line ends and tabs between values are kept.
 pub(crate) fn harmless_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for (c, is_harmful) in judged(json) {
@@ -149,7 +148,7 @@ mod tests {
             let painted = colors.paint(style, "grün\tx\n");
             assert_eq!(harmless(&painted), painted);
         }
-        // Conceal, swap colours, clear, name the window, C1, a sequence with no end.
+        // Conceal, swap colors, clear, set the window title, C1, an unterminated sequence.
         for hostile in [
             "\u{1b}[8m",
             "\u{1b}[7m",

@@ -1,16 +1,16 @@
-//! What a model writes as Markdown, as a person reads it on a terminal (`STEER-4`).
+//! Renders Markdown from models for a terminal (`STEER-4`).
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::style::{self, Palette};
 use super::text;
 
-/// Columns of a line across.
+/// Width of a horizontal rule, in columns.
 const RULE_COLUMNS: usize = 24;
-/// Spaces between the columns of a table.
+/// Gap between the columns of a table.
 const TABLE_GAP: &str = "  ";
 
-/// `markdown` for a terminal. Long lines are left to the terminal, so that what is copied from it is whole.
+/// Renders `markdown` for a terminal. Long lines are wrapped by the terminal, so that copied text is unbroken.
 pub(crate) fn render(markdown: &str, palette: Palette) -> String {
     let printable = text::printable(markdown);
     let options =
@@ -34,16 +34,16 @@ pub(crate) fn render(markdown: &str, palette: Palette) -> String {
     painter.out
 }
 
-/// What a line begins with, inside of a list or a quotation.
+/// Prefix of lines in a list or quotation.
 #[derive(Debug)]
 struct Prefix {
     /// On the first line.
     first: Option<String>,
-    /// On the others.
+    /// On the following lines.
     rest: String,
 }
 
-/// A table while its cells come.
+/// A table being collected.
 #[derive(Debug, Default)]
 struct Cells {
     rows: Vec<Vec<String>>,
@@ -56,14 +56,14 @@ struct Painter {
     line: String,
     prefixes: Vec<Prefix>,
     looks: Vec<anstyle::Style>,
-    /// The next number of each list that is open; none of one without numbers.
+    /// Next number of each open list; none for lists without numbers.
     lists: Vec<Option<u64>>,
-    /// A block of code while it comes.
+    /// Code block being collected.
     code: Option<String>,
     table: Option<Cells>,
-    /// Where the link that is open leads, and where its text begins.
+    /// Target of the open link, and the start of its text.
     link: Option<(String, usize)>,
-    /// Whether what comes next needs no empty line before it.
+    /// True if no empty line is needed before the next block.
     has_gap: bool,
 }
 
@@ -194,7 +194,7 @@ impl Painter {
         }
     }
 
-    /// Text in the look of where it stands.
+    /// Adds text in the current style.
     fn say(&mut self, said: &str) {
         let look = self
             .looks
@@ -215,7 +215,7 @@ impl Painter {
         self.line.push_str(said);
     }
 
-    /// An empty line before what follows, unless it begins something.
+    /// Adds an empty line before the next block, unless it is the first.
     fn gap(&mut self) {
         self.end_line();
         if !std::mem::replace(&mut self.has_gap, true) {
@@ -229,7 +229,7 @@ impl Painter {
         }
     }
 
-    /// The same, but a list inside of another stands right below its line.
+    /// Like `gap`, but a nested list follows its line directly.
     fn gap_or_line(&mut self) {
         match self.lists.is_empty() {
             true => self.gap(),
@@ -275,7 +275,7 @@ impl Painter {
         let Some((leads_to, begin)) = self.link.take() else {
             return;
         };
-        // An address that is its own text is not said twice.
+        // A URL that equals the link text is not repeated.
         let is_said = self
             .line
             .get(begin..)
@@ -313,7 +313,7 @@ impl Painter {
     }
 }
 
-/// Columns that a painted text takes.
+/// Width of a styled text, in columns.
 fn width(painted: &str) -> usize {
     text::width(&anstream::adapter::strip_str(painted).to_string())
 }

@@ -1,16 +1,16 @@
-//! A page about one thing: its fields, then parts with titles. Parts that say nothing are left out.
+//! A page about one object: its fields, then titled sections. Empty sections are omitted.
 
 use super::style;
 use super::table::{Canvas, Table};
 
-/// A page that is being written.
+/// A page under construction.
 pub(crate) struct Page {
     canvas: Canvas,
     text: String,
 }
 
 impl Page {
-    /// A page that begins with these fields.
+    /// Creates a page that begins with these fields.
     pub(crate) fn new(fields: &Table, canvas: Canvas) -> Self {
         Self {
             canvas,
@@ -18,7 +18,7 @@ impl Page {
         }
     }
 
-    /// Adds a part.
+    /// Adds a section.
     pub(crate) fn part(&mut self, title: &str, body: &str) {
         if !body.trim().is_empty() {
             let title = self.canvas.palette.paint(style::TITLE, title);
@@ -27,7 +27,7 @@ impl Page {
         }
     }
 
-    /// The page's lines.
+    /// Text of the page.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

@@ -1,4 +1,4 @@
-//! Long texts, page by page, on a terminal.
+//! Shows long output in a pager.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use super::Output;
 use crate::failure::Failure;
 
-/// The environment variable that names the program, before `PAGER`. Empty turns it off.
+/// Environment variable for the pager, with precedence over `PAGER`. An empty value disables it.
 pub(crate) const PAGER_VAR: &str = "GDN_PAGER";
-/// What is used where no variable says otherwise: it lets colours through, and ends by itself if all fits.
+/// Default pager: it passes colors through and exits if everything fits on the screen.
 const DEFAULT_PAGER: &str = "less -FRX";
 
 impl Output {
-    /// Prints data, page by page if stdout is a terminal that it does not fit on.
+    /// Prints data, through a pager if stdout is a terminal on which it does not fit.
     pub(crate) fn paged(self, text: &str) -> Result<(), Failure> {
         if self.json {
             return Ok(());
@@ -26,7 +26,7 @@ impl Output {
     }
 }
 
-/// Whether a pager showed it. One that cannot be started shows nothing.
+/// Returns true if a pager showed the text; false if it cannot be started.
 fn page(text: &str) -> bool {
     let variable = |name| std::env::var(name).ok();
     let command = variable(PAGER_VAR).or_else(|| variable("PAGER"));
@@ -43,7 +43,7 @@ fn page(text: &str) -> bool {
         return false;
     };
     if let Some(mut stdin) = child.stdin.take() {
-        // Whoever has seen enough closes it before the end.
+        // The user may quit the pager early.
         drop(stdin.write_all(text.as_bytes()));
     }
     child.wait().is_ok()

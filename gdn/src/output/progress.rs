@@ -1,5 +1,4 @@
-//! What a person sees while a turn runs: each step and tool call as it happens, and a spinner on a
-//! terminal, on stderr; and on stdout the words of a reply as they come.
+//! Progress of a turn: steps, tool calls and a spinner on stderr, and the reply on stdout as it arrives.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -14,27 +13,27 @@ use super::{Output, markdown, text};
 use crate::context::Context;
 use crate::schemas;
 
-/// How often the spinner moves, in milliseconds.
+/// Interval of the spinner, in milliseconds.
 const TICK_MS: u64 = 100;
 
-/// Columns assumed where no terminal tells them; wide enough that nothing of a `detail` is cut.
+/// Width assumed without a terminal; wide enough that no `detail` is truncated.
 const DEFAULT_COLUMNS: usize = 400;
 
-/// Whether, and how, a reply is shown as it comes.
+/// Display mode of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streaming {
-    /// Only when it is whole.
+    /// Not streamed; printed when complete.
     Off,
     /// As text on stdout.
     Text,
-    /// As text on stdout, with the agent's name before it.
+    /// As text on stdout, after the agent's name.
     Named,
     /// As one JSON object for each part.
     Objects,
 }
 
 impl Streaming {
-    /// As it is usual: a person at a terminal sees words as they come, a pipe gets the whole reply.
+    /// Default mode: streamed text on a terminal, the complete reply in a pipe.
     pub(crate) fn usual(output: Output) -> Self {
         if output.is_watched() {
             Self::Text
@@ -44,16 +43,16 @@ impl Streaming {
     }
 }
 
-/// What of a reply has been shown.
+/// State of the displayed reply.
 #[derive(Debug, Default)]
 struct Shown {
     spinner: Option<ProgressBar>,
     agent: Option<String>,
-    /// The words of the step at hand.
+    /// Text of the current step.
     text: String,
-    /// Those of them that stand on the terminal with nothing else between them.
+    /// Part of it that is on the terminal without other output in between.
     unbroken: String,
-    /// The size of the terminal when they began.
+    /// Size of the terminal when that part began.
     size: Option<(usize, usize)>,
     is_mid_line: bool,
 }
@@ -63,16 +62,16 @@ struct Shown {
 pub(crate) struct TurnView {
     output: Output,
     quiet: bool,
-    /// The command that shows a question, but for its id.
+    /// Command that shows a question, without its id.
     show_question: String,
-    /// The commands about a call that needs a person.
+    /// Commands about a call that needs approval.
     decide: Decide,
     streaming: Streaming,
     columns: usize,
     shown: RefCell<Shown>,
 }
 
-/// Commands about a call that needs a person, but for its id.
+/// Commands about a call that needs approval, without its id.
 #[derive(Debug)]
 struct Decide {
     show: String,
@@ -81,8 +80,8 @@ struct Decide {
 }
 
 impl TurnView {
-    /// A view that waits for the turn to begin. `quiet` shows nothing but, as `streaming` says, the
-    /// reply.
+    /// Creates a view that waits for the turn to begin. With `quiet`, it shows only the reply, according to
+    /// `streaming`.
     pub(crate) fn start(context: &Context, quiet: bool, streaming: Streaming) -> Self {
         let output = context.output;
         let columns = columns_of_stderr();
@@ -103,7 +102,7 @@ impl TurnView {
         view
     }
 
-    /// Shows what happened.
+    /// Shows an event.
     pub(crate) fn show(&self, event: &RuntimeEvent) {
         if event.kind == RuntimeEventKind::StepStarted {
             let mut shown = self.shown.borrow_mut();
@@ -144,7 +143,7 @@ impl TurnView {
             drop(self.output.object(schemas::SEND_PIECE, piece));
             return;
         }
-        // Pieces of other calls than a model's are not for people.
+        // Only pieces of model calls are displayed.
         match serde_json::from_str(piece.piece.get()) {
             Ok(ModelPiece::Text { text }) => self.text(&text),
             Ok(ModelPiece::Again) => {
@@ -176,7 +175,7 @@ impl TurnView {
             return;
         }
         let mut shown = self.shown.borrow_mut();
-        // A spinner would draw over the words.
+        // A spinner would overwrite the text.
         if let Some(spinner) = shown.spinner.take() {
             spinner.finish_and_clear();
         }
@@ -193,7 +192,7 @@ impl TurnView {
         shown.is_mid_line = true;
     }
 
-    /// Ends the turn; true if the whole reply has been shown.
+    /// Ends the turn; true if the whole reply has been streamed.
     pub(crate) fn end(&self, reply: &str) -> bool {
         self.break_line();
         let mut shown = self.shown.borrow_mut();
@@ -203,7 +202,7 @@ impl TurnView {
         !reply.is_empty() && shown.text == reply
     }
 
-    /// What follows does not belong to what was said.
+    /// Ends the current line and text, because unrelated output follows.
     fn break_line(&self) {
         let mut shown = self.shown.borrow_mut();
         if !std::mem::take(&mut shown.is_mid_line) {
@@ -226,8 +225,8 @@ impl TurnView {
         }
     }
 
-    /// What was said, with its Markdown shown as it is meant, and how many rows above the cursor it began. None
-    /// where that is no other text, or cannot be put in its place.
+    /// Renders the text as Markdown, and returns how many rows above the cursor it began. None if rendering changes
+    /// nothing or the text cannot be replaced.
     fn rendered(&self, shown: &Shown) -> Option<(usize, String)> {
         let (columns, rows) = shown.size.filter(|size| size_of_stdout() == Some(*size))?;
         if !self.output.is_watched() || !self.output.out.is_on() || shown.unbroken.contains('\t') {
@@ -244,11 +243,11 @@ impl TurnView {
             _ => String::new(),
         };
         let above = text::rows_of(&format!("{name}{said}"), columns).saturating_sub(1);
-        // What has left the screen cannot be taken back.
+        // Text that has scrolled off the screen cannot be erased.
         (above < rows.saturating_sub(1)).then_some((above, rendered))
     }
 
-    /// Shows a line beside the turn's own.
+    /// Prints a line in addition to the turn's own.
     pub(crate) fn line(&self, line: &str) {
         self.break_line();
         if self.quiet {
@@ -260,7 +259,7 @@ impl TurnView {
         }
     }
 
-    /// Says beside the spinner what is going on.
+    /// Sets the text of the spinner.
     pub(crate) fn status(&self, status: &str) {
         if self.quiet || !self.output.is_interactive() {
             return;
@@ -288,8 +287,7 @@ impl Drop for TurnView {
     }
 }
 
-/// Says on stderr what a command waits for: beside a spinner on a terminal, elsewhere in a line for each
-/// thing that is new.
+/// Reports on stderr what a command waits for: as a spinner on a terminal, otherwise as a line for each change.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     output: Output,
@@ -304,7 +302,7 @@ impl Waiting {
         }
     }
 
-    /// Shows what is waited for now.
+    /// Shows the current reason for the wait.
     pub(crate) fn show(&mut self, text: &str, is_new: bool) {
         if self.output.is_interactive() {
             let spinner = self.spinner.get_or_insert_with(spinner);
@@ -331,13 +329,13 @@ fn columns_of_stderr() -> usize {
     }
 }
 
-/// Columns and rows of the terminal that data goes to.
+/// Columns and rows of the terminal at stdout.
 fn size_of_stdout() -> Option<(usize, usize)> {
     let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())?;
     Some((columns.0.into(), rows.0.into()))
 }
 
-/// A spinner on stderr. Shown only where a terminal is.
+/// A spinner on stderr, visible only on a terminal.
 fn spinner() -> ProgressBar {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(template) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -367,12 +365,12 @@ fn told_of(retry: &CallRetry) -> String {
     text::one_line(&told)
 }
 
-/// What goes on after the event, for the spinner.
+/// Spinner text after the event.
 fn status_of(event: &RuntimeEvent) -> Option<String> {
     use RuntimeEventKind as Kind;
     match event.kind {
         Kind::StepStarted => Some("thinking".to_owned()),
-        // The next step follows at once, unless others still run.
+        // The next step follows immediately, unless other tools still run.
         Kind::ToolCompleted | Kind::ToolFailed => Some("waiting for tools".to_owned()),
         Kind::ToolCalled => event
             .tool_name
@@ -399,7 +397,7 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
     }
 }
 
-/// The line that tells of the event, at most `columns` wide; none for what needs no line.
+/// Line for the event, at most `columns` wide; none for events without a line.
 fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<String> {
     use RuntimeEventKind as Kind;
     let (mark, style, subject) = match event.kind {

@@ -1,4 +1,4 @@
-//! Text on a terminal that is drawn again in its place.
+//! Text that is redrawn in place on a terminal.
 
 use std::io::Write as _;
 
@@ -6,22 +6,22 @@ use super::Output;
 use super::invisible::harmless;
 use crate::failure::Failure;
 
-/// Lines a terminal is taken to have that does not say so.
+/// Height assumed if the terminal does not report it, in lines.
 const DEFAULT_LINES: usize = 24;
 
-/// A part of the terminal.
+/// A region of the terminal.
 #[derive(Debug)]
 pub(crate) struct Screen {
     lines_shown: usize,
 }
 
 impl Screen {
-    /// The place below the cursor; none where stdout is no terminal, or JSON is asked for.
+    /// Region below the cursor; none without a terminal at stdout, or with `--json`.
     pub(crate) fn of(output: Output) -> Option<Self> {
         (output.out_is_terminal && !output.json).then_some(Self { lines_shown: 0 })
     }
 
-    /// Shows `text` in the place of what was shown before. Lines too long or too many are cut.
+    /// Replaces the previous text with `text`. Excess lines and columns are cut.
     pub(crate) fn show(&mut self, text: &str) -> Result<(), Failure> {
         let lines = match terminal_size::terminal_size_of(std::io::stdout()) {
             Some((_, lines)) => usize::from(lines.0),
@@ -36,14 +36,14 @@ impl Screen {
 
     fn frame(&mut self, text: &str, lines_max: usize) -> String {
         let count = text.lines().count();
-        // The cursor stands on a line of its own.
+        // The cursor needs its own line.
         let room = lines_max.saturating_sub(1).max(1);
         let mut shown: Vec<String> = text.lines().take(room).map(str::to_owned).collect();
         if count > room {
             shown.pop();
             shown.push(format!("… {} more lines", count - shown.len()));
         }
-        // Up to where it began, clear what is below, and do not wrap long lines.
+        // Move up to the start, clear everything below, and disable line wrapping.
         let up = match self.lines_shown {
             0 => String::new(),
             lines => format!("\u{1b}[{lines}A"),

@@ -1,31 +1,30 @@
-//! The few colours `gdn` uses, by what they mean.
+//! Colors of `gdn`, by meaning.
 
 use anstyle::{AnsiColor, Style};
 
-/// What went wrong.
+/// Errors.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// What to do next.
+/// Hints.
 pub(crate) const HINT: Style = AnsiColor::Cyan.on_default().bold();
-/// What went well.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What needs a look.
+/// Warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// What failed, within data.
+/// Failures within data.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// Titles and names.
 pub(crate) const TITLE: Style = Style::new().bold();
-/// What matters less.
+/// Less important text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 /// No style.
 pub(crate) const PLAIN: Style = Style::new();
 
-/// The same for a word that stands out of its line. Colours are not swapped: a text that others wrote could hide
-/// in that.
+/// Highlights a word within a styled line. Without reverse video, because untrusted text could use it to hide.
 pub(crate) fn marked(style: Style) -> Style {
     style.bold().underline()
 }
 
-/// Paints text, or leaves it plain where colour is off.
+/// Styles text, or leaves it plain if colors are off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Palette {
     on: bool,
@@ -36,12 +35,11 @@ impl Palette {
         Self { on }
     }
 
-    /// Whether there are colours.
+    /// True if colors are on.
     pub(crate) fn is_on(self) -> bool {
         self.on
     }
 
-    /// `text` in `style`.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         if self.on && !text.is_empty() {
             format!("{}{text}{}", style.render(), style.render_reset())

@@ -1,7 +1,7 @@
-//! Aligned tables. Columns are as wide as their widest cell, counted in terminal columns.
+//! Aligned tables. Columns are as wide as their widest cell, in terminal columns.
 //!
-//! On a terminal too narrow for that, long names are cut in the middle, and what matters less moves to
-//! lines of its own below its row. Nothing is left out, and where no terminal is nothing is changed.
+//! If the terminal is too narrow, long names are shortened in the middle, and less important columns move to lines
+//! below their row. Nothing is omitted, and output without a terminal is not changed.
 
 use super::style::{self, Palette};
 use super::text;
@@ -12,11 +12,11 @@ mod narrow;
 pub(crate) use cells::{Cell, Column, listed};
 use cells::{push_row, total};
 
-/// How much room a table has, and whether it may be coloured.
+/// Available width and colors for a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Canvas {
     pub(crate) palette: Palette,
-    /// Columns of the terminal; none where there is no terminal.
+    /// Width of the terminal; none without a terminal.
     pub(crate) columns: Option<usize>,
 }
 
@@ -29,12 +29,12 @@ impl From<Palette> for Canvas {
     }
 }
 
-/// A table with a line of titles.
+/// A table with a header line.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
-    /// Whether it has names and values instead of titles.
+    /// True if it has names and values instead of a header.
     is_of_fields: bool,
 }
 
@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// A table of two columns without titles: names and values.
+    /// Creates a table of two columns without a header: names and values.
     pub(crate) fn of_fields() -> Self {
         Self {
             columns: vec![Column::new(""), Column::new("")],
@@ -63,12 +63,12 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// A line of a table [`Table::of_fields`].
+    /// Adds a line to a table created by [`Table::of_fields`].
     pub(crate) fn field(&mut self, name: &str, value: impl Into<Cell>) {
         self.row([Cell::styled(name, style::TITLE), value.into()]);
     }
 
-    /// The table's lines. The last cell of a line is not padded.
+    /// Renders the table. The last cell of a line is not padded.
     pub(crate) fn render(&self, canvas: impl Into<Canvas>) -> String {
         let canvas = canvas.into();
         let widths = self.widths();
@@ -91,7 +91,7 @@ impl Table {
         }
     }
 
-    /// How wide the widest cell of each column is.
+    /// Width of the widest cell in each column.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = Vec::new();
         for row in &self.rows {
@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// What is shown at 60, 80 and 120 columns, of which no line may be wider.
+/// Renders at 60, 80 and 120 columns, and checks that no line is wider.
 #[cfg(test)]
 pub(crate) fn at_three_widths(render: impl Fn(Canvas) -> String) -> String {
     let mut all = String::new();

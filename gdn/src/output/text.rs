@@ -1,4 +1,4 @@
-//! Values as people read them: times, durations, sizes, and text that others wrote.
+//! Formats values for people: times, durations, sizes, and untrusted text.
 
 pub(crate) use goondan_protocol::shell::shell_quoted;
 
@@ -14,13 +14,13 @@ const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
 const MS_PER_HOUR: u64 = 60 * MS_PER_MINUTE;
 const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
-/// Makes text harmless on a terminal: control characters but newline and tab, and characters that reorder
-/// or hide text, are written as `\u{1b}` and the like.
+/// Escapes text for a terminal: control characters except newline and tab, and characters that reorder or hide text,
+/// are written as `\u{1b}` and the like.
 pub(crate) fn printable(text: &str) -> String {
     escape(text, |c| c != '\n' && c != '\t')
 }
 
-/// Makes text fit one cell of a table or one line: like [`printable`], without newlines and tabs.
+/// Escapes text for one table cell or line: like [`printable`], including newlines and tabs.
 pub(crate) fn one_line(text: &str) -> String {
     escape(text, |_| true)
 }
@@ -37,18 +37,18 @@ fn escape(text: &str, also: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// A text that others wrote, line by line behind a mark: none of it can be taken for a word of `gdn`.
+/// Quotes untrusted text with a mark before each line, so that it cannot be mistaken for output of `gdn`.
 pub(crate) fn quoted(text: &str) -> String {
     let lines = printable(text);
     lines.lines().map(|line| format!("  │ {line}\n")).collect()
 }
 
-/// Columns the text takes on a terminal.
+/// Width of the text on a terminal, in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts the text to at most `columns` columns; a cut is marked with `…`.
+/// Truncates the text to at most `columns` columns, with `…` at the cut.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -66,7 +66,7 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// The characters that fit into `room` columns.
+/// Takes the characters that fit into `room` columns.
 pub(crate) fn taken_while(chars: impl Iterator<Item = char>, room: usize) -> String {
     let mut used = 0;
     chars
@@ -77,7 +77,7 @@ pub(crate) fn taken_while(chars: impl Iterator<Item = char>, room: usize) -> Str
         .collect()
 }
 
-/// A text in lines of at most `first` columns, then of at most `room`; between words, where there are any.
+/// Wraps a text to lines of at most `first` columns, then at most `room`, between words if possible.
 pub(crate) fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -88,11 +88,11 @@ pub(crate) fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
             return lines;
         }
         let fits = taken_while(rest.chars(), room);
-        // A character wider than the room has its line all the same.
+        // A character wider than the limit still gets its own line.
         let whole = fits
             .len()
             .max(rest.chars().next().map_or(0, char::len_utf8));
-        // A space right behind what fits ends a word, too.
+        // A space directly after the limit also ends a word.
         let with_next = rest.get(..=whole).or_else(|| rest.get(..whole));
         let (line, next) = match with_next.and_then(|line| line.rfind(' ')) {
             Some(at) if at > 0 => (rest.get(..at), rest.get(at + 1..)),
@@ -106,7 +106,7 @@ pub(crate) fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
     }
 }
 
-/// A line in lines of at most `columns` columns, each as far in as the first.
+/// Wraps a line to at most `columns` columns, and keeps its indentation.
 pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
@@ -115,7 +115,7 @@ pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
     parts.map(|part| format!("{:indent$}{part}", "")).collect()
 }
 
-/// The rows that a text takes on a terminal of so many columns, the row behind its last newline included.
+/// Number of rows that a text takes on a terminal of this width, including the row after its last newline.
 pub(crate) fn rows_of(text: &str, columns: usize) -> usize {
     let rows_of_line = |line: &str| {
         let (mut rows, mut column) = (1, 0);
@@ -133,7 +133,7 @@ pub(crate) fn rows_of(text: &str, columns: usize) -> usize {
     text.split('\n').map(rows_of_line).sum()
 }
 
-/// A length of time in its two largest units: `412ms`, `1.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
+/// Formats a duration in its two largest units: `412ms`, `1.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
         0..MS_PER_SECOND => format!("{ms}ms"),
@@ -154,22 +154,21 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// How long before `now` it was; `0ms` for what is yet to come.
+/// Formats the time from `at` to `now`; `0ms` if `at` is in the future.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     duration(ms_between(at, now))
 }
 
-/// The current time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_unix_millis(jiff::Timestamp::now().as_millisecond())
 }
 
-/// A point in time on the person's own clock: `2026-11-21 21:06:00`.
+/// Formats a time in the local time zone: `2026-11-21 21:06:00`.
 pub(crate) fn clock(at: Timestamp) -> String {
     zoned(at, "%Y-%m-%d %H:%M:%S")
 }
 
-/// The same with milliseconds: `2026-11-21 21:06:00.123`.
+/// Formats a time with milliseconds: `2026-11-21 21:06:00.123`.
 pub(crate) fn clock_ms(at: Timestamp) -> String {
     zoned(at, "%Y-%m-%d %H:%M:%S%.3f")
 }
@@ -181,7 +180,7 @@ fn zoned(at: Timestamp, format: &str) -> String {
     )
 }
 
-/// The time of day of that: `21:06:00.123`.
+/// Formats the time of day with milliseconds: `21:06:00.123`.
 pub(crate) fn time_ms(at: Timestamp) -> String {
     let clock = clock_ms(at);
     clock
@@ -190,13 +189,13 @@ pub(crate) fn time_ms(at: Timestamp) -> String {
         .to_owned()
 }
 
-/// From one point in time to a later one, in milliseconds; 0 if the clock went back meanwhile.
+/// Milliseconds between two times; 0 if the clock went back.
 pub(crate) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
     let ms = to.as_unix_millis().saturating_sub(from.as_unix_millis());
     u64::try_from(ms).unwrap_or(0)
 }
 
-/// A size: `17 B`, `1.2 KiB`, `3.4 MiB`.
+/// Formats a size: `17 B`, `1.2 KiB`, `3.4 MiB`.
 pub(crate) fn bytes(size: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     const UNIT_BYTES: u64 = 1024;
@@ -215,10 +214,10 @@ pub(crate) fn bytes(size: u64) -> String {
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
-/// What is shown of a cost that is not known.
+/// Text for an unknown cost.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// What replies cost; of those whose cost is not known it is said that they are not in it.
+/// Formats the cost of replies, and notes how many replies of unknown cost it does not include.
 pub(crate) fn cost(spending: &Spending) -> String {
     match (spending.replies, spending.unpriced) {
         (_, 0) => spending.cost_micro_usd.to_string(),

@@ -1,14 +1,14 @@
-//! What a table is made of: columns, cells, and the lines they are in.
+//! Columns, cells and lines of a table.
 
 use anstyle::Style;
 
 use super::super::style::{self, Palette};
 use super::super::text;
 
-/// Blanks between two columns.
+/// Number of spaces between two columns.
 pub(super) const GAP: usize = 2;
 
-/// One cell: a text and how it looks.
+/// A cell: a text and its style.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub(super) text: String,
@@ -16,7 +16,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell in `style`. Control characters are made visible.
+    /// Creates a cell in `style`. Control characters are escaped.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
         Self {
             text: text::one_line(text.as_ref()),
@@ -31,20 +31,20 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A column: its title, and what becomes of it where there is little room.
+/// A column: its header, and its behavior in a narrow table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub(super) title: &'static str,
-    /// What stands before its value on a line below the row.
+    /// Label before its value on a line below the row.
     pub(super) label: &'static str,
-    /// Whether its values may be cut in the middle.
+    /// True if its values may be shortened in the middle.
     pub(super) is_cut: bool,
-    /// Where there is no room, columns of higher rank move below their rows first; one of rank 0 stays.
+    /// In a narrow table, columns with a higher rank move below their rows first; a column of rank 0 stays.
     pub(super) rank: u8,
 }
 
 impl Column {
-    /// A column that is always whole and in its place.
+    /// Creates a column that is never shortened or moved.
     pub(crate) const fn new(title: &'static str) -> Self {
         Self {
             title,
@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// The same, with values that may be cut in the middle: names, keys, paths.
+    /// Allows values to be shortened in the middle, for names, keys and paths.
     pub(crate) const fn cut(self) -> Self {
         Self {
             is_cut: true,
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    /// The same, which moves below its row as `label value`; the higher its rank, the sooner.
+    /// Allows the column to move below its row as `label value`; a higher rank moves earlier.
     pub(crate) const fn below(self, rank: u8, label: &'static str) -> Self {
         Self {
             label,
@@ -78,7 +78,7 @@ impl From<&'static str> for Column {
     }
 }
 
-/// Names in one cell, or that there are none.
+/// Lists names in one cell, or `none`.
 pub(crate) fn listed(names: &[String]) -> Cell {
     if names.is_empty() {
         Cell::styled("none", style::FAINT)
@@ -87,12 +87,12 @@ pub(crate) fn listed(names: &[String]) -> Cell {
     }
 }
 
-/// How many terminal columns a line takes.
+/// Width of a line, in columns.
 pub(super) fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// Adds a line. The last cell that is not empty is not padded.
+/// Adds a line. The last non-empty cell is not padded.
 pub(super) fn push_row(out: &mut String, cells: &[(&Cell, usize)], palette: Palette) {
     let last = cells.iter().rposition(|(cell, _)| !cell.text.is_empty());
     for (column, (cell, widest)) in cells.iter().enumerate() {

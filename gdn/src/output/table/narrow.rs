@@ -1,26 +1,25 @@
-//! Tables on a terminal that is too narrow for them.
+//! Layout of tables that are wider than the terminal.
 
 use super::super::style::{self, Palette};
 use super::super::text;
 use super::cells::{Cell, Column, GAP, push_row, total};
 
-/// How short a name is cut before another column moves below its row, in terminal columns.
+/// Length to which names are shortened before another column moves below its row, in columns.
 const CUT_FIRST: usize = 20;
 
-/// How short a name is cut at most.
+/// Minimum length of a shortened name, in columns.
 const CUT_MIN: usize = 8;
 
-/// Blanks before what stands below a row.
+/// Indentation of lines below a row.
 const INDENT: usize = 4;
 
-/// Fewest columns a value is wrapped into.
+/// Minimum width of a wrapped value, in columns.
 const WRAP_MIN: usize = 20;
 
-/// What is not worth a line below a row.
+/// Values that are omitted below a row.
 const NOTHING: [&str; 3] = ["", "-", "0"];
 
-/// The lines of a table with titles, each within `room` columns as far as that can be. `widths` are those
-/// of the widest cells.
+/// Renders a table with a header, within `room` columns if possible. `widths` are those of the widest cells.
 pub(super) fn rows(
     columns: &[Column],
     rows: &[Vec<Cell>],
@@ -54,8 +53,8 @@ pub(super) fn rows(
     out
 }
 
-/// The lines of a table of names and values, long values on several lines. They are not cut: paths are
-/// there to be used.
+/// Renders a table of names and values, with long values wrapped. They are not shortened, because users copy paths
+/// from them.
 pub(super) fn fields(
     rows: &[Vec<Cell>],
     widths: &[usize],
@@ -83,7 +82,7 @@ pub(super) fn fields(
     out
 }
 
-/// Which columns stay in their rows, and how long names may be there.
+/// Chooses the columns that stay in their rows, and the maximum length of names in them.
 fn arrangement(columns: &[Column], widths: &[usize], room: usize) -> (Vec<usize>, usize) {
     let mut kept: Vec<usize> = (0..widths.len()).collect();
     loop {
@@ -100,7 +99,7 @@ fn arrangement(columns: &[Column], widths: &[usize], room: usize) -> (Vec<usize>
     (kept, cut.unwrap_or(CUT_MIN))
 }
 
-/// How long names may be for the columns to have room; none if they would be shorter than `least`.
+/// Maximum length of names for which the columns fit; none if it is less than `least`.
 fn longest_cut(
     columns: &[Column],
     widths: &[usize],
@@ -129,7 +128,7 @@ fn shortened(cell: &Cell, width: usize) -> Cell {
     }
 }
 
-/// The begin and the end of a text, with `…` for what is between them.
+/// Replaces the middle of a text with `…`.
 fn cut_in_the_middle(text: &str, columns: usize) -> String {
     if text::width(text) <= columns {
         return text.to_owned();
@@ -142,7 +141,7 @@ fn cut_in_the_middle(text: &str, columns: usize) -> String {
     format!("{begin}…{end}")
 }
 
-/// What moved below a row: as many `label value` on a line as there is room for.
+/// Adds the columns that moved below a row: as many `label value` pairs on a line as fit.
 fn push_below<'c>(
     out: &mut String,
     moved: impl Iterator<Item = (&'c Cell, &'c Column)>,
