@@ -1,4 +1,4 @@
-//! `gdn approvals`, `gdn approve` and `gdn deny`: tool calls that wait for a person (`STEER-3`).
+//! `gdn approvals`, `gdn approve` and `gdn deny`: tool calls that wait for approval (`STEER-3`).
 
 use clap::Args;
 use goondan_protocol::approval::ApprovalDecision;
@@ -19,7 +19,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Calls that are named at most where others are shown, too.
+/// Maximum number of pending calls that other commands list.
 const NAMED_AT_ONCE: usize = 5;
 
 /// List the tool calls that wait for your approval, or show one
@@ -172,7 +172,7 @@ fn fields_of(approval: &ApprovalInfo, now: Timestamp) -> Table {
     table
 }
 
-/// The arguments, each under its name, so that every line of them is seen.
+/// Arguments of a call, one block for each, so that every line is visible.
 fn arguments(input: &Value) -> String {
     let Value::Object(arguments) = input else {
         return text::quoted(&input.to_string());
@@ -232,7 +232,7 @@ fn told(how: &str, decided: &ApprovalDecided, context: &Context) -> Result<(), F
     ))
 }
 
-/// Says on stderr what waits in those workspaces, with the commands for each.
+/// Prints the pending approvals of these workspaces to stderr, with the command for each.
 pub(super) async fn report(
     client: &mut Client,
     status: &DaemonStatus,
@@ -251,7 +251,7 @@ pub(super) async fn report(
     Ok(())
 }
 
-/// The same for one conversation.
+/// Prints the pending approvals of one conversation.
 pub(super) async fn report_of(
     client: &mut Client,
     workspace: &WorkspaceInfo,

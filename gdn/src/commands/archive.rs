@@ -1,4 +1,4 @@
-//! `gdn instance export` and `gdn instance import`: conversations taken elsewhere.
+//! `gdn instance export` and `gdn instance import`: move conversations between state roots.
 
 use clap::Args;
 use std::fs::File;
@@ -61,13 +61,13 @@ pub(crate) struct InstanceImportArgs {
     agent: Option<AgentName>,
 }
 
-/// Longest first line of an archive, in bytes.
+/// Maximum length of an archive's first line, in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where an archive goes.
+/// Destination of an archive.
 enum Sink {
     Stdout(Output),
-    /// A file that gets its name when all of it is there.
+    /// Temporary file that is renamed once the archive is complete.
     File {
         temp: NamedTempFile,
         path: PathBuf,
@@ -88,7 +88,7 @@ impl Sink {
             }
             return Ok(Self::Stdout(output));
         }
-        // The daemon need not be asked for what could not be written.
+        // Fail before any request to the daemon if the file cannot be written.
         if !args.force && path.symlink_metadata().is_ok() {
             return Err(is_there(&path));
         }
@@ -110,7 +110,7 @@ impl Sink {
         }
     }
 
-    /// Makes the file durable and gives it its name; returns the name.
+    /// Syncs the file, renames it to its final path, and returns the path.
     fn finish(self) -> Result<Option<PathBuf>, Failure> {
         let Self::File { temp, path, force } = self else {
             return Ok(None);
@@ -201,7 +201,7 @@ fn as_count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Says what is not in the archive.
+/// Notes what the archive does not contain.
 fn remark(last: &ExportPart, pending: usize, output: Output) {
     if pending > 0 {
         let events = text::count(pending, "event");
@@ -217,7 +217,7 @@ fn remark(last: &ExportPart, pending: usize, output: Output) {
     }
 }
 
-/// What the first line of an archive says of its names.
+/// Names in the first line of an archive.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head {

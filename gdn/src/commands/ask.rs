@@ -1,4 +1,4 @@
-//! A question to an agent: what `send`, `chat` and `demo` have in common.
+//! Sends an event to an agent and waits for its reply; shared by `send`, `chat` and `demo`.
 
 use clap::Args;
 use goondan_protocol::control::{SendEvent, Sent, WorkspaceInfo};
@@ -25,25 +25,25 @@ pub(crate) struct To {
     pub(crate) instance: Option<InstanceKey>,
 }
 
-/// A question. Its event id is made here, not by the daemon: whatever is killed before the answer
-/// arrives, the same question can be asked again and is answered once (`MSG-13`).
+/// An event for an agent. The client generates its event id, so that after a crash the same event can be sent again
+/// and is still answered once (`MSG-13`).
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     workspace_id: WorkspaceId,
     agent: Option<AgentName>,
     instance: InstanceKey,
-    /// The conversation that is meant when none is named.
+    /// Conversation to use if none is named.
     usual: InstanceKey,
     text: String,
-    /// Images as they were named, and as they are.
+    /// Images as named on the command line, and their contents.
     named_images: Vec<String>,
     images: Vec<Image>,
     event_id: EventId,
 }
 
 impl Question {
-    /// A question in the conversation `instance`, or in the workspace's own, with the event id
-    /// `event_id`, or a new one.
+    /// Creates an event for the conversation `instance`, or for the workspace's default one, with the event id
+    /// `event_id` or a new one.
     pub(crate) fn new(
         workspace: &WorkspaceInfo,
         agent: Option<AgentName>,
@@ -77,7 +77,7 @@ impl Question {
         ))
     }
 
-    /// The same question with images, which were named so.
+    /// Adds images. `named_images` are their names on the command line.
     pub(crate) fn with_images(self, named_images: Vec<String>, images: Vec<Image>) -> Self {
         Self {
             named_images,
@@ -99,12 +99,12 @@ impl Question {
         }
     }
 
-    /// Hands the question in and returns once it is accepted.
+    /// Sends the event and returns once it is accepted.
     pub(crate) async fn hand_in(&self, client: &mut Client) -> Result<Sent, CallError> {
         client.query(self.request(false)).await
     }
 
-    /// Asks and waits for the answer; shows what happens meanwhile.
+    /// Sends the event, shows progress, and waits for the reply.
     pub(crate) async fn ask(
         &self,
         client: &mut Client,
@@ -123,12 +123,11 @@ impl Question {
             .await
     }
 
-    /// The event that it is.
     pub(crate) fn event_id(&self) -> &EventId {
         &self.event_id
     }
 
-    /// The command that gets the answer to this very question.
+    /// Command that gets the reply to this event.
     pub(crate) fn again(&self, context: &Context) -> String {
         let mut command = format!("send --event-id {}", self.event_id);
         if let Some(agent) = &self.agent {
@@ -148,7 +147,7 @@ impl Question {
         context.command(&command)
     }
 
-    /// The failure of a question whose answer nobody waits for any more.
+    /// Failure when the client stops waiting for the reply.
     pub(crate) fn left(&self, exit: Exit, message: &str, context: &Context) -> Failure {
         Failure::new(
             exit,
@@ -160,7 +159,7 @@ impl Question {
         )
     }
 
-    /// The failure of a question during which the connection was lost.
+    /// Failure when the connection is lost during the request.
     pub(crate) fn lost(&self, error: &CallError, context: &Context) -> Failure {
         use std::error::Error as _;
         Failure::new(
@@ -176,7 +175,7 @@ impl Question {
         .caused_by(error.source())
     }
 
-    /// `error` as a failure of this question.
+    /// Converts `error` to a failure of this event.
     pub(crate) fn failed(&self, error: CallError, context: &Context) -> Failure {
         if error.is_lost() {
             self.lost(&error, context)
@@ -186,7 +185,7 @@ impl Question {
     }
 }
 
-/// Ends the view of a turn; whether its whole reply has been shown as it came.
+/// Ends the view of a turn. True if the whole reply has been streamed to the terminal.
 pub(crate) fn is_shown(view: &TurnView, sent: &Sent) -> bool {
     match &sent.outcome {
         Some(TurnOutcome::Completed { reply }) => view.end(reply),
@@ -194,7 +193,7 @@ pub(crate) fn is_shown(view: &TurnView, sent: &Sent) -> bool {
     }
 }
 
-/// The reply, or the failure of the turn.
+/// Returns the reply, or the failure of the turn.
 pub(crate) fn reply_of<'a>(sent: &'a Sent, context: &Context) -> Result<&'a str, Failure> {
     match &sent.outcome {
         Some(TurnOutcome::Completed { reply }) => Ok(reply),

@@ -1,4 +1,4 @@
-//! The connection to a daemon that is started if none runs.
+//! Connects to the daemon, and starts one if none runs.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::daemon::{self, Started};
 use crate::failure::Failure;
 
-/// The running daemon, or one that is started now and whose log directory is told.
+/// Connects to the running daemon, or starts one and prints its log directory.
 pub(super) async fn attach_or_start(
     context: &Context,
     is_strict: bool,

@@ -1,4 +1,4 @@
-//! `gdn audit`: what was made, restarted, deleted and decided (`INST-6`, `SEC-5`).
+//! `gdn audit`: conversations created, restarted and deleted, and decisions by people (`INST-6`, `SEC-5`).
 
 use clap::Args;
 use goondan_protocol::JsonObject;
@@ -12,7 +12,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::{style, text};
 use crate::schemas;
 
-/// Records `gdn audit` shows when no number is given.
+/// Number of records shown by default.
 const DEFAULT_AUDIT_RECORDS: usize = 50;
 
 /// Show who came and went: conversations made, restarted, deleted, and what people decided
@@ -31,7 +31,7 @@ pub(crate) struct AuditArgs {
     all: bool,
 }
 
-/// Fields that have a column of their own.
+/// Fields that have their own column.
 const COLUMNS: [&str; 3] = ["at", "event", "instanceKey"];
 
 pub(crate) async fn run(args: &AuditArgs, context: &Context) -> Result<(), Failure> {
@@ -82,7 +82,7 @@ fn table(records: &[AuditRecord], all: bool) -> Table {
     table
 }
 
-/// The time on the person's own clock; one that cannot be read, as it is.
+/// Time in the local time zone; an invalid time is returned unchanged.
 fn time_of(record: &JsonObject) -> String {
     let written = field(record, "at");
     let at = written.parse::<Timestamp>();
@@ -100,7 +100,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The other fields: `name=value`.
+/// Remaining fields, as `name=value`.
 fn details(record: &JsonObject) -> String {
     let others = record
         .iter()
@@ -111,7 +111,7 @@ fn details(record: &JsonObject) -> String {
     shown.join(" ")
 }
 
-/// What is to be said beside the records.
+/// Prints notes about the log to stderr.
 fn remark(log: &AuditLog, context: &Context) {
     let output = context.output;
     if log.previous.is_some() {

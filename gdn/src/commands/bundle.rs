@@ -1,4 +1,4 @@
-//! `gdn bundle …`: what an agent made of the configuration of its own conversation, and what a person says to it.
+//! `gdn bundle …`: an agent's changes to the configuration of its conversation, and their review.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::bundle::{BundleStatus, ChangesetInfo, ChangesetState, StatusResult};
@@ -178,7 +178,7 @@ async fn status(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let status = match client.query(show).await {
         Ok(status) => status,
         Err(error) => {
-            // The near name helps more than the daemon's word that there is none.
+            // A suggestion of a similar name is more useful than the daemon's error.
             let id = &workspace.workspace_id;
             names::check_conversation(Some(&key), &mut client, id, context).await?;
             return Err(error.into());
@@ -305,19 +305,19 @@ async fn log(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names the next command about the bundle of a conversation.
+/// Suggests the next command for a conversation's bundle.
 fn note(what: &str, command: &str, key: &InstanceKey, context: &Context) {
     let command = command_for(command, key, context);
     context.output.note(format!("{what}: {command}"));
 }
 
-/// The command line of `gdn bundle <command>` for a conversation.
+/// Command line of `gdn bundle <command>` with the conversation in `--key`.
 fn command_for(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     context.command(&format!("bundle {command} --key {key}"))
 }
 
-/// The same of commands that take the conversation as their argument.
+/// Command line of `gdn bundle <command>` with the conversation as its argument.
 fn command_of(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     context.command(&format!("bundle {command} {key}"))

@@ -1,4 +1,4 @@
-//! `gdn cancel`: a turn ends where it is.
+//! `gdn cancel`: cancels a turn in progress.
 
 use clap::Args;
 use goondan_protocol::control::{CancelEvent, EventInfo, EventStanding, ListEvents};
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: CancelArgs, context: &Context) -> Result<(), Failu
     cancel(&mut client, workspace.workspace_id, found, context).await
 }
 
-/// Cancels one event, whatever it is at, and tells of it.
+/// Cancels one event in any state and prints the outcome.
 pub(super) async fn cancel_event(
     client: &mut Client,
     workspace_id: WorkspaceId,
@@ -76,7 +76,7 @@ async fn cancel(
     }
 }
 
-/// The event that is meant.
+/// Resolves the event to cancel.
 async fn find(
     client: &mut Client,
     workspace_id: &WorkspaceId,

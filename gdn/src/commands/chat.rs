@@ -1,4 +1,4 @@
-//! `gdn chat`: a conversation, line by line, that outlives the daemon's restarts (`STEER-4`).
+//! `gdn chat`: an interactive conversation that survives daemon restarts (`STEER-4`).
 
 mod arrivals;
 mod editor;
@@ -46,19 +46,19 @@ pub(crate) struct ChatArgs {
 }
 
 impl ChatArgs {
-    /// With the entry agent, in the usual conversation.
+    /// Chat with the entry agent in the default conversation.
     pub(crate) fn usual() -> Self {
         Self { to: To::default() }
     }
 }
 
-/// Longest a chat waits for a daemon that went away, in milliseconds.
+/// Maximum time to wait for the daemon to come back, in milliseconds.
 const RECONNECT_LIMIT_MS: u64 = 60_000;
 
-/// How often it looks meanwhile, in milliseconds.
+/// Interval between reconnect attempts, in milliseconds.
 const RECONNECT_POLL_MS: u64 = 200;
 
-/// How often one question is asked again after the connection was lost.
+/// Maximum number of times an event is sent again after the connection is lost.
 const LOSSES_MAX: u32 = 20;
 
 const HELP: &str = "\
@@ -68,7 +68,7 @@ const HELP: &str = "\
 Ctrl-C         stop waiting for the answer; once more: cancel the turn
 //text         say a text that begins with a slash";
 
-/// What the editor does beyond that.
+/// Additional keys of the line editor.
 const KEYS: &str = "\
 Alt-Enter      begin another line; what is pasted is one message, too
 ↑ ↓, Ctrl-R    what was said before, in this chat or another
@@ -114,7 +114,7 @@ fn goes_on_after(failure: &Failure) -> bool {
     )
 }
 
-/// It was ended by a signal, or by Ctrl-C: whoever did that knows.
+/// Silent failure after a signal or Ctrl-C, because the user already knows why the chat ended.
 fn ended() -> Failure {
     Failure {
         silent: true,
@@ -122,7 +122,7 @@ fn ended() -> Failure {
     }
 }
 
-/// What follows a line.
+/// Next step after a line of input.
 enum Next {
     Continue,
     End,
@@ -132,16 +132,16 @@ struct Session<'a> {
     context: &'a Context,
     workspace: WorkspaceInfo,
     to: To,
-    /// None after the connection was lost or an answer was not waited for.
+    /// None after the connection is lost or a wait is abandoned.
     client: Option<Client>,
     is_terminal: bool,
     lines: Lines,
-    /// What was asked last, if its answer was not waited for.
+    /// Latest event whose reply was not awaited.
     left: Option<EventId>,
     seen: Seen,
-    /// Why the last question that failed did.
+    /// Failure of the latest event that failed.
     failed: Option<Failure>,
-    /// Ctrl-C was what came last.
+    /// True if the latest input was Ctrl-C.
     has_interrupted: bool,
 }
 
@@ -149,7 +149,7 @@ impl Session<'_> {
     async fn run(mut self, mut arrived: mpsc::UnboundedReceiver<Arrival>) -> Result<(), Failure> {
         self.greet();
         self.begin().await?;
-        // From here on Ctrl-C ends the waiting or the chat, not this process.
+        // From here on, Ctrl-C ends the wait or the chat, not this process.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hang_up = signal(SignalKind::hangup())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -173,7 +173,7 @@ impl Session<'_> {
             match next {
                 Ok(Next::Continue) => {}
                 Ok(Next::End) => break,
-                // A question that fails does not end the conversation; a lost daemon does.
+                // A failed event does not end the chat; a lost daemon does.
                 Err(failure) if !failure.silent && goes_on_after(&failure) => {
                     self.context.output.failure(&failure);
                     self.failed = Some(Failure {
@@ -187,11 +187,11 @@ impl Session<'_> {
         if self.is_terminal {
             return Ok(());
         }
-        // A script that pipes its questions in learns that not all were answered.
+        // A script that pipes its input learns from the exit code that an event failed.
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Tells what waits in the conversation for a person, whoever began it, and notes what was said before.
+    /// Prints what needs the user's attention in the conversation, and marks the existing messages as seen.
     async fn begin(&mut self) -> Result<(), Failure> {
         let key = self.conversation();
         let Some(client) = &mut self.client else {
@@ -206,7 +206,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells what came from elsewhere.
+    /// Prints an arrival from outside this chat.
     async fn tell_of(&mut self, arrival: Arrival) {
         let output = self.context.output;
         match arrival {
@@ -229,9 +229,9 @@ impl Session<'_> {
         }
     }
 
-    /// Tells of turns that ended without an answer while nobody was told.
+    /// Prints turns that failed while no client was waiting for them.
     async fn tell_of_failures(&mut self) {
-        // It was just used: what could not be read is read when the daemon is there again.
+        // This connection was just used. If it is lost, the failures are read after the reconnect.
         let Some(mut client) = self.client.take() else {
             return;
         };
@@ -246,8 +246,8 @@ impl Session<'_> {
         }
     }
 
-    /// The latest messages; none of a conversation that is not there yet or any more, nor while the daemon is gone:
-    /// whoever watches says when it is back, and then they are read.
+    /// Returns the latest messages. None if the conversation does not exist or the daemon is gone; in that case the
+    /// watcher reports the daemon's return and the messages are read then.
     async fn latest(&mut self, limit: usize) -> Option<Transcript> {
         let (id, key) = (self.workspace.workspace_id.clone(), self.conversation());
         if let Some(mut client) = self.client.take() {
@@ -257,7 +257,7 @@ impl Session<'_> {
                 return latest.ok();
             }
         }
-        // That connection was from before the daemon was lost.
+        // The existing connection dates from before the daemon was lost.
         let mut client = Client::connect(&self.context.state_root).await.ok()?;
         let latest = transcript::latest(&mut client, (&id, &key), limit).await;
         self.client = Some(client);
@@ -300,7 +300,7 @@ impl Session<'_> {
         }
     }
 
-    /// Leaves the line of the prompt that Ctrl-D answered.
+    /// Ends the prompt line after Ctrl-D.
     fn end_line(&self) {
         if self.is_terminal && !self.lines.are_edited() {
             self.context.output.note("");
@@ -414,7 +414,7 @@ impl Session<'_> {
         }
     }
 
-    /// Ends what the agent is at, or an event that waits still.
+    /// Cancels the turn in progress or a queued event.
     async fn cancel(&mut self, event: EventId) -> Result<(), Failure> {
         let mut client = self.connected(None).await?;
         let id = self.workspace.workspace_id.clone();
@@ -423,8 +423,8 @@ impl Session<'_> {
         cancelled
     }
 
-    /// Asks until there is an answer: after a lost connection again, under the same event id. Says
-    /// too whether the reply has been shown as it came.
+    /// Sends the event until it is answered, again under the same event id after each lost connection. Also returns
+    /// whether the reply has been streamed.
     async fn answer(&mut self, question: &Question) -> Result<(Sent, bool), Failure> {
         let output = self.context.output;
         let streaming = match Streaming::usual(output) {
@@ -434,7 +434,7 @@ impl Session<'_> {
         let view = TurnView::start(self.context, output.is_json(), streaming);
         let mut losses = 0;
         loop {
-            // Taken out while in use: what is interrupted in an answer cannot be used again.
+            // Taken out while in use, because an interrupted connection cannot be reused.
             let mut client = self.connected(Some((&view, question))).await?;
             match question.ask(&mut client, &view).await {
                 Ok(sent) => {
@@ -458,7 +458,7 @@ impl Session<'_> {
         }
     }
 
-    /// The connection, or a new one; waits for a daemon that went away, a bounded time.
+    /// Returns the connection or a new one; waits a limited time for the daemon to come back.
     async fn connected(
         &mut self,
         asking: Option<(&TurnView, &Question)>,

@@ -1,4 +1,4 @@
-//! Checkpoints as people read them, of tasks and of conversations.
+//! Display of the checkpoints of tasks and conversations.
 
 use goondan_protocol::time::Timestamp;
 
@@ -6,11 +6,11 @@ use crate::output::style::{self, Palette};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 
-/// What a table tells of one checkpoint.
+/// Table row of one checkpoint.
 pub(super) struct Listed<'a> {
     pub(super) id: &'a str,
     pub(super) why: String,
-    /// What the column of its own kind says: a phase, or how many messages.
+    /// Value of the kind-specific column: a phase, or the number of messages.
     pub(super) amount: String,
     pub(super) size_bytes: u64,
     pub(super) made_at: Timestamp,
@@ -18,8 +18,7 @@ pub(super) struct Listed<'a> {
     pub(super) damaged: Option<&'a str>,
 }
 
-/// Checkpoints, one for each row. `amount` is the head of the column of their own kind, and how it is called where the
-/// page is narrow.
+/// Table of checkpoints. `amount` is the header of the kind-specific column, `below` its label on a narrow page.
 pub(super) fn table_of(
     (amount, below): (&'static str, &'static str),
     listed: Vec<Listed<'_>>,
@@ -50,14 +49,14 @@ pub(super) fn table_of(
     table
 }
 
-/// A checkpoint that could not be gone back to, since it is damaged.
+/// Adds a line about a checkpoint that was skipped because it is damaged.
 pub(super) fn push_skipped(out: &mut String, id: &str, damaged: Option<&str>, palette: Palette) {
     let problem = text::one_line(damaged.unwrap_or("it is damaged"));
     let line = format!("  {id} was left out: {problem}");
     out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
 }
 
-/// The files that are different, with a mark each.
+/// Adds the changed files, each with a mark.
 pub(super) fn push_files(
     out: &mut String,
     (added, changed, removed): (&[String], &[String], &[String]),

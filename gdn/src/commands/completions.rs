@@ -1,4 +1,4 @@
-//! `gdn completions`: what lets a shell complete commands and options.
+//! `gdn completions`: prints shell completion scripts.
 
 use clap::Args;
 use clap_complete::Shell;

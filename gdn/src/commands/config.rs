@@ -1,4 +1,4 @@
-//! `gdn config show`: every value that holds for a project, and who says so.
+//! `gdn config show`: every effective setting of a project, and its origin.
 
 use clap::{Args, Subcommand};
 use std::path::Path;
@@ -34,10 +34,10 @@ pub(crate) struct ConfigShowArgs {
     project: ReadArgs,
 }
 
-/// What stands in place of a secret.
+/// Replacement text for a secret.
 const MASK: &str = "••••••";
 
-/// Longest value that is shown in a table, in columns; `--json` shows it whole.
+/// Maximum display width of a value in the table; `--json` prints it in full.
 const VALUE_COLUMNS: usize = 60;
 
 pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
@@ -83,7 +83,7 @@ fn table(settings: &[Setting]) -> Table {
     ]);
     let mut last = "";
     for setting in settings {
-        // A resource is named once, above its fields.
+        // The resource name is printed once, above its fields.
         let resource = if setting.resource == last {
             Cell::from("")
         } else {

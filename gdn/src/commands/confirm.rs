@@ -1,4 +1,4 @@
-//! Questions before what cannot be undone.
+//! Confirmation prompts before irreversible actions.
 
 use std::io::IsTerminal as _;
 
@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Returns if the person agrees to what `question` says. `command` is what to run to be asked nothing.
+/// Returns if the user confirms `question`. `command` skips the prompt and is printed as the hint.
 pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Result<(), Failure> {
     let command = context.command(command);
     let output = context.output;
@@ -28,7 +28,7 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
     }
 }
 
-/// What the person at the terminal says to a question; one has to be there.
+/// Reads the user's answer to a question. Requires a terminal.
 pub(super) fn asked(context: &Context, question: &str) -> Result<bool, Failure> {
     context.output.prompt(&format!("{question} [y/N] "));
     let mut answer = String::new();

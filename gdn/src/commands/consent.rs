@@ -1,4 +1,4 @@
-//! Asking a person whether a project may use the secrets it names (`SEC-6`).
+//! Asks the user to allow a project the secrets it names (`SEC-6`).
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// Opens a workspace; asks for the secrets it names that nobody has allowed it, if somebody is there.
+/// Opens a workspace. Asks for the secrets it names that are not allowed yet, if stdin is a terminal.
 pub(super) async fn open(
     client: &mut Client,
     open: OpenWorkspace,
@@ -35,7 +35,7 @@ pub(super) async fn open(
     }
 }
 
-/// Whether a project was refused because nobody has allowed it the secrets it names.
+/// True if the daemon refused a project because it names secrets that are not allowed.
 fn is_wanting(error: &CallError) -> bool {
     matches!(
         error,
@@ -46,8 +46,8 @@ fn is_wanting(error: &CallError) -> bool {
     )
 }
 
-/// Asks for the secrets that a project names before a daemon runs in this terminal. Only a daemon writes: if
-/// the person agrees, one is started in the background for that, and has ended afterwards.
+/// Asks for the secrets that a project names before a daemon runs in this terminal. Only a daemon writes state, so if
+/// the user agrees, a background daemon is started to record the consent and stopped afterwards.
 pub(super) async fn before_foreground(
     project_root: &Path,
     env_files: &[PathBuf],
@@ -55,7 +55,7 @@ pub(super) async fn before_foreground(
 ) -> Result<(), Failure> {
     context.check_format()?;
     let wanted = wanted(project_root, env_files, context);
-    // One that runs already is told by the attempt to be another.
+    // If a daemon already runs, the start itself fails with that error.
     if wanted.is_empty() || daemon::attach(&context.state_root).await?.is_some() {
         return Ok(());
     }
@@ -73,8 +73,8 @@ pub(super) async fn before_foreground(
     shutdown::stop(client, None, context).await
 }
 
-/// Asks for each secret that the project names and was not allowed. Returns if the person agreed to all
-/// of them; fails, with the command for each, if nobody is there to ask.
+/// Asks for each secret that the project names and is not allowed. Returns if the user agrees to all; fails with the
+/// command for each if there is no terminal.
 async fn ask(
     client: &mut Client,
     open: &OpenWorkspace,
@@ -90,8 +90,8 @@ async fn ask(
     Ok(())
 }
 
-/// What the person agrees to: all that is wanted, or a failure. `refused` is what is said if nobody is there
-/// to ask.
+/// Returns all wanted secrets if the user agrees, otherwise a failure. `refused` is the message if there is no
+/// terminal.
 fn agreed(
     wanted: &BTreeMap<SecretName, Vec<String>>,
     project_root: &Path,
@@ -139,7 +139,7 @@ fn agreed(
     Ok(agreed)
 }
 
-/// The command that allows a project a secret.
+/// Command that allows a project to use a secret.
 fn command(name: &SecretName, project_root: &Path, context: &Context) -> String {
     let root = text::shell_quoted(&project_root.to_string_lossy());
     let root = root.unwrap_or_else(|| "DIR".to_owned());
@@ -147,7 +147,7 @@ fn command(name: &SecretName, project_root: &Path, context: &Context) -> String 
     format!("`{}`", context.daemon_command(&command))
 }
 
-/// The secrets that a project names and may not use, each with the resources that ask for it.
+/// Secrets that a project names and may not use, with the resources that reference them.
 fn wanted(
     project_root: &Path,
     env_files: &[PathBuf],
@@ -168,7 +168,7 @@ fn wanted(
     refused.collect()
 }
 
-/// What a project is, as far as secrets are concerned.
+/// Identity of a project for secret consent.
 pub(super) fn identity(project_root: &Path) -> ProjectIdentity {
     let package = goondan_config::package_name(project_root).unwrap_or_default();
     ProjectIdentity::new(project_root, package.as_deref())

@@ -1,4 +1,4 @@
-//! `gdn demo`: one whole run of a project, in a state root of its own.
+//! `gdn demo`: one complete run of a project in a temporary state root.
 
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ enum DemoCommand {
     Nodes(nodes::NodesArgs),
 }
 
-/// How long the demo's daemon waits for its processes, in milliseconds. Nothing is in progress then.
+/// Grace period when the demo's daemon is stopped, in milliseconds. No turn is in progress at that point.
 const GRACE_MS: u64 = 5_000;
 
 pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
@@ -84,8 +84,8 @@ pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure
         mark(context, "project"),
         project.display()
     ));
-    // From here on Ctrl-C ends the demo, not this process, so that the daemon is stopped whenever it
-    // comes. Its start is not given up half-way: then nobody could say whether it runs.
+    // From here on, Ctrl-C ends the demo, not this process, so that the daemon is always stopped. The start itself is
+    // not canceled, because afterwards it would be unknown whether a daemon runs.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let started = daemon::start(&demo.state_root, false).await?;
     let played = tokio::select! {
@@ -127,13 +127,13 @@ pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure
     Ok(())
 }
 
-/// What was seen.
+/// Results of the demo run.
 struct Played {
     sent: Sent,
     messages: usize,
 }
 
-/// Opens, asks, and looks back.
+/// Opens the project, sends the event and reads the history.
 async fn play(
     args: &DemoArgs,
     project: &Path,
@@ -189,7 +189,7 @@ async fn history_len(
     Ok(transcript.total)
 }
 
-/// Stops the demo's daemon, if one came to be.
+/// Stops the demo's daemon if it started.
 async fn stop_daemon(demo: &Context) -> Result<(), Failure> {
     match Client::connect(&demo.state_root).await {
         Ok(client) => shutdown::stop(client, Some(GRACE_MS), demo).await,
@@ -211,7 +211,7 @@ fn new_state_root() -> Result<TempDir, Failure> {
         })
 }
 
-/// Removes what was made. Nothing runs in it any more.
+/// Removes the temporary directory. No process uses it at this point.
 fn remove(room: TempDir) -> Result<(), Failure> {
     let path = room.path().to_owned();
     room.close().map_err(|error| {
@@ -220,7 +220,7 @@ fn remove(room: TempDir) -> Result<(), Failure> {
     })
 }
 
-/// The demo's daemon is gone, so a hint that asks it for more would lead nowhere.
+/// Replaces hints that need the demo's daemon, because it is already stopped.
 fn failure_with_logs(failure: Failure, logs: &Path, project: &Path) -> Failure {
     let hint = if failure.exit == Exit::InvalidConfiguration {
         failure.hint.clone()
@@ -237,7 +237,7 @@ fn mark(context: &Context, name: &str) -> String {
     palette.paint(style::FAINT, &format!("{name:>9}"))
 }
 
-/// Says what was seen and what to try next.
+/// Prints the results and the commands to try next.
 fn finish(played: &Played, state_root: Option<&Path>, project: &Path, context: &Context) {
     let output = context.output;
     let kept = match state_root {
@@ -260,7 +260,7 @@ fn finish(played: &Played, state_root: Option<&Path>, project: &Path, context: &
     ));
 }
 
-/// This program as the person called it.
+/// Name of this program as the user invoked it.
 fn program() -> String {
     let called = std::env::args_os().next().map(PathBuf::from);
     called

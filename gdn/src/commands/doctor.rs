@@ -1,7 +1,7 @@
-//! `gdn doctor`: looks at everything that goondan needs, and says what to do about what is missing (`REL-1`).
+//! `gdn doctor`: checks everything that goondan needs, and suggests how to fix what is missing (`REL-1`).
 //!
-//! It reads and changes nothing. Where a daemon runs, the daemon tries what its processes can do: a service manager or a
-//! container can take away what this shell has.
+//! It is read-only. If a daemon runs, the daemon tests what its processes can do, because a service manager or a
+//! container can remove rights that this shell has.
 
 mod endpoints;
 mod finding;
@@ -39,11 +39,10 @@ pub(crate) struct DoctorArgs {
     network: bool,
 }
 
-/// What was found.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
-    /// Whether nothing has to be mended.
+    /// True if nothing needs to be fixed.
     healthy: bool,
     findings: Vec<Finding>,
 }

@@ -1,5 +1,4 @@
-//! What a person sees while processes finish their turns before something is stopped: which of them are
-//! still there, and since when they are waited for.
+//! Progress while processes finish their turns before a stop: the processes that are still running, and for how long.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,14 +14,14 @@ use crate::context::Context;
 use crate::output::progress::Waiting;
 use crate::output::text;
 
-/// How often it is told who is still there, in milliseconds.
+/// Interval between progress lines, in milliseconds.
 const TELL_MS: u64 = 1_000;
 
-/// Names that one line tells.
+/// Maximum number of names in one line.
 const NAMES_MAX: usize = 3;
 
-/// Does `work`, which waits for processes of a workspace, or of all, to end; tells meanwhile which they
-/// are. Nothing is told of what takes less than a second.
+/// Runs `work`, which waits for the processes of one workspace or of all to end, and prints their names meanwhile.
+/// Prints nothing if it takes less than a second.
 pub(super) async fn while_draining<T>(
     context: &Context,
     workspace_id: Option<WorkspaceId>,
@@ -53,7 +52,7 @@ pub(super) async fn while_draining<T>(
             }
             _ = tellings.tick() => {}
         }
-        // A daemon that is about to be gone tells nothing more.
+        // A daemon that is about to exit reports nothing more.
         let who = who_is_left(&processes.all()).filter(|_| is_watched);
         let Some(who) = who else { continue };
         let seconds = since.elapsed().as_secs();
@@ -62,7 +61,7 @@ pub(super) async fn while_draining<T>(
     }
 }
 
-/// Watches the processes once it takes long enough to be told, for as long as the daemon tells of them.
+/// Watches the processes for as long as the daemon reports them. Starts only once the wait is long enough to report.
 async fn watch(
     context: &Context,
     workspace_id: Option<WorkspaceId>,
@@ -78,16 +77,16 @@ async fn watch(
     };
     let mut take = |notice| {
         if let Notice::Processes(change) = notice {
-            // Whoever waited has what it waited for, and so is this over at once.
+            // A send fails only after `work` is done, which also ends this watch.
             drop(told.send(change));
         }
     };
     let watched = client.watch(request, RequestTimeout::Endless, &mut take);
-    // In which way it ends says nothing: the work itself does.
+    // The result is ignored, because `work` reports the outcome.
     drop(watched.await);
 }
 
-/// `agent clerk/main (draining), connector hook (draining) and 3 more`; none if nobody is left.
+/// `agent clerk/main (draining), connector hook (draining) and 3 more`; none if no process is left.
 fn who_is_left(processes: &[ProcessInfo]) -> Option<String> {
     let left: Vec<&ProcessInfo> = processes
         .iter()

@@ -1,4 +1,4 @@
-//! `gdn event …`: what agents are still to do, when, and what was parked.
+//! `gdn event …`: queued, delayed and parked events.
 
 mod arranging;
 
@@ -177,7 +177,7 @@ fn table_of(events: &[EventInfo]) -> Table {
     table
 }
 
-/// Who sent an event: a connection, or an agent's conversation.
+/// Sender of an event: a connection, or an agent's conversation.
 fn sender(source: &EventSource) -> String {
     match source {
         EventSource::Connector { name } => name.to_string(),
@@ -240,7 +240,7 @@ async fn give_up(args: EventDropArgs, context: &Context) -> Result<(), Failure> 
     output.data(format!("Gave up event {event_id}"))
 }
 
-/// Tells what became of events: one line each, or their ids.
+/// Prints the outcome for events: one line each, or their ids.
 fn tell(
     events: &[EventInfo],
     schema: &'static str,
@@ -256,7 +256,7 @@ fn tell(
     Ok(())
 }
 
-/// The events of a project that are not over.
+/// Pending events of a project.
 async fn all(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Failure> {
     let list = ListEvents {
         workspace_id: id.clone(),
@@ -268,7 +268,7 @@ async fn all(client: &mut Client, id: &WorkspaceId) -> Result<Vec<EventInfo>, Fa
     Ok(client.all(list).await?)
 }
 
-/// Those of them that stand so.
+/// Pending events in this state.
 async fn standing(
     client: &mut Client,
     id: &WorkspaceId,
@@ -279,7 +279,7 @@ async fn standing(
     Ok(found)
 }
 
-/// The event of that id, in whichever conversation it is.
+/// Finds the event with this id in any conversation.
 async fn find(
     client: &mut Client,
     id: &WorkspaceId,
@@ -299,7 +299,7 @@ async fn find(
     })
 }
 
-/// Why nothing is done to an event whose turn has begun.
+/// Failure for an event whose turn has begun.
 fn begun(event: &EventInfo, context: &Context) -> Failure {
     let key = shell_quoted(event.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     let hint = context.command(&format!("cancel --instance {key} {}", event.event_id));

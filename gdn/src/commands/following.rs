@@ -1,4 +1,4 @@
-//! Watching a project for as long as a command runs, over restarts of its daemon (`OBS-1`).
+//! Watches a project for the runtime of a command, across daemon restarts (`OBS-1`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +10,15 @@ use goondan_protocol::control::{
 use crate::client::{Client, Notice, RequestTimeout};
 use crate::context::Context;
 
-/// How often it is looked whether a daemon runs the project again, in milliseconds.
+/// Interval between checks for a daemon that runs the project again, in milliseconds.
 pub(super) const RECONNECT_MS: u64 = 500;
 
-/// What people are told while no daemon runs what is watched.
+/// Message while no daemon runs the watched project.
 pub(super) const LOST: &str = "The connection is lost; waiting for a daemon that runs the project.";
 
-/// What whoever watches is told.
+/// Notification for a watcher.
 #[derive(Debug)]
 pub(super) enum Followed {
-    /// Something changed.
     Change(Box<WorkspaceChange>),
     /// The project was stopped.
     Stopped,
@@ -27,12 +26,12 @@ pub(super) enum Followed {
     Lost,
 }
 
-/// Waits before it is looked again.
+/// Waits before the next check.
 pub(super) async fn rest() {
     tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
 }
 
-/// The next daemon that runs the project.
+/// Waits for the next daemon that runs the project.
 pub(super) async fn reopened(context: &Context) -> (Client, WorkspaceInfo) {
     loop {
         rest().await;
@@ -42,7 +41,7 @@ pub(super) async fn reopened(context: &Context) -> (Client, WorkspaceInfo) {
     }
 }
 
-/// Watches the project until it is dropped.
+/// Watches the project until the future is dropped.
 pub(super) async fn follow(context: &Context, mut take: impl FnMut(Followed)) {
     let mut after = None;
     loop {
@@ -73,14 +72,14 @@ pub(super) async fn follow(context: &Context, mut take: impl FnMut(Followed)) {
     }
 }
 
-/// The processes, as whoever watches them was told.
+/// Processes of the project, updated from notifications.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     known: BTreeMap<ProcessKey, ProcessInfo>,
 }
 
 impl Processes {
-    /// Takes what is different. Whether that is all of it.
+    /// Applies a change. Returns true if the list is complete.
     pub(super) fn take(&mut self, change: ProcessChange) -> bool {
         for key in &change.gone {
             self.known.remove(key);
@@ -91,7 +90,7 @@ impl Processes {
         !change.more
     }
 
-    /// All there are, in their order.
+    /// All processes, in order.
     pub(super) fn all(&self) -> Vec<ProcessInfo> {
         self.known.values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! `gdn forget`: a project that was tried is done with.
+//! `gdn forget`: removes a project and its data.
 
 use clap::Args;
 use std::collections::BTreeSet;
@@ -40,24 +40,24 @@ pub(crate) struct ForgetArgs {
     yes: bool,
 }
 
-/// How often it is looked whether conversations began while the others were deleted.
+/// Maximum number of passes that look for conversations created during the deletion.
 const MAX_SWEEPS: usize = 3;
 
-/// What was done.
+/// Result of the command.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Forgotten {
     workspace_ids: BTreeSet<WorkspaceId>,
     project_root: Option<PathBuf>,
-    /// Whether it was registered.
+    /// True if the project was registered.
     stopped: bool,
     deleted_conversations: usize,
-    /// Secrets that it may no longer use.
+    /// Secrets that the project may no longer use.
     denied_secrets: BTreeSet<SecretName>,
 }
 
 pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
-    // Only the daemon writes.
+    // Only the daemon writes state.
     let (mut client, _) = attach_or_start(context, false).await?;
     let known = known::of(context)?;
     let running = match context.find(&mut client).await {
@@ -99,7 +99,7 @@ fn not_running(context: &Context) -> Failure {
     )
 }
 
-/// Deletes every conversation of a workspace, also those that begin meanwhile; says how many there were.
+/// Deletes every conversation of a workspace, including those created meanwhile, and returns their number.
 async fn delete(
     client: &mut Client,
     workspace: &WorkspaceInfo,
@@ -164,7 +164,7 @@ async fn close(
     Ok(())
 }
 
-/// Takes back every secret that these workspaces were allowed.
+/// Revokes every secret that these workspaces were allowed.
 async fn deny(
     client: &mut Client,
     ids: &BTreeSet<WorkspaceId>,

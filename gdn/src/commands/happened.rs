@@ -1,11 +1,11 @@
-//! What happens to a project, in words: for `gdn watch` and `gdn top`.
+//! Runtime events as text, for `gdn watch` and `gdn top`.
 
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 
 use crate::output::style;
 use crate::output::text;
 
-/// What an event is about: a conversation, a connection, a model or the project.
+/// Subject of an event: a conversation, a connection, a model or the project.
 pub(super) fn subject(event: &Event) -> String {
     if let Event::TaskChanged { task_id, .. } | Event::TaskDecided { task_id, .. } = event {
         return format!("task {task_id}");
@@ -28,7 +28,7 @@ pub(super) fn subject(event: &Event) -> String {
     }
 }
 
-/// An event in words, and how much it weighs.
+/// Text of an event, with the style for its severity.
 pub(super) fn told(event: &Event) -> (anstyle::Style, String) {
     told_of_project(event)
         .or_else(|| told_of_process(event))
@@ -186,7 +186,7 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
     }
 }
 
-/// What became of something that an agent is to do.
+/// Text for a change to a queued event.
 fn told_of_event(event: &Event) -> (anstyle::Style, String) {
     use style::{BAD, FAINT, PLAIN};
     match event {
@@ -219,7 +219,7 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
         Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
         Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
         Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
-        // Versions agree exactly, so there is nothing else.
+        // Unreachable, because client and daemon have the same version.
         other => (PLAIN, format!("{other:?}")),
     }
 }
@@ -243,7 +243,7 @@ fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
             how,
             ..
         } => (PLAIN, format!("{tool_name}, {approval_id}: {how}")),
-        // There are no others.
+        // Unreachable: all variants about approvals are handled.
         other => (PLAIN, format!("{other:?}")),
     }
 }

@@ -1,4 +1,4 @@
-//! What does not run as it should, told by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
+//! Health problems as reported by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
 
 use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, Unacknowledged, UnhealthyProcess, WorkspaceInfo,
@@ -14,7 +14,7 @@ use crate::output::style;
 use crate::output::table::Cell;
 use crate::output::text;
 
-/// What stands in the column STATE of a workspace.
+/// Cell of a workspace in the column STATE.
 pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
     match workspace.problem {
         Some(_) if workspace.last_known_good => Cell::styled("last known good", style::WARN),
@@ -24,7 +24,7 @@ pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
     }
 }
 
-/// Tells on stderr what is wrong with a workspace, if something is.
+/// Prints a workspace's problems to stderr, if any.
 pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     let id = &workspace.workspace_id;
     if let Some(problem) = &workspace.problem {
@@ -40,16 +40,16 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     }
 }
 
-/// Something about a workspace that a person should know.
+/// Remark about a workspace that a user should see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remark {
-    /// Whether something is wrong; else somebody waits for a person.
+    /// True if something is wrong; false if something needs a decision.
     pub(super) is_warning: bool,
-    /// What, as it follows the workspace's name.
+    /// Text that follows the workspace's name.
     pub(super) text: String,
 }
 
-/// What a person should know of a workspace, but for the problem with its configuration.
+/// Remarks about a workspace, except for configuration problems.
 pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remark> {
     let id = &workspace.workspace_id;
     let command = |words: &str| context.daemon_command(&format!("--workspace {id} {words}"));
@@ -104,7 +104,7 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remar
     remarks
 }
 
-/// What waits for a person.
+/// Remarks about items that need a decision by a person.
 fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<Remark> {
     let verb = |count| if count == 1 { "waits" } else { "wait" };
     let mut texts = Vec::new();
@@ -178,10 +178,10 @@ pub(super) fn told(process: &UnhealthyProcess) -> String {
     told
 }
 
-/// How long it counts that log lines were dropped, in milliseconds.
+/// Time for which dropped log lines count as a problem, in milliseconds.
 const DROPPED_LATELY_MS: i64 = 10 * 60 * 1_000;
 
-/// The verdict about the daemon itself and all that it runs.
+/// Verdict on the daemon and everything it runs.
 pub(super) fn verdict_of_all(status: &DaemonStatus, context: &Context) -> Result<(), Failure> {
     verdict(&status.workspaces, context)?;
     let age_ms = |at: Timestamp| text::now().as_unix_millis() - at.as_unix_millis();
@@ -197,7 +197,7 @@ pub(super) fn verdict_of_all(status: &DaemonStatus, context: &Context) -> Result
     ))
 }
 
-/// The failure that says that some of it does not run as it should; none if all of it does.
+/// Fails if a workspace is unhealthy.
 pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result<(), Failure> {
     let unwell: Vec<&WorkspaceInfo> = workspaces.iter().filter(|w| !w.is_healthy()).collect();
     let Some(first) = unwell.first() else {

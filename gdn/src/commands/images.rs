@@ -1,4 +1,4 @@
-//! Images that go along with a message: files of this machine, or addresses.
+//! Images attached to a message: local files or URLs.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use goondan_protocol::images::{self, Image, MAX_IMAGES_BYTES};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What the beginnings of files say that they are.
+/// Magic bytes of each image type.
 const KINDS: [(&[u8], &str); 4] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -18,7 +18,7 @@ const KINDS: [(&[u8], &str); 4] = [
     (b"RIFF", "image/webp"),
 ];
 
-/// Reads what is named on the command line.
+/// Reads the images named on the command line.
 pub(super) fn read(named: &[String]) -> Result<Vec<Image>, Failure> {
     let read = named.iter().map(|name| image_of(name));
     let found = read.collect::<Result<Vec<Image>, Failure>>()?;
@@ -38,7 +38,7 @@ fn image_of(name: &str) -> Result<Image, Failure> {
         let hint = "name a PNG, JPEG, GIF or WebP file, or the address of an image";
         Failure::new(Exit::Usage, format!("`{name}` {problem}"), hint)
     };
-    // One byte more than fits, so that a file that is too long is seen as such.
+    // Reads one byte more than the limit, to detect a file that is too long.
     let most = u64::try_from(MAX_IMAGES_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     std::fs::File::open(Path::new(name))

@@ -1,4 +1,4 @@
-//! `gdn init`: makes a Project Root (`ROOT-3`).
+//! `gdn init`: creates a Project Root (`ROOT-3`).
 
 use clap::{Args, ValueEnum};
 use std::fs::{self, OpenOptions};
@@ -61,7 +61,7 @@ pub(crate) enum Template {
 }
 
 impl Template {
-    /// The name people write, and the directory its files are in.
+    /// Name on the command line, and directory of the template's files.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -73,22 +73,22 @@ impl Template {
     }
 }
 
-/// Stands for the package's name in the templates.
+/// Placeholder for the package's name in the templates.
 const PACKAGE_NAME: &str = "PACKAGE_NAME";
 
-/// Package name of a directory whose own name gives none.
+/// Package name if the directory's name does not yield one.
 const DEFAULT_PACKAGE: &str = "my-swarm";
 
-/// Longest package name made of a directory's name, in bytes.
+/// Maximum length of a package name derived from a directory's name, in bytes.
 const PACKAGE_NAME_MAX_BYTES: usize = 64;
 
-/// Stands for the version of goondan in the templates.
+/// Placeholder for the goondan version in the templates.
 const VERSION: &str = "GOONDAN_VERSION";
 
-/// Stands for how strictly the templates confine programs.
+/// Placeholder for the confinement level in the templates.
 const SANDBOX_LEVEL: &str = "SANDBOX_LEVEL";
 
-/// A file of a template: its path in the project, and its text.
+/// A file of a template: path in the project, and text.
 type File = (&'static str, &'static str);
 
 macro_rules! files {
@@ -100,8 +100,8 @@ macro_rules! files {
     };
 }
 
-/// The files of a new project. Written in this order; `goondan.yaml` is the last, since it is what
-/// makes the directory a project.
+/// Files of a new project, in the order they are written. `goondan.yaml` is last because it makes the directory a
+/// project.
 fn files(template: Template) -> &'static [File] {
     match template {
         Template::Default => files!("default":
@@ -134,13 +134,12 @@ fn files(template: Template) -> &'static [File] {
     }
 }
 
-/// Kept as it is where there is one: it is the person's own.
+/// An existing file is kept, because it belongs to the user.
 const GITIGNORE: (&str, &str) = (".gitignore", include_str!("../../templates/gitignore"));
 
-/// Takes the key of the provider without showing it, for the project in the directory the shell is in.
+/// Reads the provider's key without echo, for the project in the current directory.
 const ASK_FOR_KEY: &str = "  gdn secret set anthropic apiKey --for .    asks for your key\n";
 
-/// Why no project could be made.
 #[derive(Debug, thiserror::Error)]
 enum InitError {
     #[error("{} is there already", listed(files))]
@@ -225,7 +224,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How strictly this machine can confine programs.
+/// Strictest confinement level that this machine supports.
 pub(super) fn strictest(machine: &ThisMachine) -> Level {
     Level::strictest(|level| machine.lacks_sandbox(level).is_none())
 }
@@ -261,7 +260,7 @@ fn failure(error: &InitError, path: &Path) -> Failure {
     }
 }
 
-/// What was made.
+/// Result of the command.
 #[derive(Debug)]
 struct Made {
     root: PathBuf,
@@ -270,8 +269,7 @@ struct Made {
     kept: Vec<&'static str>,
 }
 
-/// Writes the project's files. Without `force`, none that is there is touched, and then nothing is
-/// written at all.
+/// Writes the project's files. Without `force`, an existing file is an error and nothing is written.
 fn create(path: &Path, template: Template, level: Level, force: bool) -> Result<Made, InitError> {
     let files = files(template);
     let existing: Vec<PathBuf> = files
@@ -324,7 +322,7 @@ fn make_directory(dir: &Path) -> Result<(), InitError> {
     })
 }
 
-/// Writes one file. The system itself refuses to overwrite, so that no file made meanwhile is lost.
+/// Writes one file. `create_new` prevents overwriting a file created in the meantime.
 fn write(file: &Path, text: &str, force: bool) -> Result<(), InitError> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -346,7 +344,7 @@ fn write(file: &Path, text: &str, force: bool) -> Result<(), InitError> {
     })
 }
 
-/// A package name made of the directory's name.
+/// Derives a package name from the directory's name.
 fn package_name(root: &Path) -> String {
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     let mut package = String::new();
@@ -368,14 +366,14 @@ fn package_name(root: &Path) -> String {
     }
 }
 
-/// What became of the git repository.
+/// Outcome for the git repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Git {
     Made,
     NotWanted,
-    /// The project lies within a repository already.
+    /// The project is already inside a repository.
     Inside,
-    /// Git is not installed, or refuses.
+    /// Git is not installed, or failed.
     Failed,
 }
 

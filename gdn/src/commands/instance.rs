@@ -147,7 +147,7 @@ pub(crate) struct InstanceRestartArgs {
     key: InstanceKey,
 }
 
-/// Reads an age such as `30d` as milliseconds.
+/// Parses an age such as `30d` into milliseconds.
 pub(super) fn parse_age_ms(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
     let unit = text.chars().next_back().ok_or_else(problem)?;
@@ -184,7 +184,7 @@ pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(
     }
 }
 
-/// What `gdn instance list --json` prints: borrowed, since there may be very many.
+/// Output of `gdn instance list --json`. Borrowed, because the list can be very long.
 #[derive(Serialize)]
 struct Listed<'a> {
     instances: &'a [InstanceSummary],

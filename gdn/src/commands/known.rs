@@ -1,5 +1,5 @@
-//! Which workspaces a project ever had, told by the state root itself: they need not be registered, nor a
-//! daemon run.
+//! Workspaces that a project has had, read from the state root. They need not be registered, and no daemon needs to
+//! run.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,21 @@ use serde::Deserialize;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// A workspace that ran at some time.
+/// A workspace that has run before.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) id: WorkspaceId,
     pub(super) project_root: PathBuf,
 }
 
-/// What of `workspace.json` is needed here.
+/// Fields of `workspace.json` that are needed here.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
     project_root: PathBuf,
 }
 
-/// The workspace that is named by its id, or every one of the project. What cannot be read is none.
+/// Returns the workspace named by its id, or all workspaces of the project. Unreadable records are skipped.
 pub(super) fn of(context: &Context) -> Result<Vec<Known>, Failure> {
     let named = context.workspace_id();
     let project = match &named {

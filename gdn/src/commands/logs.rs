@@ -1,8 +1,8 @@
-//! `gdn logs`: what the daemon, its agents and its connectors log (`OBS-2`).
+//! `gdn logs`: logs of the daemon, its agents and its connectors (`OBS-2`).
 //!
-//! A daemon in the background writes files, and they are read from here: so what was before its last start is
-//! there too, whether a daemon runs or not, and following them goes on over a restart. A daemon that
-//! writes to stdout has its latest lines in memory and is asked for them.
+//! A background daemon writes log files, which are read directly: lines from before its last start are available, with
+//! or without a running daemon, and following continues across restarts. A daemon that logs to stdout keeps its latest
+//! lines in memory and is queried for them.
 
 use clap::{Args, ValueEnum};
 use std::cell::Cell;
@@ -33,7 +33,7 @@ use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
 
-/// How many lines are shown when nothing is said of it.
+/// Number of lines shown by default.
 const DEFAULT_LOG_LINES: usize = 50;
 
 /// Show what the daemon, the agents and the connectors log
@@ -101,7 +101,7 @@ enum Kind {
 }
 
 impl LogsArgs {
-    /// How many of the latest lines are wanted.
+    /// Number of latest lines to show.
     pub(crate) fn lines(&self) -> usize {
         let is_of_a_time = self.since.is_some() || self.until.is_some();
         let usual = match is_of_a_time {
@@ -111,7 +111,7 @@ impl LogsArgs {
         self.lines.unwrap_or(usual)
     }
 
-    /// Which lines are wanted, but for the workspace.
+    /// Line filter from the arguments, without the workspace.
     pub(crate) fn chosen(&self) -> FollowLogs {
         FollowLogs {
             agent: self.agent.clone(),
@@ -138,7 +138,7 @@ impl LogsArgs {
     }
 }
 
-/// Reads a moment, a day (its begin in UTC), or how long ago it was.
+/// Parses a time, a date (its start in UTC), or a duration before now.
 fn parse_time(text: &str) -> Result<Timestamp, String> {
     let units = [
         ("s", 1_000),
@@ -163,10 +163,10 @@ fn parse_time(text: &str) -> Result<Timestamp, String> {
         })
 }
 
-/// How often the files are looked at while they are followed, in milliseconds.
+/// Polling interval while files are followed, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// How often it is looked whether a daemon runs again, in milliseconds.
+/// Interval between checks for a running daemon, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
 pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure> {
@@ -201,7 +201,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
     if let Some(unknown) = &unknown
         && reader.args.follow
     {
-        // Its lines may still come.
+        // Lines with this name may still arrive.
         reader.note(&format!("{}. Hint: {}", unknown.message, unknown.hint));
     }
     let mut lines = reader.args.lines();
@@ -215,18 +215,18 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
             (client, _) => reader.of_files(&usual, client, lines).await?,
         };
         let Some(next) = next else {
-            // What is not there any more may have logged.
+            // An agent or conversation that no longer exists may have logged.
             return match unknown.filter(|_| !reader.has_shown.get()) {
                 Some(unknown) => Err(unknown),
                 None => Ok(()),
             };
         };
-        // All that another daemon has written is new.
+        // All lines of another daemon are new.
         (client, lines) = (Some(next), usize::MAX);
     }
 }
 
-/// The workspaces that a command for one project is about: the running one, or those that ever ran.
+/// Workspaces of the current project: the running one, or all that have run before.
 async fn of_project(
     client: Option<&mut Client>,
     context: &Context,
@@ -240,7 +240,7 @@ async fn of_project(
             state_root: context.state_root.clone(),
         }),
     };
-    // What is named by its id may have logged though nothing else is left of it.
+    // A workspace named by its id may have logged even if nothing else of it is left.
     let known: Vec<WorkspaceId> = match context.workspace_id() {
         Some(id) => vec![id],
         None => known::of(context)?.into_iter().map(|it| it.id).collect(),
@@ -251,17 +251,17 @@ async fn of_project(
     }
 }
 
-/// Shows lines from wherever they are.
+/// Shows lines from files and from the daemon's memory.
 struct Reader<'c> {
     args: LogsArgs,
     filter: Filter,
     context: &'c Context,
-    /// Whether a line was shown.
+    /// True if a line was shown.
     has_shown: Cell<bool>,
 }
 
 impl Reader<'_> {
-    /// Why an agent or a conversation that is named does not exist now, if so.
+    /// Failure if a named agent or conversation does not exist now.
     async fn unknown_name(&self, client: &mut Client) -> Result<Option<Failure>, Failure> {
         let args = &self.args;
         if args.agent.is_none() && args.instance.is_none() {
@@ -286,8 +286,8 @@ impl Reader<'_> {
         show(line, self.context.output)
     }
 
-    /// Shows what the files hold; with `--follow`, until a daemon runs that writes elsewhere, which is
-    /// given back.
+    /// Shows the lines in the files. With `--follow`, runs until a daemon starts that logs elsewhere, and returns its
+    /// connection.
     async fn of_files(
         &self,
         files: &LogFiles,
@@ -334,8 +334,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Shows what a daemon has in memory; with `--follow`, until it has ended and another runs, which is
-    /// given back.
+    /// Shows the lines in a daemon's memory. With `--follow`, runs until another daemon starts, and returns its
+    /// connection.
     async fn of_daemon(&self, mut client: Client, lines: usize) -> Result<Option<Client>, Failure> {
         let follow = FollowLogs {
             tail: lines,
@@ -347,7 +347,7 @@ impl Reader<'_> {
             true => RequestTimeout::Endless,
             false => RequestTimeout::Query,
         };
-        // Printing can fail, when the reader has gone; then nobody needs more lines.
+        // Printing fails if the reader of stdout is gone; then no more lines are needed.
         let stop = Notify::new();
         let mut failed = None;
         let mut print = |notice| {
@@ -385,7 +385,7 @@ impl Reader<'_> {
     }
 }
 
-/// Knows whether a daemon runs, and tells the person when that changes.
+/// Tracks if a daemon runs, and notifies the user when that changes.
 struct DaemonWatch {
     /// Waits for the end of the daemon's connection; empty while no daemon runs.
     running: JoinSet<()>,
@@ -411,7 +411,7 @@ impl DaemonWatch {
         Self::of(None)
     }
 
-    /// A daemon that runs since the last look.
+    /// Returns a daemon that has started since the last check.
     async fn look(&mut self, context: &Context) -> Option<Client> {
         if self.running.try_join_next().is_some() {
             *self = Self::gone(context);

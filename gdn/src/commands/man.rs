@@ -1,4 +1,4 @@
-//! `gdn man`: manual pages, made of the help that every command has (`REL-2`).
+//! `gdn man`: manual pages generated from the commands' help (`REL-2`).
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::{self, Write};
@@ -30,19 +30,19 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// What stands at the foot of each page.
+/// Footer of each page.
 const MANUAL: &str = "goondan";
 
-/// What begins the list of examples in a command's help.
+/// Heading of the examples in a command's help.
 const EXAMPLES: &str = "Examples:\n";
 
-/// The daemon's page. It is written by hand: the daemon has few options, and no page of its own in its program.
+/// The daemon's page, written by hand because the daemon has few options and generates no page.
 const DAEMON_PAGE: (&str, &str) = (
     "goondan-orchestrator.8",
     include_str!("../../../systemd/goondan-orchestrator.8"),
 );
 
-/// Prints the page of one command, or writes those of all that `command` has.
+/// Prints the page of one command, or writes the pages of all commands.
 pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result<(), Failure> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result
     Ok(())
 }
 
-/// The page of the command with these names below `root`.
+/// Page of the command with these names below `root`.
 fn page_of(root: &Command, words: &[String]) -> Result<Vec<u8>, Failure> {
     let mut command = root;
     for name in words {
@@ -88,7 +88,7 @@ fn page_of(root: &Command, words: &[String]) -> Result<Vec<u8>, Failure> {
     Ok(page(command)?)
 }
 
-/// The pages of a command and of all below it, by their file names.
+/// Collects the pages of a command and its subcommands, by file name.
 fn collect(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     pages.push((format!("{}.1", name_of(command)), page(command)?));
     for below in command
@@ -121,10 +121,10 @@ fn name_of(command: &Command) -> &str {
         .unwrap_or_else(|| command.get_name())
 }
 
-/// What each part of a page begins with as it is made. Once is enough.
+/// Preamble that `clap_mangen` emits for each part of a page. One is enough.
 const PREAMBLE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
-/// One page. It says no date, so that the same program makes the same page on every day.
+/// Renders one page, without a date so that the output is reproducible.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let is_root = !name_of(command).contains('-');
     let man = Man::new(command.clone());
@@ -148,7 +148,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(in_ascii(&(head + &parts)).into_bytes())
 }
 
-/// Other characters by their numbers: not everything that shows pages knows which encoding they have.
+/// Escapes non-ASCII characters, because not every pager knows the encoding.
 fn in_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -161,7 +161,7 @@ fn in_ascii(text: &str) -> String {
     out
 }
 
-/// The end of a command's help: examples, lines as they stand, and what is said behind them.
+/// Renders the end of a command's help: examples, verbatim lines, and the text after them.
 fn examples(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     let Some(help) = command.get_after_help().map(ToString::to_string) else {
         return Ok(());
@@ -181,7 +181,7 @@ fn examples(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Indented lines as they stand, others as paragraphs.
+/// Renders indented lines verbatim and other lines as paragraphs.
 fn lines(text: &str, roff: &mut Roff) {
     let mut is_literal = false;
     for line in text.lines() {
@@ -201,7 +201,7 @@ fn lines(text: &str, roff: &mut Roff) {
     }
 }
 
-/// What holds for every command.
+/// Sections that apply to every command.
 fn general(out: &mut dyn Write) -> io::Result<()> {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);
@@ -273,7 +273,7 @@ mod tests {
         pages
     }
 
-    /// `gdn-task-new.1` of each command below, as people call it.
+    /// Collects `gdn-task-new.1` for each subcommand, from its name on the command line.
     fn names(command: &Command, name: &str, out: &mut BTreeSet<String>) {
         out.insert(format!("{name}.1"));
         for below in command.get_subcommands() {
@@ -296,7 +296,7 @@ mod tests {
             let page = String::from_utf8(page).unwrap();
             assert!(page.is_ascii(), "{name}");
             assert_eq!(page.matches(PREAMBLE).count(), 1, "{name}");
-            // groff shows a bare hyphen as one that no shell takes.
+            // groff renders a bare hyphen as a character that shells do not accept.
             assert!(page.contains("\\-\\-state\\-root"), "{name}: {page}");
             let text = page.lines().filter(|line| !line.starts_with('.'));
             for line in text {

@@ -1,4 +1,4 @@
-//! `gdn metrics`: all that the daemon counts, for programs that watch over it (`OBS-3`).
+//! `gdn metrics`: all metrics of the daemon, for monitoring systems (`OBS-3`).
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Who may read the file that is written: the collector runs as another user.
+/// Mode of the written file: the collector runs as another user.
 const FILE_MODE: u32 = 0o644;
 
 /// Show what the daemon counts, as OpenMetrics
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &MetricsArgs, context: &Context) -> Result<(), Fai
     output.piece(&open_metrics::text(&snapshot))
 }
 
-/// Puts a file in place whole, readable for everybody.
+/// Writes a world-readable file atomically.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: &std::io::Error| {
         Failure::new(
@@ -121,7 +121,7 @@ fn shown_series(family: &MetricFamily, series: &Series) -> Value {
     }
 }
 
-/// A number as JSON has it: whole ones without a point.
+/// Converts a number to JSON; integers have no decimal point.
 fn number(value: Micros) -> Value {
     let text = value.to_string();
     let whole = text.parse::<u64>().map(Value::from);

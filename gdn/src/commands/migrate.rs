@@ -1,4 +1,4 @@
-//! `gdn migrate`: a project of the format 0.0.3 as it is written today.
+//! `gdn migrate`: converts a project from format 0.0.3 to the current format.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Names that a person gives: of something that exists, or an error that says which names do.
+//! Checks names given by the user; the error for an unknown name lists the existing ones.
 
 use goondan_config::nearest_name;
 use goondan_protocol::control::{ErrorCode, ListInstances, ShowInstance, WorkspaceInfo};
@@ -10,10 +10,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// Names that a hint lists at most.
+/// Maximum number of names in a hint.
 const NAMES_LISTED: usize = 10;
 
-/// Fails unless the workspace has the agent, if one is named.
+/// Fails if an agent is named that the workspace does not have.
 pub(super) fn check_agent(
     agent: Option<&AgentName>,
     workspace: &WorkspaceInfo,
@@ -30,7 +30,7 @@ pub(super) fn check_agent(
     }
 }
 
-/// Fails unless the conversation exists, if one is named.
+/// Fails if a conversation is named that does not exist.
 pub(super) async fn check_conversation(
     key: Option<&InstanceKey>,
     client: &mut Client,
@@ -44,7 +44,7 @@ pub(super) async fn check_conversation(
     };
     match client.query(show).await {
         Err(CallError::Refused(refused)) if refused.code == ErrorCode::InstanceNotFound => {}
-        // One that is damaged exists.
+        // A damaged conversation exists.
         Ok(_) | Err(CallError::Refused(_)) => return Ok(()),
         Err(error) => return Err(error.into()),
     }

@@ -1,7 +1,8 @@
-//! The near name in the hint of every failure about a name that does not exist: `did you mean `main`?`.
+//! Adds a similar name to the hint of failures about unknown names: `did you mean `main`?`.
 //!
-//! A command says with [`Failure::unknown`] which kind of name it was given; the daemon's error codes say it for those
-//! that it looks up. The names that exist are listed once the command has failed, so that no other command pays for it.
+//! A command passes the kind of name to [`Failure::unknown`]; for names that the daemon looks up, the kind follows
+//! from the error code. The existing names are listed only after the command has failed, so that successful commands
+//! do not pay for it.
 
 use goondan_protocol::control::{
     ListApprovals, ListCheckpoints, ListEvents, ListGrants, ListInstanceCheckpoints, ListInstances,
@@ -14,7 +15,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::failure::{Failure, NameKind};
 
-/// Adds the near name to the hint, if the failure is about a name and one that exists is near.
+/// Adds a similar name to the hint if the failure is about an unknown name and a similar one exists.
 pub(crate) async fn near_name(failure: Failure, context: &Context) -> Failure {
     let Some(kind) = failure.unknown else {
         return failure;
@@ -24,7 +25,7 @@ pub(crate) async fn near_name(failure: Failure, context: &Context) -> Failure {
     if written.is_empty() {
         return failure;
     }
-    // The failure stands without the near name as well.
+    // The failure is reported without the similar name.
     let Ok(known) = known_names(kind, &given, context).await else {
         return failure;
     };
@@ -40,7 +41,7 @@ pub(crate) async fn near_name(failure: Failure, context: &Context) -> Failure {
 
 type Names = Vec<String>;
 
-/// The names on the command line that the message quotes. Those of sandboxes, proposals and calls have two words.
+/// Names on the command line that the message quotes. Names of sandboxes, proposals and calls consist of two words.
 fn written_names(kind: NameKind, message: &str, given: &[String]) -> Names {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_quoted = |word: &&str| quoted.contains(word) || names_workspace(kind, message, word);
@@ -55,12 +56,12 @@ fn written_names(kind: NameKind, message: &str, given: &[String]) -> Names {
     }
 }
 
-/// Messages about workspaces have the id without quotes.
+/// True if a message about a workspace contains the word; such messages do not quote the id.
 fn names_workspace(kind: NameKind, message: &str, word: &str) -> bool {
     kind == NameKind::Workspace && message.split(' ').any(|part| part == word)
 }
 
-/// `b` of `--to=b`.
+/// Returns `b` for `--to=b`.
 fn value_of(word: &str) -> &str {
     match word.split_once('=') {
         Some((option, value)) if option.starts_with("--") => value,
@@ -68,7 +69,7 @@ fn value_of(word: &str) -> &str {
     }
 }
 
-/// The names of a kind that exist.
+/// Existing names of a kind.
 async fn known_names(
     kind: NameKind,
     given: &[String],
@@ -228,7 +229,7 @@ async fn conversations(client: &mut Client, workspace: &WorkspaceInfo) -> Result
     Ok(keys.collect())
 }
 
-/// The conversations that the command line names; the usual one if it names none.
+/// Conversations named on the command line; the default one if there is none.
 async fn given_conversations(
     client: &mut Client,
     workspace: &WorkspaceInfo,
@@ -263,7 +264,7 @@ async fn conversation_checkpoints(
     Ok(names)
 }
 
-/// The secrets, and the entries of those that the command line names.
+/// Secrets, and the entries of the secrets named on the command line.
 async fn secrets(client: &mut Client, given: &[String]) -> Result<Names, Failure> {
     let mut names = Names::new();
     for secret in client.query(ListSecrets {}).await?.secrets {

@@ -1,4 +1,4 @@
-//! `gdn node …`: the machines that workspaces are on.
+//! `gdn node …`: nodes of the cluster and the workspaces they run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::{style, text};
 use crate::schemas;
 
-/// How long it is waited until another node runs a workspace that was moved, in milliseconds.
+/// Maximum wait for another node to run a moved workspace, in milliseconds.
 const MOVED_WITHIN_MS: u64 = 60_000;
-/// How often it is looked whether it does, in milliseconds.
+/// Polling interval, in milliseconds.
 const LOOK_MS: u64 = 100;
 
 /// See which machine runs which workspace, and change it
@@ -101,7 +101,7 @@ pub(crate) async fn run(command: &NodeCommand, context: &Context) -> Result<(), 
     }
 }
 
-/// Moves a workspace, and waits until another node runs it.
+/// Moves a workspace and waits until another node runs it.
 async fn move_one(
     context: &Context,
     client: &mut Client,
@@ -129,7 +129,7 @@ async fn move_one(
                 "see why on the other node: `gdn node list`, `gdn logs`",
             ));
         }
-        // The log names a node from its seal on. Whether that node lives to run the workspace is heard a moment later.
+        // The log names the new owner from the seal record on. Heartbeats that show it is alive arrive a moment later.
         let owner = found.filter(|it| it.is_owner_heard);
         let owner = owner.and_then(|it| it.owner);
         if let Some(owner) = owner.filter(|owner| Some(owner.as_str()) != own) {
@@ -211,14 +211,14 @@ async fn leave(context: &Context, args: &LeaveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A note of how far a log was followed, if there is one.
+/// Returns a file with the position of a followed log, if there is one.
 fn first_note(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).ok()?;
     let mut paths = entries.flatten().map(|entry| entry.path());
     paths.find(|path| path.is_file())
 }
 
-/// All pages of the list.
+/// Fetches all pages of the list.
 pub(super) async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
     let mut asked = ListNodes::default();
     let mut all = client.query(asked.clone()).await?;
@@ -233,8 +233,8 @@ pub(super) async fn pages(client: &mut Client) -> Result<NodesPage, Failure> {
     Ok(all)
 }
 
-/// The failure that a workspace runs on no node, as far as this node knows; none if every owner is heard. A node that
-/// only follows has nothing else to say so.
+/// Fails if a workspace's owner is not reachable as far as this node can tell; none if all are. A follower has no
+/// other way to report this.
 pub(super) async fn verdict_of_unheard(
     client: &mut Client,
     context: &Context,

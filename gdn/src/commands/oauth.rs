@@ -22,7 +22,7 @@ mod loopback;
 
 use self::loopback::{Loopback, state_of};
 
-/// Longest address that is pasted, in bytes.
+/// Maximum length of a pasted URL, in bytes.
 const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
 
 /// Log in at authorization servers, and look after their tokens
@@ -171,7 +171,7 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what a person does next.
+/// Prints the next step for the user.
 fn tell_begun(
     begun: &LoginBegun,
     (is_heard_here, is_heard): (bool, bool),
@@ -202,7 +202,7 @@ fn tell_begun(
     Ok(())
 }
 
-/// A line of stdin.
+/// Reads a line from stdin.
 async fn read_address() -> Result<String, Failure> {
     use std::io::{BufRead as _, Read as _};
     let read = tokio::task::spawn_blocking(|| {
@@ -279,7 +279,7 @@ fn named(info: &GrantInfo) -> String {
     }
 }
 
-/// Says what a person has to do for a grant, if anything.
+/// Warns if a grant needs an action by the user.
 fn warn(info: &GrantInfo, context: &Context) {
     let output = context.output;
     let warning = output.err.paint(style::WARN, "warning:");

@@ -1,4 +1,4 @@
-//! `gdn package …`: the packages whose resources a project refers to (`PKG-1` to `PKG-3`).
+//! `gdn package …`: packages that provide resources to a project (`PKG-1` to `PKG-3`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -161,7 +161,7 @@ impl ReleaseAgeArgs {
         }
     }
 
-    /// A command with these arguments, as a person would write it.
+    /// Builds a command line with these arguments.
     fn on(&self, command: &str, args: &[String]) -> String {
         let quoted = |text: &String| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-^~:+#=".contains(c);
@@ -293,7 +293,7 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     }
     let installed =
         install::install(&plan, Mode::Anew, &rules, &consent, &mut fetcher, context).await?;
-    // The lockfile first: what is locked and not required yet hinders nothing.
+    // The lockfile is written first, because locked packages that are not required yet do no harm.
     plan.write_lock(&installed.lock)?;
     plan.write_manifest(&text)?;
     told(&installed, &plan, &before, schemas::PACKAGE_ADD, context)
@@ -363,14 +363,14 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
     told(&installed, &plan, &before, schemas::PACKAGE_REMOVE, context)
 }
 
-/// What `gdn package install` and its like have to tell.
+/// Output of `gdn package install` and similar commands.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'t> {
-    /// How many packages the project uses.
+    /// Number of packages that the project uses.
     packages: usize,
     changes: &'t [plan::Change],
-    /// What a person is to know of what was chosen.
+    /// Notes about the chosen versions.
     notes: &'t [String],
 }
 
@@ -404,17 +404,17 @@ fn told(
     output.data(lines.join("\n"))
 }
 
-/// One line of `gdn package list`.
+/// A line of `gdn package list`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
     name: String,
     version: Option<String>,
-    /// What the project itself requires of it.
+    /// Requirement of the project itself.
     required: Option<String>,
     from: String,
     state: &'static str,
-    /// What its modules may do beyond what every module may.
+    /// Permissions beyond those that every module has.
     granted: Permissions,
 }
 

@@ -1,4 +1,4 @@
-//! `gdn proposal …`: what workers hand in, looked at and put in place.
+//! `gdn proposal …`: review and apply the changes that workers submit.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -262,7 +262,7 @@ fn table_of(proposals: &[ProposalInfo], now: Timestamp) -> Table {
     table
 }
 
-/// A proposal with its whole patch.
+/// Reads a proposal with its complete patch.
 async fn read(
     client: &mut Client,
     workspace_id: &WorkspaceId,
@@ -387,7 +387,7 @@ async fn apply(args: ProposalApplyArgs, context: &Context) -> Result<(), Failure
         };
         let command = format!("proposal apply {run_id} {agent_id}{moved} --yes");
         confirm(context, &question, &command)?;
-        // What was seen is what is applied.
+        // Apply exactly the proposal that was shown.
         digest = Some(detail.info.digest);
     }
     let apply = ApplyProposal {

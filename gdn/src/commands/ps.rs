@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure>
     report_problems(&mut client, only.as_ref(), context).await
 }
 
-/// Tells which of the workspaces do not run as they should, and fails if one does not.
+/// Reports unhealthy workspaces, and fails if there is one.
 async fn report_problems(
     client: &mut Client,
     only: Option<&WorkspaceId>,

@@ -1,4 +1,4 @@
-//! `gdn question …`: what waits for a person's answer.
+//! `gdn question …`: questions to people.
 
 use clap::{Args, Subcommand};
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ pub(crate) struct QuestionDeclineArgs {
     question: QuestionId,
 }
 
-/// Reads `name=value`; the value may hold `=` too.
+/// Parses `name=value`; the value may contain `=`.
 fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -228,7 +228,7 @@ fn table_of_form(form: &QuestionForm) -> Table {
     table
 }
 
-/// What a field takes; of choices with titles, these too.
+/// Accepted values of a field, including the titles of choices.
 fn takes(kind: &FieldKind) -> String {
     let FieldKind::Choice { choices } = kind else {
         return kind.in_words();
@@ -245,15 +245,14 @@ fn about(field: &FormField) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
 }
 
-/// A value as `--set` takes it.
+/// Formats a value for `--set`.
 fn value_of(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The options of an answer that gives all that is needed: with the values that are proposed, or ones that
-/// fit.
+/// Options of a complete answer, with default values or others that fit.
 fn example_of(form: &QuestionForm) -> String {
     let needed = form.fields().iter().filter(|field| field.required);
     let options = needed.map(|field| {
@@ -319,7 +318,7 @@ fn see(question_id: &QuestionId, context: &Context) -> String {
     format!("the question still waits; see what it takes: `{command}`")
 }
 
-/// The object that `--json-content` is.
+/// Parses the object in `--json-content`.
 fn object_of(json: &str) -> Result<JsonObject, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::new(
@@ -331,11 +330,11 @@ fn object_of(json: &str) -> Result<JsonObject, Failure> {
     })
 }
 
-/// The answer that these fields make.
+/// Builds the answer from these fields.
 ///
 /// # Errors
 ///
-/// What does not fit, in words.
+/// A description of the field or value that does not fit.
 fn content_of(form: &QuestionForm, set: Vec<(String, String)>) -> Result<JsonObject, String> {
     let mut seen = BTreeSet::new();
     let fields = set.into_iter().map(|(name, value)| {

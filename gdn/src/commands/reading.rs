@@ -1,4 +1,4 @@
-//! A project that a command reads by itself, without the daemon.
+//! Reads a project without the daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Does something with the project: where it is, and what reads it with the variables and the secrets that are
-    /// there.
+    /// Calls a function with the project's root and a loader that has the available variables and secrets.
     pub(super) fn with_loader<T>(
         &self,
         context: &Context,

@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
     ))
 }
 
-/// Says why a workspace's configuration was not taken, and what runs, if it was not.
+/// Prints why a workspace's configuration was rejected and what runs instead, if it was rejected.
 pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
     if let Some(problem) = &workspace.problem {
         let running = Running::of_reload(workspace);
@@ -69,7 +69,7 @@ pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
     }
 }
 
-/// What came of reading a workspace's configuration again, as one line.
+/// Result of a reload, as one line.
 pub(super) fn told(workspace: &WorkspaceReload) -> String {
     let id = &workspace.workspace_id;
     if workspace.problem.is_some() {

@@ -34,7 +34,7 @@ pub(crate) struct RestartArgs {
 }
 
 impl RestartArgs {
-    /// Of one conversation's process.
+    /// Restart of one conversation's process.
     pub(crate) fn of_instance(key: InstanceKey) -> Self {
         Self {
             agent: None,

@@ -1,4 +1,5 @@
-//! `gdn instance checkpoint`, `gdn instance checkpoints` and `gdn rewind`: a conversation and its files, together.
+//! `gdn instance checkpoint`, `gdn instance checkpoints` and `gdn rewind`: save and restore a conversation with its
+//! files.
 
 use clap::Args;
 use goondan_protocol::control::{
@@ -138,7 +139,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
     let named = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     let mut wanted = args.to;
     if args.cancel && !args.yes {
-        // While the turn goes on, nobody can say what it will have changed.
+        // While the turn is in progress, its changes are not known yet.
         let to = wanted.as_deref().unwrap_or("the newest checkpoint");
         let shown = text::one_line(key.as_str());
         let question = format!("End the turn of {shown} and take it back to {to}?");
@@ -160,7 +161,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
             &question,
             &format!("rewind {named} --to {id} --yes"),
         )?;
-        // What was seen is what is gone back to.
+        // Roll back to exactly the checkpoint that was shown.
         wanted = Some(would.checkpoint_id);
     }
     let rewound = client.change(rewind(false, wanted)).await?;
@@ -173,7 +174,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
-/// Who said a message, and how it begins; one of results alone has no text.
+/// Role and beginning of a message; a message of tool results has no text.
 fn said_by(message: &MessageTakenBack) -> String {
     let role = text::one_line(&message.role);
     match text::one_line(&message.head) {
@@ -182,7 +183,7 @@ fn said_by(message: &MessageTakenBack) -> String {
     }
 }
 
-/// What a rewind changed, or would change.
+/// Changes made by a rewind, or by its dry run.
 fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     let mut out = format!("{}\n", rewound.checkpoint_id);
     for skipped in &rewound.skipped {
@@ -234,7 +235,7 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
     out
 }
 
-/// That a conversation was rewound, for people.
+/// Describes a rewind in one line.
 pub(super) fn rewind_in_words(rewind: &RewindRecord) -> String {
     format!(
         "to {}, {}: from {} to {}; before it: {}",

@@ -1,5 +1,4 @@
-//! Writing a file of the project that a person's command changes: as a whole or not at all, and never over what
-//! somebody else wrote meanwhile.
+//! Replaces a file of the project atomically, unless it was changed in the meantime.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Why a file is left as it is.
+/// Reason why a file was not changed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RewriteError {
     #[error("{} was changed by somebody else meanwhile", path.display())]
@@ -22,7 +21,7 @@ pub(super) enum RewriteError {
 }
 
 impl RewriteError {
-    /// The failure of the command `again`.
+    /// Converts to a failure of the command `again`.
     pub(super) fn failure(&self, again: &str) -> Failure {
         match self {
             Self::ChangedMeanwhile { .. } => {
@@ -37,7 +36,7 @@ impl RewriteError {
     }
 }
 
-/// Replaces a file that holds `before`, or makes one where none is.
+/// Replaces a file that still holds `before`, or creates it.
 pub(super) fn rewrite(
     path: &Path,
     before: Option<&[u8]>,
@@ -50,7 +49,7 @@ pub(super) fn rewrite(
     let changed = || RewriteError::ChangedMeanwhile {
         path: path.to_owned(),
     };
-    // What a link leads to is replaced, not the link.
+    // Replaces the target of a symbolic link, not the link.
     let target = match before {
         Some(_) => path.canonicalize().map_err(failed)?,
         None => path.to_owned(),

@@ -81,13 +81,13 @@ pub(crate) struct RunArgs {
     no_install: bool,
 }
 
-/// How long connectors may take until they can do their work.
+/// Maximum wait for connectors to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long it is waited for connectors that report that they cannot.
+/// Maximum wait for connectors that report that they are not ready.
 const UNREADY_LIMIT: Duration = Duration::from_secs(1);
 
-/// Watched files that are named.
+/// Maximum number of watched files listed.
 const WATCHED_FILES_NAMED: usize = 5;
 
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
@@ -118,7 +118,7 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure
 }
 
 async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
-    // A workspace that is named by its id is registered: it needs the daemon only.
+    // A workspace named by its id is registered, so only the daemon is needed.
     let root = match &args.path {
         Some(path) => Some(project::find(Some(path))?),
         None if context.is_by_id() => None,
@@ -138,7 +138,7 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     }
     let (mut client, log_dir) = attach_or_start(context, args.strict).await?;
     let root = match root {
-        // What is said of a registered workspace is said by opening it again.
+        // Settings of a registered workspace are changed by opening it again.
         None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
         root => root,
     };
@@ -146,7 +146,7 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
         Some(root) => open(&mut client, root, settings, args.strict, context).await?,
         None => (context.find(&mut client).await?, None),
     };
-    // What is printed then is the conversation's.
+    // Otherwise the conversation prints the result.
     let is_last = !args.interactive && args.input.is_none();
     if !is_last && refused.is_none() {
         return Ok(());
@@ -170,8 +170,8 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     tell(&info, refused, &silent, context)
 }
 
-/// Waits until every connector of the workspace can do its work, or will not in a moment: how the workspace stands
-/// then, and the connectors that have reported nothing.
+/// Waits until every connector is ready or reports a failure. Returns the workspace's state and the connectors that
+/// have not reported.
 async fn ready(
     client: &mut Client,
     info: WorkspaceInfo,
@@ -180,7 +180,7 @@ async fn ready(
     if info.connections.is_empty() {
         return Ok((info, Vec::new()));
     }
-    // A watch that is given up ends its connection.
+    // Dropping a watch closes its connection.
     let mut watcher = context.connect().await?;
     let silent = silent_connectors(&mut watcher, &info.workspace_id).await;
     Ok((
@@ -189,7 +189,7 @@ async fn ready(
     ))
 }
 
-/// Watches the workspace's processes until all connectors are ready, or the time is over that they have for it.
+/// Watches the processes until all connectors are ready or the time limit is reached.
 async fn silent_connectors(client: &mut Client, workspace_id: &WorkspaceId) -> Vec<String> {
     let (told, mut changes) = mpsc::unbounded_channel();
     let request = WatchProcesses {
@@ -198,7 +198,7 @@ async fn silent_connectors(client: &mut Client, workspace_id: &WorkspaceId) -> V
     };
     let mut take = |notice| {
         if let Notice::Processes(change) = notice {
-            // The other end is here.
+            // The receiver is in this function.
             drop(told.send(change));
         }
     };
@@ -214,7 +214,7 @@ async fn silent_connectors(client: &mut Client, workspace_id: &WorkspaceId) -> V
                     break;
                 }
             }
-            // What the daemon refuses to tell now, it tells of the workspace afterwards.
+            // If the watch is refused, the later query of the workspace reports the error.
             _ = &mut watching => break,
             () = sleep_until(wait.until.into()) => break,
         }
@@ -222,13 +222,13 @@ async fn silent_connectors(client: &mut Client, workspace_id: &WorkspaceId) -> V
     wait.silent
 }
 
-/// How long it is waited for connectors.
+/// Time limits for connectors.
 #[derive(Debug)]
 struct ReadinessWait {
     limit: Instant,
-    /// When it ends if nothing changes.
+    /// Deadline if nothing changes.
     until: Instant,
-    /// Connectors that have reported nothing.
+    /// Connectors that have not reported.
     silent: Vec<String>,
 }
 
@@ -242,7 +242,7 @@ impl ReadinessWait {
         }
     }
 
-    /// Takes the processes as they are. True if no connector is waited for.
+    /// Processes an update. True if there is no connector to wait for.
     fn is_over(&mut self, processes: &[ProcessInfo], now: Instant) -> bool {
         let unready = processes
             .iter()
@@ -259,15 +259,15 @@ impl ReadinessWait {
         if !self.silent.is_empty() {
             self.until = self.limit;
         } else if self.until == self.limit {
-            // One that could not connect may try again at once.
+            // A connector that failed to connect may retry immediately.
             self.until = self.limit.min(now + UNREADY_LIMIT);
         }
         unready.is_empty()
     }
 }
 
-/// Opens a project's workspace. If the project is refused and something runs of it all the same, it is that
-/// workspace, with what is wrong.
+/// Opens a project's workspace. If the project is rejected but an earlier configuration runs, returns that workspace
+/// with the problem.
 async fn open(
     client: &mut Client,
     project_root: PathBuf,
@@ -293,7 +293,7 @@ async fn open(
     }
 }
 
-/// Tells people what runs now and what to do next, or why it is not what they asked for.
+/// Prints what runs and what to do next, or why the project was rejected.
 fn tell(
     info: &WorkspaceInfo,
     refused: Option<Failure>,
@@ -309,7 +309,7 @@ fn tell(
     if let Some(unready) = unready(info, silent, context) {
         return Err(unready);
     }
-    // A project of programs alone has nobody to talk to.
+    // A project without agents has none to chat with.
     let next = if info.agents.is_empty() {
         format!(
             "Give it work: {}",
@@ -323,7 +323,7 @@ fn tell(
     Ok(())
 }
 
-/// Why the workspace runs and not all of its connectors do their work; none if they do.
+/// Failure if some connectors of the running workspace are not ready.
 fn unready(info: &WorkspaceInfo, silent: &[String], context: &Context) -> Option<Failure> {
     let is_connector = |process: &&UnhealthyProcess| process.role == ChildRole::Connector;
     let unhealthy = info.unhealthy.iter().filter(is_connector);
@@ -345,8 +345,7 @@ fn unready(info: &WorkspaceInfo, silent: &[String], context: &Context) -> Option
     Some(Failure::new(Exit::Degraded, message, hint))
 }
 
-/// The workspace of a project that was refused for its configuration, if something runs of it all the
-/// same.
+/// Returns the workspace of a rejected project if an earlier configuration runs.
 async fn running_instead(
     client: &mut Client,
     project_root: &Path,
@@ -366,7 +365,7 @@ async fn running_instead(
     Ok(running.next())
 }
 
-/// Stops what the daemon fell back to: the workspace, until it is run again.
+/// Stops the workspace with the configuration that the daemon fell back to.
 async fn stopped_instead(
     client: &mut Client,
     info: WorkspaceInfo,
@@ -384,7 +383,7 @@ async fn stopped_instead(
     })
 }
 
-/// What is wrong with the project's configuration, what runs in its place, and how to change that.
+/// Combines the configuration problem with what runs instead and how to change that.
 fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context) -> Failure {
     let running = Running::of(info);
     let hints = [Some(failure.hint), running.refusal(context)];
@@ -395,7 +394,7 @@ fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context
     }
 }
 
-/// What is said about how the workspace is run; what is not said stays as it was.
+/// Run options; options not given keep their value.
 struct Settings {
     watch: Option<bool>,
     env_files: Option<Vec<PathBuf>>,
@@ -414,7 +413,7 @@ impl Settings {
         self.watch.is_some() || self.env_files.is_some()
     }
 
-    /// The same, as options of the daemon.
+    /// Settings as daemon options.
     fn options(&self, is_strict: bool) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();
         match self.watch {
@@ -475,7 +474,7 @@ fn summary(info: &WorkspaceInfo) -> Table {
     table
 }
 
-/// The files whose changes count: `goondan.yaml, prompts/clerk.md and 3 more`.
+/// Watched files: `goondan.yaml, prompts/clerk.md and 3 more`.
 fn watched(info: &WorkspaceInfo) -> String {
     let names = info.watched_files.iter().take(WATCHED_FILES_NAMED);
     let names: Vec<String> = names

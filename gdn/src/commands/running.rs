@@ -1,4 +1,4 @@
-//! What runs of a project whose configuration is not valid.
+//! Configuration that runs while the project's own is invalid.
 
 use goondan_protocol::control::{WorkspaceInfo, WorkspaceProblem, WorkspaceReload};
 use goondan_protocol::ids::WorkspaceId;
@@ -7,10 +7,10 @@ use goondan_protocol::time::Timestamp;
 use crate::context::Context;
 use crate::output::{style, text};
 
-/// How much of a configuration's digest is shown to people, in characters; `--json` shows it whole.
+/// Length of a digest in text output, in characters; `--json` prints it in full.
 pub(super) const SHORT_DIGEST_CHARS: usize = 8;
 
-/// The configuration that runs in place of the project's own.
+/// Configuration that runs instead of the project's own.
 pub(super) struct Running<'w> {
     digest: Option<&'w str>,
     since: Option<Timestamp>,
@@ -34,7 +34,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// What runs, as one sentence.
+    /// Describes what runs, in one sentence.
     pub(super) fn told(&self) -> String {
         let Some(digest) = self.digest else {
             return "Nothing runs in its place".to_owned();
@@ -50,8 +50,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// How to have nothing run in place of the project's own configuration, if something does that the
-    /// daemon fell back to.
+    /// Advice for preventing a fallback configuration from running, if the daemon fell back to one.
     pub(super) fn refusal(&self, context: &Context) -> Option<String> {
         self.is_last_known_good.then(|| {
             format!(
@@ -62,7 +61,7 @@ impl<'w> Running<'w> {
     }
 }
 
-/// Warns on stderr of what is wrong with a workspace's configuration, and says what runs in its place.
+/// Prints a warning about the problem with a workspace's configuration and what runs instead.
 pub(super) fn warn(
     workspace_id: &WorkspaceId,
     problem: &WorkspaceProblem,
@@ -81,7 +80,7 @@ pub(super) fn warn(
     ));
 }
 
-/// The head of a digest, enough to tell it from others.
+/// Digest prefix, long enough to distinguish digests.
 pub(super) fn short(digest: &str) -> String {
     digest.chars().take(SHORT_DIGEST_CHARS).collect()
 }

@@ -1,4 +1,4 @@
-//! `gdn sandbox …`: copies of files, each for one worker.
+//! `gdn sandbox …`: file copies for workers.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{

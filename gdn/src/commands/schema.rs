@@ -22,7 +22,7 @@ pub(crate) struct SchemaArgs {
     kind: Option<String>,
 }
 
-/// Prints the schema as it is, with and without `--json`: it is a file for an editor.
+/// Prints the schema unchanged, with and without `--json`, because it is a file for editors.
 pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
     let named = args.kind.as_deref().map(|kind| {
         let known = schema_names().find(|name| name.eq_ignore_ascii_case(kind));

@@ -1,4 +1,4 @@
-//! `gdn secret …`: the values that nobody is to see.
+//! `gdn secret …`: manages secrets.
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -158,7 +158,7 @@ async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
         &context.daemon_command(&format!("secret set {name} {key} < FILE")),
         context,
     )?;
-    // A project that waits for its first secret cannot have started the daemon.
+    // The daemon may not run yet, because the project needs this secret first.
     let (mut client, _) = attach_or_start(context, false).await?;
     let value = SecretValue::new(value);
     let set = SetSecret {
@@ -172,7 +172,7 @@ async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
     tell(&changed, context)
 }
 
-/// A value, from stdin, or typed by a person. `pipe` is the command that passes it on stdin.
+/// Reads a value from stdin or from the terminal. `pipe` is the command that passes it on stdin.
 pub(super) fn read_value(question: &str, pipe: &str, context: &Context) -> Result<String, Failure> {
     let unreadable = |error: &std::io::Error| {
         Failure::new(
@@ -194,7 +194,7 @@ pub(super) fn read_value(question: &str, pipe: &str, context: &Context) -> Resul
     } else {
         let most = u64::try_from(MAX_SECRET_VALUE_BYTES).unwrap_or(u64::MAX);
         let mut value = String::new();
-        // Two bytes more than allowed: a newline, and one that shows that it is too long.
+        // Two bytes more than allowed: a newline, and one byte to detect that the value is too long.
         let stdin = std::io::stdin().lock();
         let read = stdin
             .take(most.saturating_add(2))
@@ -223,7 +223,7 @@ async fn allow(args: SecretAllowArgs, context: &Context) -> Result<(), Failure> 
         (client, workspace.project_root)
     } else {
         let project_root = context.project()?;
-        // A project that waits for its first consent cannot have started the daemon.
+        // The daemon may not run yet, because the project needs this consent first.
         (attach_or_start(context, false).await?.0, project_root)
     };
     let allow = AllowSecret { name, project_root };
@@ -250,7 +250,7 @@ async fn deny(args: SecretDenyArgs, context: &Context) -> Result<(), Failure> {
     tell_consent(&changed, "Denied", "It was not allowed.", context)
 }
 
-/// Says who may use a secret from now on, or no longer, and what came of it.
+/// Prints who may now use the secret, or no longer, and the effect.
 fn tell_consent(
     changed: &SecretConsentChanged,
     done: &str,
@@ -397,7 +397,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who may use what.
+/// Table of the projects that may use each secret.
 fn consents(list: &SecretList) -> Table {
     let mut table = Table::new([
         Column::new("SECRET").cut(),

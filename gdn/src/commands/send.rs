@@ -55,7 +55,7 @@ pub(crate) struct SendArgs {
 }
 
 impl SendArgs {
-    /// A text for the entry agent, in the usual conversation.
+    /// Sends a text to the entry agent in the default conversation.
     pub(crate) fn usual(text: String) -> Self {
         Self {
             text,
@@ -121,7 +121,7 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
     output.reply(reply)
 }
 
-/// Asks and waits until the answer, the limit, or Ctrl-C.
+/// Sends the event and waits for the reply, the timeout, or Ctrl-C.
 async fn wait(
     client: &mut Client,
     question: &Question,
@@ -136,8 +136,8 @@ async fn wait(
         }
     };
     tokio::select! {
-        // In this order, so that Ctrl-C is listened to before anything is sent, and the question is
-        // on its way before its time is up.
+        // The order matters: the Ctrl-C handler is installed before the event is sent, and the event is sent before the
+        // timeout can expire.
         biased;
         _ = tokio::signal::ctrl_c() => {
             Err(question.left(Exit::Interrupted, "interrupted while waiting for the answer", context))
@@ -152,11 +152,11 @@ async fn wait(
     }
 }
 
-/// The message on stdin, without its last newline.
+/// Reads the message from stdin, without its last newline.
 fn stdin_text() -> Result<String, Failure> {
     let most = u64::try_from(MAX_INPUT_BYTES).unwrap_or(u64::MAX);
     let mut text = String::new();
-    // One byte more than allowed, so that a text that is too long is seen as such.
+    // One byte more than allowed, to detect a text that is too long.
     let read = std::io::stdin()
         .lock()
         .take(most.saturating_add(2))

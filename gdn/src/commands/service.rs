@@ -1,7 +1,7 @@
-//! `gdn service …`: the daemon as a service of systemd or launchd (`REL-1`).
+//! `gdn service …`: the daemon as a systemd or launchd service (`REL-1`).
 //!
-//! The service manager is told and asked by its own programs. What they are told stands in `manager`, what may be done
-//! in `decide`, what the file holds in `unit`; here it is put together.
+//! The service manager is controlled through its command-line programs. `manager` has the commands, `decide` the
+//! rules, `unit` the contents of the file; this module combines them.
 
 mod decide;
 mod manager;
@@ -29,10 +29,11 @@ use crate::output::table::{Cell, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Longest a service may take from its start until its daemon answers, in milliseconds: what its unit grants it.
+/// Maximum time from the start of the service until the daemon responds, in milliseconds; the same as the unit's start
+/// timeout.
 const START_MS: u64 = 60_000;
 
-/// How often it is looked whether the daemon answers, in milliseconds.
+/// Polling interval for the daemon, in milliseconds.
 const LOOK_MS: u64 = 100;
 
 /// Have the daemon started with the machine or the login, and after a crash
@@ -187,7 +188,7 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The directories that a service is to write, by their real paths: systemd mounts those.
+/// Canonical paths of the directories the service may write, because systemd mounts real paths.
 fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if kind == Kind::Agent {
         let message = "launchd keeps no directory from the service";
@@ -207,7 +208,7 @@ fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     dirs.iter().map(real).collect()
 }
 
-/// Waits until the manager says that it runs, and its daemon answers if it is ours.
+/// Waits until the manager reports the service as running and, if it is ours, the daemon responds.
 async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, Failure> {
     let deadline = Instant::now() + Duration::from_millis(START_MS);
     loop {
@@ -216,7 +217,7 @@ async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, F
             let is_answering = match Client::reach(&site.state_root).await {
                 Ok(Reached::Same(client)) => client.daemon().pid == pid,
                 Ok(Reached::Other(other)) => other.client.daemon().pid == pid,
-                // Root may not talk to it, and its manager says that it is ready.
+                // Root may not connect to the user's daemon, so the manager's report must suffice.
                 Err(ConnectError::ForeignPeer { .. }) => site.kind == Kind::System,
                 Err(_) => false,
             };
@@ -233,10 +234,10 @@ async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, F
     }
 }
 
-/// A daemon that owns the state root.
+/// The daemon that owns the state root.
 struct Running {
     pid: u32,
-    /// None if it may not be asked.
+    /// None if the daemon cannot be queried.
     version: Option<String>,
 }
 
@@ -258,7 +259,7 @@ async fn daemon(site: &Site) -> Result<Option<Running>, Failure> {
     }))
 }
 
-/// What `gdn service status` shows.
+/// Output of `gdn service status`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
@@ -270,9 +271,9 @@ struct Shown {
     active: String,
     pid: Option<u32>,
     version: Option<String>,
-    /// What the service can write beside the state directory.
+    /// Directories that the service can write in addition to the state directory.
     writable: Vec<PathBuf>,
-    /// Whether the file differs from what this version would write; none if that is not known.
+    /// True if the file differs from what this version would write; none if unknown.
     differs: Option<bool>,
 }
 
@@ -390,7 +391,7 @@ fn remove(args: &RemoveArgs, context: &Context) -> Result<(), Failure> {
     let shown = json!({ "unit": site.file, "existed": existed });
     output.object(schemas::SERVICE_REMOVE, &shown)?;
     if !existed {
-        // What is to be achieved is so already.
+        // Not an error, because the service is already absent.
         return output.data("goondan is no service here.");
     }
     output.data(format!("Removed {}", site.file.display()))?;

@@ -32,11 +32,10 @@ pub(crate) struct ShutdownArgs {
     grace: Option<u64>,
 }
 
-/// What a daemon may take beyond the grace period, in milliseconds: to kill what does not stop, to
-/// write and to exit.
+/// Time that a daemon may need beyond the grace period, in milliseconds: to kill processes, write its state and exit.
 const MARGIN_MS: u64 = 30_000;
 
-/// How often to look whether its process is gone, in milliseconds.
+/// Polling interval for the end of the process, in milliseconds.
 const POLL_MS: u64 = 25;
 
 pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Failure> {
@@ -44,7 +43,7 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
     let client = match Client::reach(&context.state_root).await {
         Ok(Reached::Same(client)) => client,
         Ok(Reached::Other(other)) => other.client,
-        // What is to be achieved is so already.
+        // Not an error, because no daemon runs.
         Err(ConnectError::NotRunning { .. }) => {
             output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;
             return output.data("No daemon runs.");
@@ -69,8 +68,8 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
     output.data(format!("Stopped the daemon, pid {pid}"))
 }
 
-/// Stops a daemon that cannot be asked to: by SIGTERM, and once more when the time for its turns is over, which has it
-/// wait for them no longer.
+/// Stops a daemon that cannot be reached over its socket, with SIGTERM. A second SIGTERM after the grace period ends
+/// the wait for turns.
 async fn stop_by_signal(pid: u32, grace: Option<u64>, context: &Context) -> Result<(), Failure> {
     let grace_ms = grace.map_or(DEFAULT_GRACE_PERIOD_MS, |seconds| {
         seconds.saturating_mul(1000)
@@ -90,7 +89,7 @@ async fn stop_by_signal(pid: u32, grace: Option<u64>, context: &Context) -> Resu
     ))
 }
 
-/// Sends SIGTERM. A process that is gone already is no failure.
+/// Sends SIGTERM. A process that has already exited is not an error.
 fn terminate(pid: u32) -> Result<(), Failure> {
     let raw = i32::try_from(pid).map_err(|_| Errno::ESRCH);
     match raw.and_then(|raw| kill(Pid::from_raw(raw), Signal::SIGTERM)) {
@@ -117,7 +116,7 @@ fn still_there(pid: u32, limit_ms: u64, context: &Context) -> Failure {
     )
 }
 
-/// Stops the daemon and waits until its socket is closed and its process is gone.
+/// Stops the daemon and waits until its socket is closed and its process has exited.
 pub(super) async fn stop(
     mut client: Client,
     grace_period_ms: Option<u64>,
@@ -126,7 +125,7 @@ pub(super) async fn stop(
     let pid = client.daemon().pid;
     let stopping = client.change(Stop { grace_period_ms });
     match while_draining(context, None, stopping).await {
-        // A daemon that is stopping already, or that was quick, is no failure.
+        // A daemon that is already stopping, or that exits before it replies, is not an error.
         Ok(_) | Err(CallError::Lost { .. }) => {}
         Err(error) => return Err(error.into()),
     }
@@ -144,7 +143,7 @@ pub(super) async fn stop(
     }
 }
 
-/// Waits for the end of a daemon that is stopping, as long as one may take; tells whether it came.
+/// Waits for a stopping daemon, up to its time limit. True if it exited.
 pub(super) async fn is_gone_in_time(pid: u32, grace_period_ms: Option<u64>) -> bool {
     let limit_ms = grace_period_ms.unwrap_or(DEFAULT_GRACE_PERIOD_MS);
     let limit = Duration::from_millis(limit_ms.saturating_add(MARGIN_MS));
@@ -161,7 +160,7 @@ async fn is_gone_by(pid: u32, deadline: Instant) -> bool {
     true
 }
 
-/// Whether the process runs. One that has ended and waits for its parent to notice does not.
+/// True if the process runs. A zombie does not count.
 pub(super) fn is_alive(pid: u32) -> bool {
     let Ok(raw) = i32::try_from(pid) else {
         return false;
@@ -169,10 +168,10 @@ pub(super) fn is_alive(pid: u32) -> bool {
     kill(Pid::from_raw(raw), None) != Err(Errno::ESRCH) && !is_zombie(pid)
 }
 
-/// Reads the state that Linux shows in `/proc`; elsewhere nothing is known.
+/// Reads the state from `/proc` on Linux; false on other systems.
 fn is_zombie(pid: u32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    // The state follows the command's name, which stands in parentheses and may hold anything.
+    // The state follows the command name in parentheses, which may contain any character.
     stat.is_ok_and(|stat| {
         stat.rsplit_once(") ")
             .is_some_and(|(_, rest)| rest.starts_with('Z'))
@@ -188,7 +187,7 @@ mod tests {
         assert!(is_alive(std::process::id()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
-        // It becomes a zombie first, since it is not waited for.
+        // The child becomes a zombie first, because it is not reaped.
         let deadline = Instant::now() + Duration::from_secs(20);
         while is_alive(pid) && cfg!(target_os = "linux") {
             assert!(Instant::now() < deadline, "still alive");

@@ -67,7 +67,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     health::verdict_of_all(&status, context)
 }
 
-/// The daemon's state, and what is on disk.
+/// State of the daemon and of the files on disk.
 #[derive(serde::Serialize)]
 struct Shown<'s> {
     #[serde(flatten)]
@@ -77,7 +77,7 @@ struct Shown<'s> {
     format: Option<StateFormat>,
 }
 
-/// Shows what is known of a daemon of another version, in its own form with `--json`, and fails with the reason.
+/// Prints the status of a daemon of another version, unchanged with `--json`, and fails with the reason.
 fn of_another_version(other: OtherDaemon, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::STATUS, &other.status)?;
@@ -156,7 +156,7 @@ fn fields(status: &DaemonStatus) -> Table {
     table
 }
 
-/// Where more of something comes from.
+/// Advice for increasing a resource.
 fn more_of(resource: Resource) -> &'static str {
     match resource {
         Resource::Descriptors => {
@@ -167,7 +167,7 @@ fn more_of(resource: Resource) -> &'static str {
     }
 }
 
-/// The workspaces, one a line.
+/// Table of workspaces.
 pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
     let titles = [
         Column::new("WORKSPACE").cut(),
@@ -195,7 +195,7 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
     table
 }
 
-/// How changes of a project's files are noticed.
+/// Cell for the state of the file watcher.
 pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
     match workspace.watch {
         Watching::Off => Cell::styled("off", style::FAINT),
@@ -239,7 +239,7 @@ mod tests {
         .unwrap();
         let shown = at_three_widths(|canvas| {
             let fields = fields(&status).render(canvas);
-            // How long it has run changes from test to test.
+            // The uptime differs in each run.
             let fields = fields.lines().filter(|line| !line.starts_with("Started"));
             let fields: Vec<&str> = fields.collect();
             format!(

@@ -1,5 +1,5 @@
-//! `gdn studio`: the page in the browser (`OBS-5`). The program that shows it is another one; this starts it, shows
-//! its address, and ends it.
+//! `gdn studio`: a web page to observe and control agents (`OBS-5`). Starts the program that serves it, prints its
+//! address, and stops it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{programs, schemas};
 
-/// The program that shows the page.
+/// Program that serves the page.
 const STUDIO: &str = "goondan-studio";
 
 /// See and steer agents in a browser
@@ -44,7 +44,7 @@ pub(crate) struct StudioArgs {
     host: Vec<String>,
 }
 
-/// What Studio says of itself.
+/// First output of Studio.
 #[derive(Deserialize)]
 struct Announced {
     address: String,
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &StudioArgs, context: &Context) -> Result<(), Failure> {
     let mut studio = start(args, context)?;
     let asks = studio.stdin.take();
     let stdout = studio.stdout.take();
-    // Studio ends when nobody can ask it for an address any more, so whoever holds this end holds it alive.
+    // Studio exits when its stdin is closed, so this handle keeps it running.
     let (asking, kept) = split(asks)?;
     std::thread::spawn(move || ask_for_more(asking));
     let mut is_first = true;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &StudioArgs, context: &Context) -> Result<(), Failure> {
     drop(kept);
     match status.success() {
         true => Ok(()),
-        // It has said why.
+        // Studio has printed the reason.
         false => Err(ended(&status.to_string())),
     }
 }
@@ -106,7 +106,7 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
     })
 }
 
-/// Both of these hold the end of the pipe that Studio reads.
+/// Duplicates the write end of Studio's stdin.
 fn split(stdin: Option<ChildStdin>) -> Result<(ChildStdin, ChildStdin), Failure> {
     let stdin = stdin.ok_or_else(|| ended("it has no standard input"))?;
     let other = std::os::fd::AsFd::as_fd(&stdin).try_clone_to_owned();
@@ -114,7 +114,7 @@ fn split(stdin: Option<ChildStdin>) -> Result<(ChildStdin, ChildStdin), Failure>
     Ok((stdin, ChildStdin::from(other)))
 }
 
-/// Asks for an address for each line that a person types.
+/// Requests a new address for each line that the user types.
 fn ask_for_more(mut studio: ChildStdin) {
     let mut lines = std::io::stdin().lines();
     while let Some(Ok(_)) = lines.next() {

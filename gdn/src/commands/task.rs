@@ -1,4 +1,4 @@
-//! `gdn task …`: pieces of work for command-line agents, which people start, answer and approve.
+//! `gdn task …`: work for command-line agents that people start, answer and approve.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
@@ -451,7 +451,7 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads what is to be done from stdin.
+/// Reads the description from stdin.
 fn read_description() -> Result<String, Failure> {
     let hint =
         "say it with `--description TEXT`, or pass it on stdin: `gdn task new TITLE < brief.md`";
@@ -476,7 +476,7 @@ fn read_description() -> Result<String, Failure> {
     Ok(description)
 }
 
-/// Makes a request that changes one task, and tells how it stands then.
+/// Sends a request that changes one task, and prints its new state.
 async fn change<M: Method<Output = TaskInfo>>(
     task_id: TaskId,
     make: impl FnOnce(WorkspaceId, TaskId) -> M,
@@ -487,14 +487,14 @@ async fn change<M: Method<Output = TaskInfo>>(
     tell(&info, context)
 }
 
-/// How a task stands, in a line.
+/// Prints the state of a task in one line.
 fn tell(info: &TaskInfo, context: &Context) -> Result<(), Failure> {
     context.output.object(schemas::TASK, info)?;
     let stands = list::status_word(info);
     context.output.data(format!("{}: {stands}", info.task_id))
 }
 
-/// All that is known of a task.
+/// Reads all details of a task.
 async fn read(
     client: &mut Client,
     workspace_id: WorkspaceId,

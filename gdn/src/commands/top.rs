@@ -1,8 +1,7 @@
-//! `gdn top`: what runs in a project, on the whole terminal, as it happens (`OBS-4`).
+//! `gdn top`: full-screen live view of a project (`OBS-4`).
 //!
-//! What is shown is a function of what is known ([`draw`]), what a key does is decided without a terminal
-//! ([`app`]), and what is known comes over three connections ([`feeds`]): one watches, one follows the log, and
-//! one asks for the rest when something happened, not all the time.
+//! [`draw`] renders the state, [`app`] handles input without a terminal, and [`feeds`] fill the state over three
+//! connections: one watches the project, one follows the log, and one queries the rest when something has changed.
 
 mod app;
 mod board;
@@ -63,13 +62,13 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
-/// How long a picture stands at least if nobody typed, in milliseconds.
+/// Minimum time between frames without input, in milliseconds.
 const FRAME_MS: u64 = 40;
-/// How often the times on it are brought up to date, in milliseconds.
+/// Interval between redraws that update the times, in milliseconds.
 const TICK_MS: u64 = 1_000;
-/// Inputs that are taken in a row before something is drawn.
+/// Maximum number of inputs handled before a redraw.
 const INPUTS_AT_ONCE_MAX: usize = 4_096;
-/// The size of a picture that is printed where no terminal says one.
+/// Size of a printed frame if there is no terminal.
 const PICTURE: Size = Size {
     columns: 100,
     rows: 30,
@@ -87,7 +86,7 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
             format!("print one picture: `{}`", context.command("top --once")),
         ));
     }
-    // Whoever asks for a project that is not there learns it before the screen is taken.
+    // Report a missing project before the terminal switches to full screen.
     drop(context.open().await?);
     let mut screen = Screen::take()?;
     let (typed, keys) = mpsc::unbounded_channel();
@@ -113,7 +112,7 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     }
 }
 
-/// What is on the screen, and where what is wanted goes.
+/// Application state and the channels for its requests.
 struct Session<'a> {
     app: App,
     context: &'a Context,
@@ -151,7 +150,7 @@ impl Session<'_> {
                         // The terminal is gone.
                         None => return Ok(()),
                     }
-                    // A person waits for what a key does.
+                    // Redraw immediately after a key.
                     if !self.draw(screen) {
                         return Ok(());
                     }
@@ -185,11 +184,11 @@ impl Session<'_> {
         }
     }
 
-    /// Takes what arrived and does what is to be done. Whether it is to end.
+    /// Handles an input and its effects. Returns true to quit.
     fn take(&mut self, input: Input) -> bool {
         let mut is_over = false;
         for effect in self.app.handle(input, text::now()) {
-            // The feeds live as long as this.
+            // The feeds live as long as this session.
             match effect {
                 Effect::Quit => is_over = true,
                 Effect::Load(Wanted::Logs(of)) => drop(self.logs.send(of)),
@@ -200,7 +199,7 @@ impl Session<'_> {
         is_over
     }
 
-    /// Draws a picture; false if the terminal is closed, which takes none.
+    /// Draws a frame. False if the terminal is closed.
     fn draw(&self, screen: &mut Screen) -> bool {
         let ink = ink(self.context, text::now());
         let terminal = screen.terminal();
@@ -217,7 +216,7 @@ fn ink(context: &Context, now: Timestamp) -> Ink<'_> {
     }
 }
 
-/// Prints one picture.
+/// Prints a single frame.
 async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let id = &workspace.workspace_id;
@@ -246,7 +245,7 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     )?;
     let now = text::now();
     let size = terminal_size::terminal_size_of(std::io::stdout());
-    // The last line is left to the prompt.
+    // Leaves the last line for the shell prompt.
     let size = size.map_or(PICTURE, |(columns, rows)| Size {
         columns: columns.0,
         rows: rows.0.saturating_sub(1),

@@ -1,5 +1,5 @@
-//! `gdn trace`: what followed from one event, across agents: a tree of turns, steps and tool calls with
-//! a bar for the time each took, and what the model's replies took of tokens and money.
+//! `gdn trace`: everything caused by one event, across agents: a tree of turns, steps and tool calls with their
+//! duration as a bar, and the tokens and cost of model replies.
 
 use clap::Args;
 use std::collections::BTreeMap;
@@ -34,13 +34,13 @@ pub(crate) struct TraceArgs {
     of: Option<String>,
 }
 
-/// Columns of the longest bar.
+/// Maximum width of a bar, in columns.
 const BAR_COLUMNS: usize = 40;
-/// Columns of the longest bar on a narrow terminal.
+/// Maximum width of a bar on a narrow terminal, in columns.
 const BAR_COLUMNS_MIN: usize = 12;
-/// Which part of a terminal's columns the bar takes: one in so many.
+/// The bar takes one in this many columns of the terminal.
 const BAR_SHARE: usize = 4;
-/// What names the latest trace.
+/// Argument that selects the latest trace.
 const LAST: &str = "last";
 
 pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failure> {
@@ -67,13 +67,12 @@ pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
     Ok(())
 }
 
-/// A trace as text.
+/// Renders a trace as text.
 pub(super) fn as_text(trace: &Trace, canvas: Canvas) -> String {
     let spans = spans_of(&trace.events);
     format!("{}\n{}", summary(trace, &spans), waterfall(&spans, canvas))
 }
 
-/// What a span is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum SpanKind {
@@ -101,19 +100,19 @@ struct Span {
     tool_name: Option<String>,
     #[serde(flatten)]
     record: SpanRecord,
-    /// How strictly the programs of a call were confined.
+    /// Confinement level of the call's programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<Level>,
     duration_ms: u64,
-    /// What the replies of a step or turn took.
+    /// Tokens used by the replies of a step or turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_micro_usd: Option<MicroUsd>,
-    /// What it was given, or what went wrong.
+    /// Input or error.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// How deep it lies in the tree.
+    /// Depth in the tree.
     depth: usize,
 }
 
@@ -179,7 +178,7 @@ impl Span {
         }
     }
 
-    /// Tokens in and out, and their cost.
+    /// Input tokens, output tokens and cost.
     fn metered(&self) -> [Cell; 3] {
         let tokens = |count: fn(&Usage) -> u64| {
             let usage = self.usage.as_ref();
@@ -197,13 +196,13 @@ impl Span {
         ]
     }
 
-    /// What is worth a remark.
+    /// Notable facts about the span.
     fn remark(&self) -> String {
         let mut remarks = Vec::new();
         if self.record.attempts > 1 {
             remarks.push(format!("{} attempts", self.record.attempts));
         }
-        // The usual is no remark.
+        // The default level is not mentioned.
         if let Some(level) = self.sandbox.filter(|level| *level != Level::Full) {
             remarks.push(format!("sandbox `{level}`"));
         }
@@ -223,8 +222,7 @@ impl Span {
     }
 }
 
-/// The spans of a trace as a tree, written out from top to bottom. Those without a parent that is part
-/// of it begin a tree.
+/// Spans of a trace as a tree, in display order. A span whose parent is not part of the trace is a root.
 fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     let mut spans: BTreeMap<SpanId, Span> = BTreeMap::new();
     let mut order: Vec<SpanId> = Vec::new();
@@ -268,7 +266,7 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
     tree
 }
 
-/// What all replies took whose tokens are known; none if there is no such reply.
+/// Total of all replies with known token counts; none if there is no such reply.
 fn total_of(spans: &[Span]) -> Option<Spending> {
     let mut total = Spending::default();
     let steps = spans.iter().filter(|span| span.kind == SpanKind::Step);
@@ -281,7 +279,7 @@ fn total_of(spans: &[Span]) -> Option<Spending> {
     (total.replies > 0).then_some(total)
 }
 
-/// When the trace began and how long it took.
+/// Start and duration of the trace.
 fn extent(spans: &[Span]) -> (i64, u64) {
     let begin = |span: &Span| span.record.started_at.as_unix_millis();
     let first = spans.iter().map(begin).min().unwrap_or(0);
@@ -359,7 +357,7 @@ fn waterfall(spans: &[Span], canvas: impl Into<Canvas>) -> String {
     table.render(canvas)
 }
 
-/// A bar of at least one column, at its place on the way from begin to end.
+/// Draws a bar of at least one column at its position between start and end.
 fn bar(begun_ms: u64, took_ms: u64, total_ms: u64, columns: usize) -> String {
     let columns = columns as u64;
     let total_ms = total_ms.max(1);

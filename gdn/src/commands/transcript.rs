@@ -1,4 +1,4 @@
-//! A conversation as people read it.
+//! Conversations as readable text.
 
 use std::collections::VecDeque;
 
@@ -20,14 +20,14 @@ use crate::output::text;
 pub(super) struct Transcript {
     /// Confirmed messages: all, or the latest ones.
     pub(super) messages: VecDeque<Message>,
-    /// Messages of the open turn.
+    /// Messages of the turn in progress.
     pub(super) pending: Vec<Message>,
-    /// Confirmed messages there are, those that were left out included.
+    /// Number of confirmed messages, including those omitted.
     pub(super) total: usize,
-    /// Turns without an answer, from the first of these messages on. They left no messages.
+    /// Failed turns since the first of these messages. They left no messages.
     #[serde(rename = "unansweredTurns")]
     pub(super) unanswered: Vec<Unanswered>,
-    /// When the conversation was rewound, the oldest first.
+    /// Rewinds of the conversation, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) rewinds: Vec<RewindRecord>,
 }
@@ -57,7 +57,7 @@ pub(super) async fn read(
     Ok(transcript)
 }
 
-/// Reads every page from this one on.
+/// Reads all pages from `offset` on.
 async fn read_from(
     client: &mut Client,
     (workspace_id, instance_key): (&WorkspaceId, &InstanceKey),
@@ -76,14 +76,14 @@ async fn read_from(
         transcript.messages.extend(page.messages);
         transcript.pending.extend(page.pending);
         match page.next {
-            // A page that does not advance would be asked for for ever.
+            // Stop at a page that does not advance, which would repeat forever.
             Some(next) if next > offset => offset = next,
             _ => return Ok(transcript),
         }
     }
 }
 
-/// Reads pages from the end on until there are so many messages.
+/// Reads pages from the end until there are `limit` messages.
 pub(super) async fn latest(
     client: &mut Client,
     (workspace_id, instance_key): (&WorkspaceId, &InstanceKey),
@@ -110,7 +110,7 @@ pub(super) async fn latest(
                 transcript.pending.extend(rest.pending);
             }
         }
-        // A page holds one message at least.
+        // A page holds at least one message.
         for message in page.history.messages.into_iter().rev().take(missing) {
             transcript.messages.push_front(message);
         }
@@ -126,7 +126,7 @@ pub(super) async fn latest(
 }
 
 impl Transcript {
-    /// Where messages are left out, the turns of that time are, too.
+    /// Drops the failed turns from before the first of the messages.
     fn leave_out_earlier_turns(&mut self) {
         if self.total <= self.messages.len() {
             return;
@@ -140,7 +140,7 @@ impl Transcript {
         }
     }
 
-    /// The messages, one paragraph each.
+    /// Renders the messages, one paragraph each.
     pub(super) fn render(&self, palette: Palette) -> String {
         let confirmed = self.messages.iter().map(|message| (message, ""));
         let pending = self
@@ -181,7 +181,7 @@ impl Transcript {
     }
 }
 
-/// That the conversation was rewound here: what had been said since is not in it any more.
+/// Notes a rewind at this point, which removed the messages since the checkpoint.
 fn rewound(rewind: &RewindRecord, palette: Palette) -> String {
     let told = format!("(rewound {})\n", rewind_in_words(rewind));
     palette.paint(style::FAINT, &told)
@@ -191,7 +191,7 @@ fn written_at(message: &Message) -> Option<Timestamp> {
     message.created_at.parse().ok()
 }
 
-/// A turn that left nothing but its failure.
+/// A turn that left only its failure.
 pub(super) fn without_answer(turn: &Unanswered, palette: Palette) -> String {
     let mut out = format!(
         "{}  {}\n",
@@ -209,7 +209,7 @@ pub(super) fn without_answer(turn: &Unanswered, palette: Palette) -> String {
     out
 }
 
-/// One message.
+/// Renders one message.
 pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
     let (name, look) = match message.data.role {
         Role::System => ("system", style::FAINT),
@@ -217,7 +217,7 @@ pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> Stri
         Role::Assistant => ("assistant", style::GOOD),
         Role::Tool => ("tool", style::WARN),
     };
-    // The time is kept as it was written; what cannot be read is shown as it is.
+    // An unreadable time is shown unchanged.
     let at = message.created_at.parse::<Timestamp>();
     let at = at.map_or_else(|_| text::one_line(&message.created_at), text::clock);
     let mut out = format!(
@@ -246,15 +246,15 @@ pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> Stri
     out
 }
 
-/// Whether this is what `bash` tells of a command that failed: `exit code: 2` in its first line. To a
-/// model that is no error of the tool.
+/// True if this is the output of `bash` for a failed command, with `exit code: 2` in its first line. For the model,
+/// this is not a tool error.
 fn is_failed_command(text: &str) -> bool {
     let code = text.lines().next().unwrap_or_default();
     let code = code.strip_prefix("exit code: ");
     code.is_some_and(|code| code != "0")
 }
 
-/// An image, for people who read.
+/// Describes an image in text.
 fn in_words(image: &Image) -> String {
     match &image.media_type {
         Some(kind) if !image.image.starts_with("http") => {

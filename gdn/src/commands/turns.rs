@@ -1,7 +1,7 @@
-//! The turns of a conversation as people read them (`MSG-12`).
+//! Turns of a conversation as a table (`MSG-12`).
 //!
-//! They are put together from runtime events, which are written for people and not synced: a power loss
-//! may take the latest of them. What is not recorded is shown as not recorded.
+//! They are reconstructed from runtime events, which are informational and not synced: a power loss may drop the
+//! latest ones. Missing data is shown as not recorded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,32 +19,31 @@ use crate::output::style;
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 
-/// What became of a turn.
+/// Outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Outcome {
-    /// It ended with an answer.
+    /// Ended with a reply.
     Completed,
-    /// It ended without one.
+    /// Ended without a reply.
     Failed,
-    /// It crashed too many processes, and was given up.
+    /// Crashed too many processes and was given up.
     Parked,
-    /// It has not ended.
+    /// Has not ended.
     InProgress,
-    /// Its end is not in the records.
+    /// The end is not in the records.
     NotRecorded,
 }
 
-/// How often a tool was called in a turn.
+/// Calls of one tool in a turn.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct ToolUse {
     name: String,
     calls: usize,
-    /// Calls of it that ended in an error.
+    /// Calls that ended in an error.
     failed: usize,
 }
 
-/// One turn.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Turn {
@@ -55,26 +54,26 @@ struct Turn {
     started_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
-    /// From its first beginning to its end, times without a process included.
+    /// Time from the first start to the end, including time without a process.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     outcome: Outcome,
-    /// Processes that worked on it.
+    /// Number of processes that worked on it.
     attempts: u32,
     steps: usize,
     tools: Vec<ToolUse>,
-    /// The configurations its attempts ran under, each once, in order; none of a turn that was recorded
-    /// before they were.
+    /// Configurations of its attempts, in order without duplicates; empty for turns recorded before this field
+    /// existed.
     config_digests: Vec<String>,
-    /// Why it failed or was parked.
+    /// Reason for a failure or for parking.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The head of what it was to answer.
+    /// Beginning of the input.
     #[serde(skip)]
     input: Option<String>,
 }
 
-/// A turn that ended without an answer, and so left nothing in the conversation.
+/// A turn that ended without a reply and left no message in the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Unanswered {
@@ -85,7 +84,7 @@ pub(super) struct Unanswered {
     outcome: Outcome,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
-    /// The head of what it was to answer.
+    /// Beginning of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) input: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,17 +115,17 @@ impl Unanswered {
     }
 }
 
-/// The turns of a conversation.
+/// Turns of a conversation.
 #[derive(Debug, Serialize)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
-    /// Turns there are, those that were left out included.
+    /// Number of turns, including those omitted.
     total: usize,
-    /// Records that cannot be read.
+    /// Number of unreadable records.
     unreadable: u64,
 }
 
-/// Reads every record of a conversation's turns, and keeps the latest `limit` turns.
+/// Reads all records of a conversation's turns, and keeps the latest `limit` turns.
 pub(super) async fn read(
     client: &mut Client,
     workspace_id: &WorkspaceId,
@@ -148,7 +147,7 @@ pub(super) async fn read(
             story.add(event);
         }
         match page.next {
-            // A page that does not advance would be asked for for ever.
+            // Stop at a page that does not advance, which would repeat forever.
             Some(next) if next > offset => offset = next,
             _ => {
                 let mut turns = story.tell(page.busy);
@@ -164,7 +163,7 @@ pub(super) async fn read(
     }
 }
 
-/// Puts runtime events together to turns.
+/// Builds turns from runtime events.
 #[derive(Debug, Default)]
 struct Story {
     turns: Vec<Begun>,
@@ -176,7 +175,7 @@ struct Begun {
     turn: Turn,
     record: SpanRecord,
     steps: HashSet<StepId>,
-    /// By step and call: a resumed turn calls again under the same id.
+    /// Keyed by step and call, because a resumed turn repeats calls under the same id.
     calls: HashSet<(Option<StepId>, Option<ToolCallId>)>,
 }
 
@@ -207,7 +206,7 @@ impl Begun {
         }
     }
 
-    /// The turn, as far as it is recorded.
+    /// Returns the turn with the data recorded so far.
     fn finish(self) -> Turn {
         let record = self.record;
         let ended_at = record.ended_at;
@@ -239,7 +238,7 @@ impl Begun {
             });
             tools.len() - 1
         });
-        #[expect(clippy::indexing_slicing, reason = "it was found or made there")]
+        #[expect(clippy::indexing_slicing, reason = "found or inserted above")]
         &mut tools[at]
     }
 }
@@ -266,7 +265,7 @@ impl Story {
             }
             Kind::TurnCompleted | Kind::TurnFailed | Kind::TurnParked => {
                 begun.record.take(&event);
-                // What a completed turn says there is its answer, which is in the conversation.
+                // The detail of a completed turn is its reply, which is in the conversation.
                 let is_answer = event.kind == Kind::TurnCompleted;
                 begun.turn.reason = event.detail.filter(|_| !is_answer);
             }
@@ -290,8 +289,8 @@ impl Story {
         }
     }
 
-    /// The turns, oldest first. `busy` says whether anything is still to be done: then a last turn
-    /// without an end is in progress, since turns are worked on one by one.
+    /// Returns the turns, oldest first. If `busy`, there is pending work, so a last turn without an end is in
+    /// progress: turns run one at a time.
     fn tell(self, busy: bool) -> Vec<Turn> {
         let mut turns: Vec<Turn> = self.turns.into_iter().map(Begun::finish).collect();
         if let Some(last) = turns.last_mut()
@@ -317,12 +316,12 @@ impl Outcome {
 }
 
 impl Turns {
-    /// Those that ended without an answer.
+    /// Turns that ended without a reply.
     pub(super) fn unanswered(self) -> Vec<Unanswered> {
         self.turns.into_iter().filter_map(Unanswered::of).collect()
     }
 
-    /// The turns, one line each, newest last.
+    /// Renders the turns, one line each, newest last.
     pub(super) fn render(&self, now: Timestamp, canvas: impl Into<Canvas>) -> String {
         let canvas = canvas.into();
         if self.turns.is_empty() {
@@ -371,7 +370,7 @@ impl Turns {
         head + &table.render(canvas)
     }
 
-    /// Says what could not be read.
+    /// Warns about unreadable records.
     pub(super) fn warn(&self, context: &Context) {
         if self.unreadable > 0 {
             let output = context.output;
@@ -389,7 +388,7 @@ fn dash(text: Option<String>) -> Cell {
     text.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
 }
 
-/// The heads of digests, enough to tell them apart.
+/// Digest prefixes, long enough to distinguish them.
 fn configs(digests: &[String]) -> String {
     let heads: Vec<String> = digests
         .iter()
@@ -558,7 +557,7 @@ mod tests {
         };
         let now = "2026-01-01T00:00:23.500Z".parse().unwrap();
         let shown = at_three_widths(|canvas| turns.render(now, canvas));
-        // The clock is the machine's own.
+        // The time is local to the machine.
         let shown = shown.replace(
             &text::clock("2026-01-01T00:00:01.000Z".parse().unwrap()),
             "2026-01-01 00:00:01",

@@ -1,4 +1,4 @@
-//! `gdn calls` and `gdn settle`: tool calls that were cut short, and of which nobody knows if they had their effect.
+//! `gdn calls` and `gdn settle`: interrupted tool calls with an unknown outcome.
 
 use clap::Args;
 use goondan_protocol::control::{ListUnknownCalls, SettleCall, UnknownCallInfo};

@@ -1,8 +1,10 @@
-//! `gdn upgrade`: another version in the place of the one that runs, and back if it does not do its work (`REL-1`).
+//! `gdn upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
+//! (`REL-1`).
 //!
-//! * `incoming` — a version from an archive or a directory; `asking` — what its programs say.
-//! * `decide` — what is done next, without I/O; `journal` — what outlives a kill; `observing` — what is there.
-//! * `carrying` — does it.
+//! * `incoming` — a version from an archive or a directory; `asking` — queries its programs.
+//! * `decide` — chooses the next step, without I/O; `journal` — state that survives a kill; `observing` — current
+//!   state of the machine.
+//! * `carrying` — carries out the steps.
 
 mod asking;
 mod carrying;
@@ -99,7 +101,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
     let lock = installation
         .lock()
         .map_err(|error| unwritable(installation.prefix(), &error))?;
-    // Held until the end.
+    // Held until the command ends.
     let _lock = lock.ok_or_else(|| {
         let list = again(&installation, "--list");
         Failure::new(
@@ -144,7 +146,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
     }
 }
 
-/// Where the versions are that are meant.
+/// Selects the installation.
 fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
     if let Some(prefix) = &args.prefix {
         let prefix = std::path::absolute(prefix)?;
@@ -152,7 +154,7 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
             let versions = Installation::at(prefix.clone()).versions();
             std::fs::create_dir_all(&versions).map_err(|error| unwritable(&prefix, &error))?;
         }
-        // One that is not there holds no versions.
+        // A missing directory contains no versions.
         return Ok(Installation::at(prefix.canonicalize().unwrap_or(prefix)));
     }
     Installation::of_this_program().ok_or_else(|| {
@@ -167,7 +169,7 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
     })
 }
 
-/// `gdn upgrade <words>` for the same installation.
+/// The command `gdn upgrade <words>` for the same installation.
 fn again(installation: &Installation, words: &str) -> String {
     if Installation::of_this_program().as_ref() == Some(installation) {
         return format!("gdn upgrade {words}");
@@ -187,7 +189,7 @@ fn unwritable(prefix: &Path, error: &std::io::Error) -> Failure {
     .caused_by(Some(error))
 }
 
-/// Says what this version writes, and whether it can read what is there.
+/// Prints the format that this version writes, and fails if it cannot read the state directory.
 fn check(context: &Context) -> Result<(), Failure> {
     context.check_format()?;
     let reads = Reads::this();
@@ -244,7 +246,7 @@ fn list(installation: &Installation, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes a version in, and goes to it.
+/// Installs a version and upgrades to it.
 async fn take_in(
     from: &Path,
     args: &UpgradeArgs,
@@ -274,7 +276,7 @@ fn unreadable(error: &asking::AskError) -> Failure {
     Failure::of(Exit::VersionMismatch, error, hint)
 }
 
-/// The first version of an installation: nothing ran from here, so nothing is stopped.
+/// Sets up the first version of an installation. No version has run from here, so none is stopped.
 async fn first(
     name: &VersionName,
     installation: &Installation,
@@ -299,7 +301,7 @@ async fn first(
     Ok(())
 }
 
-/// Goes to a version that is installed.
+/// Upgrades to an installed version.
 async fn go_to(
     to: &VersionName,
     args: &UpgradeArgs,
@@ -339,7 +341,7 @@ async fn go_to(
     carry_out(journal, args, installation, context).await
 }
 
-/// How the daemon runs that is to be replaced.
+/// Detects how the daemon to replace was started.
 async fn how_it_runs(installation: &Installation, context: &Context) -> Result<Ran, Failure> {
     let daemon = match Daemon::of(&context.state_root).await? {
         Daemon::None => return Ok(Ran::Not),
@@ -390,7 +392,7 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
     }
 }
 
-/// Goes on with an upgrade that was cut off, or takes it back.
+/// Resumes or rolls back an interrupted upgrade.
 async fn go_on(
     mut journal: Journal,
     args: &UpgradeArgs,
@@ -429,7 +431,7 @@ async fn carry_out(
             Some(&from),
             &removed,
         ),
-        // That is what was asked for.
+        // The rollback was requested.
         Ended::TakenBack(_) if args.rollback => {
             told(installation, context, &from, "takenBack", Some(&to), &[])
         }
@@ -444,7 +446,7 @@ async fn carry_out(
     }
 }
 
-/// Tells what became of it.
+/// Prints the outcome.
 fn told(
     installation: &Installation,
     context: &Context,
@@ -467,7 +469,7 @@ fn told(
     })
 }
 
-/// What `gdn doctor` says of an upgrade in the installation of this program: nothing if none is under way.
+/// Finding of `gdn doctor` about an interrupted upgrade in this program's installation; none if there is none.
 pub(in crate::commands) fn cut_off() -> Option<(String, String)> {
     let installation = Installation::of_this_program()?;
     match Journal::read(&installation) {

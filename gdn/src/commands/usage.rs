@@ -1,4 +1,4 @@
-//! `gdn usage`: what replies of models took, tokens and money.
+//! `gdn usage`: tokens and cost of model replies.
 
 use clap::{Args, ValueEnum};
 use goondan_protocol::budget::{Amount, BudgetPeriod, BudgetState};
@@ -56,7 +56,7 @@ impl From<UsageSum> for UsageBy {
     }
 }
 
-/// Reads a day, or how many days are wanted, today included.
+/// Parses a date, or a number of days including today.
 fn parse_since(text: &str) -> Result<Day, String> {
     const DAY_MS: i64 = 86_400_000;
     if let Some(days) = text.strip_suffix('d') {
@@ -71,7 +71,7 @@ fn parse_since(text: &str) -> Result<Day, String> {
         .map_err(|_| format!("`{text}` is no day; write it like 2026-01-31, or 7d"))
 }
 
-/// From this share of a budget on it is shown as nearly spent.
+/// Percentage of a budget from which it is shown as nearly used up.
 const WARNING_PERCENT: u64 = 90;
 
 pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
-/// What each agent took.
+/// Usage of each agent.
 pub(super) fn by_agent(report: &UsageReport) -> Table {
     table(report, UsageBy::Agent, false)
 }

@@ -52,7 +52,7 @@ pub(crate) struct ValidateArgs {
 }
 
 impl ValidateArgs {
-    /// Whether the person asked for JSON by the format.
+    /// True if `--format json` is given.
     pub(crate) fn wants_json(&self) -> bool {
         self.format == ValidateFormat::Json
     }
@@ -115,10 +115,10 @@ fn validate(
     }
 }
 
-/// What is to be told of a project.
+/// Result of the validation.
 struct Found<'f> {
     root: &'f Path,
-    /// There if nothing is wrong, whatever is warned of.
+    /// Present if there are no errors, even with warnings.
     bundle: Option<&'f Bundle>,
     fixes: &'f [Autofix],
     errors: &'f [Diagnostic],
@@ -200,7 +200,7 @@ impl Found<'_> {
     }
 }
 
-/// How many of them are warnings, and not notes.
+/// Number of warnings, without notes.
 fn count_warnings(found: &[Diagnostic]) -> usize {
     let warnings = found.iter().filter(|it| it.severity == Severity::Warning);
     warnings.count()

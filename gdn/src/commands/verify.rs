@@ -80,7 +80,7 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
         };
         add(&mut found, client.change(verify).await?);
     }
-    // What is damaged besides is mended by its node.
+    // Other damage is repaired by the node that owns the workspace.
     let is_own_damaged = !args.repair && is_damaged(&found.findings);
     for workspace_id in replicas {
         add(
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
     tell(&args, context, &found, is_own_damaged)
 }
 
-/// Tells what was found; damage that is left is a failure.
+/// Prints the findings; remaining damage is a failure.
 fn tell(
     args: &VerifyArgs,
     context: &Context,
@@ -124,7 +124,7 @@ fn tell(
             text::one_line(&kept.to_string_lossy())
         ))?;
     }
-    // Only conversations are repaired; what was acknowledged of other files is no error any more.
+    // Only conversations are repaired; acknowledged findings in other files are no longer errors.
     let mut left = found.findings.iter();
     let is_left = |finding: &Finding| {
         finding.severity == FindingSeverity::Error
@@ -149,7 +149,7 @@ fn is_damaged(findings: &[Finding]) -> bool {
     severities.any(|severity| severity == FindingSeverity::Error)
 }
 
-/// The workspaces that another node runs, and whose files this one has.
+/// Workspaces that another node runs and this node replicates.
 async fn followed(client: &mut Client) -> Result<Vec<WorkspaceId>, Failure> {
     let page = node::pages(client).await?;
     let workspaces = page.workspaces.into_iter();
@@ -164,7 +164,7 @@ fn plural(count: u64, one: &str, more: &str) -> String {
     }
 }
 
-/// Adds a part; what two parts tell is told once.
+/// Merges a partial result; findings in both are kept once.
 fn add(found: &mut Verification, part: Verification) {
     found.instances += part.instances;
     found.sandboxes += part.sandboxes;

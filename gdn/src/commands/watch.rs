@@ -1,5 +1,4 @@
-//! `gdn watch`: what happens in a workspace, as it happens: processes, events, turns, questions, and what
-//! was configured anew (`OBS-1`).
+//! `gdn watch`: live events of a workspace: processes, events, turns, questions and configuration changes (`OBS-1`).
 
 use clap::Args;
 use goondan_protocol::control::{
@@ -43,7 +42,7 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
     let key = args.instance.as_ref();
     let known = names::check_conversation(key, &mut client, &workspace_id, context).await;
     if let Err(unknown) = known {
-        // It may begin while it is watched.
+        // The conversation may begin while the command watches.
         let note = format!(
             "{}; waiting for it. Hint: {}",
             unknown.message, unknown.hint
@@ -62,7 +61,7 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
     }
 }
 
-/// Shows what one daemon tells. Whether the project was stopped; else the daemon is gone.
+/// Shows the updates of one daemon. True if the project was stopped; false if the daemon is gone.
 async fn watch(
     args: &WatchArgs,
     context: &Context,
@@ -74,7 +73,7 @@ async fn watch(
         workspace_id,
         after: *after,
     };
-    // Printing can fail, when the reader has gone; then nobody needs more.
+    // Printing fails if the reader of stdout is gone; then no more updates are needed.
     let stop = Notify::new();
     let mut failed = None;
     let mut up = Up::default();
@@ -103,7 +102,7 @@ async fn watch(
     }
 }
 
-/// The processes that run, as far as a snapshot has come.
+/// Running processes, counted from the parts of the snapshot received so far.
 #[derive(Debug, Default)]
 struct Up {
     working: usize,
@@ -152,7 +151,7 @@ fn show(
     }
 }
 
-/// How everything is, in one line.
+/// Summarizes the state in one line.
 fn summary(up: &Up, workspace: &WorkspaceInfo) -> String {
     let counted = [
         text::count(up.working, "turn"),

@@ -1,4 +1,4 @@
-//! `gdn bundle rehearse`: the latest turns, played with a changeset or a revision before that is active.
+//! `gdn bundle rehearse`: replays the latest turns with a changeset or revision before it is activated.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) async fn rehearse(args: BundleRehearseArgs, context: &Context) -> Res
         subject: args.subject.clone(),
         turns: Some(args.turns),
     };
-    // Modules may have to start.
+    // `change` has no short timeout: modules may have to start.
     let rehearsal = client.change(rehearse).await?;
     print(&rehearsal, context)?;
     verdict(&rehearsal, &args.subject, &key, context)
@@ -71,7 +71,7 @@ fn print(rehearsal: &Rehearsal, context: &Context) -> Result<(), Failure> {
     output.paged(page.trim_end())
 }
 
-/// What is otherwise, whatever is said.
+/// Differences that do not depend on a turn.
 fn summary(rehearsal: &Rehearsal) -> Table {
     let mut table = Table::of_fields();
     if let Some(id) = &rehearsal.changeset_id {
@@ -146,7 +146,7 @@ fn turns_of(turns: &[RehearsedTurn]) -> Table {
     table
 }
 
-/// What of the turn's requests differs, each part once.
+/// Parts of the turn's requests that differ, without duplicates.
 fn parts_of(turn: &RehearsedTurn) -> String {
     let parts: BTreeSet<Part> = turn
         .steps
@@ -183,7 +183,7 @@ fn findings_of(found: &[(&RehearsedTurn, &Finding)]) -> Table {
     table
 }
 
-/// Exit 16 says that something of it would not work.
+/// Fails with exit code 16 if something would not work.
 fn verdict(
     rehearsal: &Rehearsal,
     subject: &RehearsalSubject,

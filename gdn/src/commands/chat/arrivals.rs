@@ -1,5 +1,5 @@
-//! What comes into a conversation from elsewhere while a person chats in it: by a webhook, a schedule, another
-//! client or another agent (`STEER-4`).
+//! Arrivals in a conversation from outside the chat: from a webhook, a schedule, another client or another agent
+//! (`STEER-4`).
 
 use std::collections::{HashSet, VecDeque};
 
@@ -16,30 +16,30 @@ use crate::commands::happened;
 use crate::commands::turns::Unanswered;
 use crate::context::Context;
 
-/// Latest messages that are looked at for new ones.
+/// Number of latest messages searched for new ones.
 pub(super) const MESSAGES_MAX: usize = 200;
 
 /// Something that happened in the conversation.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// Messages may have come.
+    /// Messages may have arrived.
     Messages,
-    /// The daemon is there, or there again: anything may have come.
+    /// The daemon is available, or available again: anything may have arrived.
     Anew,
-    /// A turn ended without an answer.
+    /// A turn ended without a reply.
     Failed {
         event_id: EventId,
         turn_id: TurnId,
         text: String,
     },
-    /// Something else happened, to the turn of an event if it was in one.
+    /// Other change, with the event id if it belongs to a turn.
     Told {
         event_id: Option<EventId>,
         text: String,
     },
 }
 
-/// Watches a conversation, over restarts of the daemon.
+/// Watches a conversation across daemon restarts.
 pub(super) async fn watch(
     context: &Context,
     key: &InstanceKey,
@@ -47,17 +47,17 @@ pub(super) async fn watch(
 ) {
     let mut event_id = None;
     let take = |followed| {
-        // That the daemon is gone is told when something is asked.
+        // A lost daemon is reported by the next request.
         if let Followed::Change(change) = followed {
             let arrival = arrival(change.told, key, &mut event_id);
-            // Nobody listens any more: the chat is over, and so is this at once.
+            // A send fails only after the chat has ended, which also ends this task.
             drop(arrival.map(|arrival| arrivals.send(arrival)));
         }
     };
     following::follow(context, take).await;
 }
 
-/// What an update means for the conversation. `event_id` is that of the turn in progress.
+/// Converts an update to an arrival in the conversation. `event_id` is that of the turn in progress.
 fn arrival(
     told: WatchUpdate,
     key: &InstanceKey,
@@ -96,18 +96,18 @@ fn arrival(
     }
 }
 
-/// What of the conversation has been shown, or was asked for here.
+/// Messages already shown, and events sent by this chat.
 #[derive(Debug)]
 pub(super) struct Seen {
     since: Timestamp,
     last: Option<(MessageId, String)>,
     own: HashSet<EventId>,
-    /// Turns without an answer that were told.
+    /// Failed turns already reported.
     failed: HashSet<TurnId>,
 }
 
 impl Seen {
-    /// Nothing, since the chat began.
+    /// Empty state at the start of a chat.
     pub(super) fn nothing(since: Timestamp) -> Self {
         Self {
             since,
@@ -117,28 +117,28 @@ impl Seen {
         }
     }
 
-    /// What is there when the chat begins is not new.
+    /// Marks the messages that exist when the chat begins as seen.
     pub(super) fn begin(&mut self, latest: &VecDeque<Message>) {
         self.last = latest.back().map(place_of);
     }
 
-    /// An event of this chat: it shows the answer itself.
+    /// Records an event of this chat, which shows the reply itself.
     pub(super) fn ask(&mut self, event_id: EventId) {
         self.own.insert(event_id);
     }
 
-    /// Whether an event is of this chat.
     pub(super) fn is_own(&self, event_id: &EventId) -> bool {
         self.own.contains(event_id)
     }
 
-    /// Whether a turn that ended without an answer is to be told: once, and not of this chat, which says so itself.
+    /// True if a failed turn must be reported: once, and not if this chat sent its event, because the request reports
+    /// it.
     pub(super) fn take_failed(&mut self, event_id: Option<&EventId>, turn_id: &TurnId) -> bool {
         let is_own = event_id.is_some_and(|event_id| self.is_own(event_id));
         !is_own && self.failed.insert(turn_id.clone())
     }
 
-    /// Of turns without an answer those that are to be told.
+    /// Returns the failed turns that must be reported.
     pub(super) fn take_all_failed(&mut self, turns: Vec<Unanswered>) -> Vec<Unanswered> {
         let is_since = |turn: &Unanswered| turn.ended_at >= self.since;
         let mut since: Vec<Unanswered> = turns.into_iter().filter(is_since).collect();
@@ -146,7 +146,7 @@ impl Seen {
         since
     }
 
-    /// Of the latest messages those that are new and were not asked for here; they count as shown then.
+    /// Returns the new messages that do not belong to events of this chat, and marks all as seen.
     pub(super) fn take_new(&mut self, latest: VecDeque<Message>) -> Vec<Message> {
         let new = self.begin_of_new(&latest);
         if let Some(last) = latest.back() {
@@ -163,14 +163,14 @@ impl Seen {
         new.filter(is_elsewhere).collect()
     }
 
-    /// Where messages begin that were not there before.
+    /// Index of the first new message.
     fn begin_of_new(&self, latest: &VecDeque<Message>) -> usize {
         let Some((id, created_at)) = &self.last else {
             return 0;
         };
         match latest.iter().rposition(|message| message.id == *id) {
             Some(place) => place + 1,
-            // It was summed up or taken back meanwhile.
+            // The last seen message was compacted or rolled back in the meantime.
             None => latest
                 .iter()
                 .position(|message| message.created_at > *created_at)
@@ -183,7 +183,7 @@ fn place_of(message: &Message) -> (MessageId, String) {
     (message.id.clone(), message.created_at.clone())
 }
 
-/// What the replies took that answer an event.
+/// Usage of the replies to an event.
 pub(super) fn spent_on(event_id: &EventId, messages: &VecDeque<Message>) -> Spending {
     let mut spending = Spending::default();
     let mut is_own = false;
@@ -198,7 +198,7 @@ pub(super) fn spent_on(event_id: &EventId, messages: &VecDeque<Message>) -> Spen
     spending
 }
 
-/// The event that a message brought into the conversation.
+/// Event that the message came from.
 fn event_of(message: &Message) -> Option<EventId> {
     message.metadata.get("eventId")?.as_str()?.parse().ok()
 }
@@ -239,7 +239,7 @@ mod tests {
         all.extend([message("e", Some("e2"), 5), message("f", None, 6)]);
         assert_eq!(ids(&seen.take_new(all.clone())), ["e", "f"]);
         assert_eq!(ids(&seen.take_new(all.clone())), [""; 0]);
-        // A summary in the place of what was said.
+        // A summary in place of the earlier messages.
         let summed_up: VecDeque<Message> =
             [message("sum", None, 6), message("g", Some("e3"), 7)].into();
         assert_eq!(ids(&seen.take_new(summed_up)), ["g"]);

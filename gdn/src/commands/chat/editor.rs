@@ -1,7 +1,7 @@
-//! The line editor of a person at a terminal (`STEER-4`): history, several lines, paste as one message.
+//! Line editor for interactive chats (`STEER-4`): history, multi-line input, paste as one message.
 //!
-//! It runs on a thread of its own, since it waits for keys, and has the terminal only while it is asked for a
-//! line: what an agent says meanwhile is written by others.
+//! It runs on its own thread because it blocks on keys, and owns the terminal only while a line is requested: other
+//! threads write the agent's output in between.
 
 use std::borrow::Cow;
 use std::fs::DirBuilder;
@@ -25,14 +25,14 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::style::{self, Palette};
 
-/// Lines that are remembered over chats.
+/// Number of lines kept in the history across chats.
 const HISTORY_LINES_MAX: usize = 1_000;
-/// Texts that wait to be shown above the line that is edited.
+/// Maximum number of texts queued for display above the edited line.
 const SHOWN_MAX: usize = 1_024;
-/// What begins each further line of a text.
+/// Prompt of each continuation line.
 const CONTINUED: &str = "...> ";
 
-/// What comes next.
+/// Next input of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Line(String),
@@ -42,13 +42,13 @@ pub(super) enum Said {
     End,
 }
 
-/// The editor, from outside of its thread.
+/// Handle to the editor thread.
 #[derive(Debug)]
 pub(super) struct Editor {
     wanted: std::sync::mpsc::Sender<()>,
     edited: mpsc::Receiver<Result<Signal, std::io::Error>>,
     shown: SyncSender<String>,
-    /// A line was asked for and has not come.
+    /// True if a line was requested and has not arrived yet.
     is_reading: bool,
 }
 
@@ -60,12 +60,12 @@ impl Editor {
         let printer = ExternalPrinter::new(SHOWN_MAX);
         let shown = printer.sender();
         let prompt = You(output.err);
-        // The thread ends with the process: a terminal cannot be asked to stop waiting.
+        // The thread ends with the process, because a blocking read of the terminal cannot be stopped.
         std::thread::spawn(move || {
             let mut editor = editor(printer, output);
             while asked.recv().is_ok() {
                 let line = editor.read_line(&prompt);
-                // The process may end before this thread does. A chat goes on where nothing can be remembered.
+                // The process may end before this thread. A chat works without a history file.
                 drop(editor.sync_history());
                 if lines.blocking_send(line).is_err() {
                     return;
@@ -80,7 +80,7 @@ impl Editor {
         }
     }
 
-    /// The next line. It can be given up, and asked for again: what is typed stays.
+    /// Returns the next line. Cancel-safe: a line being typed is kept for the next call.
     pub(super) async fn next(&mut self) -> Result<Said, Failure> {
         if !self.is_reading {
             self.is_reading = self.wanted.send(()).is_ok();
@@ -92,19 +92,19 @@ impl Editor {
             Some(Ok(Signal::CtrlC)) => Ok(Said::Interrupted),
             Some(Ok(_)) => Ok(Said::End),
             Some(Err(error)) => Err(cannot_read().caused_by(Some(&error))),
-            // Its thread has panicked and said so.
+            // The editor thread panicked and has printed the panic.
             None => Err(cannot_read()),
         }
     }
 
-    /// Shows text above the line that is edited; false if none is.
+    /// Shows text above the edited line; returns false if no line is being edited.
     pub(super) fn show(&self, text: &str) -> bool {
         self.is_reading && self.shown.try_send(text.to_owned()).is_ok()
     }
 }
 
 impl Drop for Editor {
-    /// Gives the terminal back, whatever ends the chat.
+    /// Restores the terminal however the chat ends.
     fn drop(&mut self) {
         if self.is_reading {
             give_back();
@@ -120,9 +120,9 @@ fn cannot_read() -> Failure {
     )
 }
 
-/// Gives the terminal back if somebody has it.
+/// Restores the terminal if it is in raw mode.
 fn give_back() {
-    // A terminal that is gone, after a hang-up, needs nothing.
+    // After a hang-up, the terminal is gone and needs no restore.
     if !terminal::is_raw_mode_enabled().unwrap_or(false) {
         return;
     }
@@ -132,7 +132,8 @@ fn give_back() {
     drop(stderr.write_all(b"\r\n"));
 }
 
-/// Gives the terminal back before a panic is told: where it is the thread of the editor that panics, nobody else does.
+/// Restores the terminal before the panic message is printed, because no other code does it if the editor thread
+/// panics.
 fn give_back_on_panic() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |what| {
@@ -158,7 +159,7 @@ fn editor(printer: ExternalPrinter<String>, output: Output) -> Reedline {
     }
 }
 
-/// What was said in chats before; none is kept where no folder for that can be made.
+/// History of earlier chats. None if its directory cannot be created.
 fn history() -> Option<FileBackedHistory> {
     let folder = state_dir()?.join("goondan");
     let mut private = DirBuilder::new();
@@ -168,14 +169,13 @@ fn history() -> Option<FileBackedHistory> {
     FileBackedHistory::with_file(HISTORY_LINES_MAX, path).ok()
 }
 
-/// Where programs keep what is a person's own and no configuration.
+/// Directory for the user's own state, as opposed to configuration.
 fn state_dir() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let named = named.filter(|path| path.is_absolute());
     named.or_else(|| Some(std::env::home_dir()?.join(".local/state")))
 }
 
-/// The prompt.
 struct You(Palette);
 
 impl Prompt for You {
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A fault of the editor, while it has the terminal.
+    /// Prompt that panics while the editor owns the terminal.
     struct Panics;
 
     impl Prompt for Panics {
@@ -238,7 +238,7 @@ mod tests {
             "commands::chat::editor::tests::steer_4_a_panic_gives_the_terminal_back";
         if let Some(shown) = given_back_by(ITSELF) {
             let (before, after) = shown.split_once("a panic in a chat").unwrap();
-            // Pastes come in marks while a line is edited, and then no longer.
+            // Bracketed paste is on while a line is edited and off afterwards.
             assert!(before.contains("\x1b[?2004h"), "{shown:?}");
             assert!(before.contains("\x1b[?2004l"), "{shown:?}");
             assert!(!after.contains("\x1b[?2004h"), "{shown:?}");
@@ -249,7 +249,7 @@ mod tests {
             let output = Output::new(false, ColorChoice::Never);
             drop(editor(ExternalPrinter::new(1), output).read_line(&Panics));
         });
-        // Nothing unwinds through what gives the terminal back: it belongs to another thread.
+        // The restore happens in the panic hook of the editor thread, not by unwinding through this thread.
         assert!(reading.join().is_err());
         std::process::abort();
     }

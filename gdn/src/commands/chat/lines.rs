@@ -1,4 +1,4 @@
-//! Where what a person says comes from: a terminal with an editor, or a pipe.
+//! Source of chat input: a terminal with an editor, or a pipe.
 
 use std::io::{BufRead as _, Read as _};
 
@@ -10,10 +10,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Messages `/history` shows when no number is given.
+/// Number of messages that `/history` shows by default.
 pub(super) const HISTORY_LINES: usize = 20;
 
-/// Where it comes from.
+/// Source of the input lines.
 #[derive(Debug)]
 pub(super) enum Lines {
     Piped(mpsc::Receiver<Result<String, Failure>>),
@@ -21,7 +21,7 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    /// From an editor where a person sees what they type, else as it is read.
+    /// Opens the editor if input and output are a terminal, otherwise reads stdin.
     pub(super) fn open(is_terminal: bool, output: Output) -> Self {
         match is_terminal && output.is_watched() {
             true => Self::Edited(Editor::start(output)),
@@ -29,12 +29,11 @@ impl Lines {
         }
     }
 
-    /// Whether a person at an editor is on the other side.
     pub(super) fn are_edited(&self) -> bool {
         matches!(self, Self::Edited(_))
     }
 
-    /// The next. It can be given up, and asked for again.
+    /// Returns the next input. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Said, Failure> {
         match self {
             Self::Edited(editor) => editor.next().await,
@@ -45,7 +44,7 @@ impl Lines {
         }
     }
 
-    /// Shows text, above what is being typed if something is.
+    /// Shows text, above the edited line if there is one.
     pub(super) fn show(&self, text: &str, output: Output) {
         match self {
             Self::Edited(editor) if editor.show(text) => {}
@@ -54,7 +53,7 @@ impl Lines {
     }
 }
 
-/// What a line asks for.
+/// Parsed input line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Empty,
@@ -87,8 +86,8 @@ pub(super) fn parse(line: &str) -> Line<'_> {
     }
 }
 
-/// The lines of stdin, read by a thread of their own: a read that blocks cannot be given up, and the
-/// thread ends with the process.
+/// Lines of stdin, read on a separate thread: a blocking read cannot be canceled, and the thread ends with the
+/// process.
 fn stdin_lines() -> mpsc::Receiver<Result<String, Failure>> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {

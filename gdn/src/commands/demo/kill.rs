@@ -1,8 +1,8 @@
-//! `gdn demo kill`: everything is killed at random, and what is on disk afterwards says what came of it (`REL-2`).
+//! `gdn demo kill`: kills processes at random and judges the outcome by the files on disk (`REL-2`).
 //!
 //! * `scene` — the project: an agent that takes two steps for each event, and a webhook.
-//! * `senders` — who sends events all the time, and notes what it was told.
-//! * `play` — the daemon that is started again and again, who is killed and when, and the look at what is on disk.
+//! * `senders` — senders that produce events continuously and record the acknowledgments.
+//! * `play` — restarts the daemon, chooses what to kill and when, and reads the result from disk.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(super) struct KillArgs {
     keep: bool,
 }
 
-/// Longest that everything is killed for, in milliseconds.
+/// Maximum duration of the demo, in milliseconds.
 const MAX_FOR_MS: u64 = 86_400_000;
 
 fn parse_for_ms(text: &str) -> Result<u64, String> {
@@ -62,7 +62,7 @@ fn parse_for_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What is told in the end.
+/// Final JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
@@ -128,7 +128,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
     judged(&came, &demo)
 }
 
-/// What was seen, a line each.
+/// Results, one line each.
 fn in_words(came: &Came) -> String {
     let Came {
         killed, verdict, ..
@@ -176,7 +176,7 @@ fn times(count: usize) -> String {
     }
 }
 
-/// The failure of a run after which something is not as it should be.
+/// Failure of a run with a bad verdict.
 fn judged(came: &Came, demo: &Context) -> Result<(), Failure> {
     if came.is_good() {
         return Ok(());

@@ -1,10 +1,10 @@
-//! `gdn demo nodes`: two daemons with one log, the one that runs a workspace is killed, and the other one goes on
+//! `gdn demo nodes`: two daemons share one log; the one that runs a workspace is killed and the other takes over
 //! (`REP-1`).
 //!
-//! * `server` — a PostgreSQL server of this machine, which holds the log.
-//! * `scene` — the places of the daemons, and the project that both have.
-//! * `sender` — who sends events all the time, and notes what it was told.
-//! * `play` — the kill, and the look at what came of it.
+//! * `server` — a local PostgreSQL server that holds the log.
+//! * `scene` — the state roots of the daemons, and the project they share.
+//! * `sender` — a sender that produces events continuously and records the acknowledgments.
+//! * `play` — the kill, and the check of its outcome.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +53,7 @@ pub(super) struct NodesArgs {
     keep: bool,
 }
 
-/// What is told in the end.
+/// Final JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
@@ -75,7 +75,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
             "it must lie beside gdn or in PATH: `cargo build --release` makes it",
         ));
     }
-    // From here on Ctrl-C ends the demo, not this process, so that all of it is removed whenever it comes.
+    // From here on, Ctrl-C ends the demo, not this process, so that everything is removed at any point.
     let interrupts = [
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
@@ -85,7 +85,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
         .path()
         .canonicalize()
         .unwrap_or_else(|_| room.path().to_owned());
-    // A server that does not run as root goes through it, and sees nothing.
+    // The server's user needs to traverse this directory if the server does not run as root, but cannot list it.
     set_permissions(&path, Permissions::from_mode(0o711))?;
     let server = Server::start(path.join("server"))?;
     output.note(format!(
@@ -127,7 +127,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
     judged(&came)
 }
 
-/// Plays it in a directory; afterwards no daemon runs there.
+/// Runs the demo in a directory; afterwards no daemon runs there.
 async fn play_at(
     room: &Path,
     server: &Server,
@@ -143,7 +143,7 @@ async fn play_at(
     stopped.map(|()| came)
 }
 
-/// Ends all daemons that came to be, the one that runs the workspace last.
+/// Stops all daemons that started, the owner of the workspace last.
 async fn stop(nodes: &[Context; 2]) -> Result<(), Failure> {
     let mut stopped = Ok(());
     for node in nodes {
@@ -152,7 +152,7 @@ async fn stop(nodes: &[Context; 2]) -> Result<(), Failure> {
     stopped
 }
 
-/// What was seen, a line each.
+/// Results, one line each.
 fn in_words(came: &Came) -> String {
     let Came { verdict, .. } = came;
     let mut lines = vec![
@@ -182,7 +182,7 @@ fn in_words(came: &Came) -> String {
     lines.join("\n")
 }
 
-/// The failure of a run after which something is not as it should be.
+/// Failure of a run with a bad verdict.
 fn judged(came: &Came) -> Result<(), Failure> {
     let Verdict {
         lost,

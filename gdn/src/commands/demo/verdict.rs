@@ -1,5 +1,5 @@
-//! What came of the events, by what stands in the conversations. It counts nothing itself while things are killed:
-//! it is given what senders were told, and what is on disk.
+//! Judges the demo by the contents of the conversations. It gets the senders' acknowledgments and the files on disk,
+//! and keeps no count of its own while processes are killed.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,30 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::message::{Message, Role};
 use serde::Serialize;
 
-/// What stands before the event in the answer to it.
+/// Prefix of the reply to an event.
 const ANSWER: &str = "done: ";
 
 /// An event that was sent.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
-    /// The conversation it was for.
+    /// Conversation of the event.
     pub(super) conversation: InstanceKey,
-    /// Its input, which no other event has.
+    /// Input of the event, unique among all events.
     pub(super) input: String,
-    /// Whether its sender was told that it is accepted.
+    /// True if the sender received an acknowledgment.
     pub(super) is_accepted: bool,
 }
 
-/// What of a conversation counts.
+/// Message that counts for the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
-    /// An event's input.
     Question(String),
-    /// What the agent answered.
+    /// Reply of the agent.
     Answer(String),
 }
 
 impl Said {
-    /// What of a message counts: nothing of tools and their calls.
+    /// Converts a message; tool calls and their results do not count.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let text = message.data.content.to_text();
         match message.data.role {
@@ -42,37 +41,37 @@ impl Said {
     }
 }
 
-/// What came of the events.
+/// Outcome of all events.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Verdict {
-    /// Events whose senders were told that they are accepted.
+    /// Events whose senders received an acknowledgment.
     pub(super) accepted: usize,
-    /// Those of them that stand in their conversation once, with one answer.
+    /// Accepted events that appear once in their conversation, with one reply.
     pub(super) answered_once: usize,
-    /// Inputs that were accepted, or begun, and not answered.
+    /// Inputs that were accepted or started and have no reply.
     pub(super) lost: Vec<String>,
-    /// Inputs that stand there, or are answered, more than once.
+    /// Inputs that appear or are answered more than once.
     pub(super) repeated: Vec<String>,
-    /// What stands where it does not belong: answers to something else, and what nobody sent.
+    /// Unexpected messages: replies to other events, and inputs that no sender sent.
     pub(super) astray: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether everything that was accepted was answered exactly once.
+    /// True if every accepted event was answered exactly once.
     pub(super) fn is_good(&self) -> bool {
         self.lost.is_empty() && self.repeated.is_empty() && self.astray.is_empty()
     }
 }
 
-/// How often an input stands in its conversation, and how often it is answered.
+/// Number of times an input appears in its conversation and is answered.
 #[derive(Debug, Default)]
 struct Seen {
     questions: usize,
     answers: usize,
 }
 
-/// Judges by the conversations as they are on disk.
+/// Judges the events by the conversations on disk.
 pub(super) fn judge(events: &[Event], conversations: &BTreeMap<InstanceKey, Vec<Said>>) -> Verdict {
     let mut seen: BTreeMap<(&InstanceKey, &str), Seen> = events
         .iter()
@@ -130,7 +129,7 @@ mod tests {
         accepted.iter().map(event).collect()
     }
 
-    /// `?a` is the question a, `!a` its answer.
+    /// Parses a history: `?a` is the input a, `!a` its reply.
     fn history(said: &str) -> BTreeMap<InstanceKey, Vec<Said>> {
         let said = said.split_whitespace().map(|word| match word.split_at(1) {
             ("?", input) => Said::Question(input.to_owned()),
@@ -154,7 +153,7 @@ mod tests {
             ("?a !a", "b", "", ""),
             ("?a ?b !b", "a", "", ""),
             ("", "a b", "", ""),
-            // Nobody was told that c is accepted; but its turn began.
+            // c was not acknowledged, but its turn began.
             ("?a !a ?b !b ?c", "c", "", ""),
             ("?a !a !a ?b !b", "", "a", ""),
             ("?a !a ?b !b ?b !b", "", "b", ""),

@@ -1,4 +1,4 @@
-//! Whether the servers of models can be reached. A connection is made and closed; nothing is sent.
+//! Checks that model servers are reachable. A connection is opened and closed; no data is sent.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use super::finding::Finding;
 use crate::output::text;
 
-/// Longest a connection may take, in milliseconds.
+/// Timeout of a connection, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
 
-/// Variables that name a proxy: then nobody connects to the servers themselves.
+/// Variables that name a proxy. With a proxy, the servers are not contacted directly.
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 pub(super) async fn findings(bundle: &Bundle) -> Vec<Finding> {

@@ -1,30 +1,28 @@
-//! What a check found.
+//! Result of a check.
 
 use serde::Serialize;
 
-/// How good that is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// As it should be.
     Ok,
-    /// It works, and will not in some case.
+    /// Works, but fails in some case.
     Warn,
-    /// It has to be mended.
+    /// Must be fixed.
     Bad,
-    /// It could not be found out.
+    /// Could not be determined.
     Unknown,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
-    /// What was looked at.
     pub(super) check: &'static str,
     pub(super) verdict: Verdict,
     pub(super) found: String,
-    /// What to do about it.
+    /// Advice for fixing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }
@@ -63,7 +61,7 @@ impl Finding {
         Self::new(check, Verdict::Unknown, found)
     }
 
-    /// What to do about it.
+    /// Adds a hint on how to fix it.
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),

@@ -1,4 +1,4 @@
-//! What the kernel lets a user do that confinement and limits stand on.
+//! Checks the kernel features that confinement and resource limits depend on.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     ]
 }
 
-/// Whether a system without Landlock has the level `seatbelt`.
+/// Reports if a system without Landlock supports the level `seatbelt`.
 #[cfg(any(not(target_os = "linux"), test))]
 fn by_profile(held: &Facts) -> Finding {
     if held.contains(&Right::Profile) {
@@ -38,7 +38,7 @@ fn by_profile(held: &Facts) -> Finding {
     }
 }
 
-/// Each right by itself: a kernel may have one and not another.
+/// Checks each right on its own, because a kernel may support one and not another.
 #[cfg(target_os = "linux")]
 pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
@@ -56,7 +56,7 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
     ]
 }
 
-/// File tools, sandboxes and proposals open paths beneath a directory, so that no link leads out of it.
+/// File tools, sandboxes and proposals open paths beneath a directory, so that no symbolic link can escape it.
 fn paths(refused: Option<&str>) -> Finding {
     const CHECK: &str = "paths";
     let Some(refused) = refused else {
@@ -73,7 +73,7 @@ fn paths(refused: Option<&str>) -> Finding {
     Finding::bad(CHECK, found, hint)
 }
 
-/// What a tool could be kept from, right by right, as it was seen a moment ago.
+/// Confinement levels that this kernel supports, right by right, as just tested.
 #[cfg(target_os = "linux")]
 fn confinement(held: &Facts) -> Finding {
     let listed = |level: Level, is_held: bool| {
@@ -134,7 +134,7 @@ fn seccomp(status: Option<&str>) -> Finding {
     }
 }
 
-/// Without them memory is limited for each process, not for all that one starts.
+/// Without control groups, memory is limited for each process, not for a process with its children.
 fn control_groups(root: &Path) -> Finding {
     const CHECK: &str = "control groups";
     if root.join("cgroup.controllers").is_file() {

@@ -1,4 +1,4 @@
-//! The machine: room on the disk, limits of processes.
+//! Checks free disk space and process limits.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use nix::sys::statvfs::statvfs;
 use super::finding::Finding;
 use crate::output::text;
 
-/// Below this much room on the disk, in bytes, it is time to do something.
+/// Free disk space below which doctor warns, in bytes.
 const DISK_WARN_BYTES: u64 = 1 << 30;
-/// Below this much, in bytes, it may be full before anybody comes.
+/// Free disk space below which the disk may soon be full, in bytes.
 const DISK_BAD_BYTES: u64 = 64 << 20;
-/// Below this many files that may still be made.
+/// Free inodes below which doctor warns.
 const INODES_WARN: u64 = 10_000;
-/// Open files that a daemon with some hundred agents needs, up to three for each.
+/// Open files for a daemon with some hundred agents, at up to three for each.
 const OPEN_FILES_WARN: u64 = 4_096;
-/// Processes of a user, with their threads, that a daemon with some hundred agents needs.
+/// Processes and threads for a daemon with some hundred agents.
 const PROCESSES_WARN: u64 = 2_048;
-/// Files of projects that can be watched.
+/// File watches for the files of projects.
 const WATCHES_WARN: u64 = 8_192;
 
 pub(super) fn findings(state_root: &Path) -> Vec<Finding> {
-    // What does not exist yet will be on the disk of the directory above it.
+    // A state root that does not exist yet will be on the same disk as its closest existing parent.
     let mut above = state_root.ancestors();
     let dir = above.find(|dir| dir.exists()).unwrap_or(state_root);
     let mut found = vec![disk(dir), file_system(dir)];
@@ -51,7 +51,7 @@ fn disk(dir: &Path) -> Finding {
     };
     #[expect(
         clippy::useless_conversion,
-        reason = "the numbers are of different types on different systems"
+        reason = "field types differ between systems"
     )]
     let (blocks, inodes, all) = (
         u64::from(status.blocks_available()),
@@ -61,7 +61,7 @@ fn disk(dir: &Path) -> Finding {
     room(blocks.saturating_mul(status.fragment_size()), inodes, all)
 }
 
-/// `inodes` of `all` are free; a file system that has no fixed number of them says 0.
+/// `inodes` of `all` are free; a file system without a fixed number of inodes reports 0.
 fn room(bytes: u64, inodes: u64, all: u64) -> Finding {
     const CHECK: &str = "disk";
     let found = format!("{} free", text::bytes(bytes));
@@ -78,7 +78,7 @@ fn room(bytes: u64, inodes: u64, all: u64) -> Finding {
     }
 }
 
-/// What the file system of the state directory is: what is written has to outlive a loss of power.
+/// Checks the file system of the state directory: it must be persistent and sync correctly.
 #[cfg(target_os = "linux")]
 fn file_system(dir: &Path) -> Finding {
     use nix::sys::statfs::{
@@ -110,7 +110,7 @@ fn file_system(_dir: &Path) -> Finding {
 fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> Finding {
     match getrlimit(of) {
         Ok((_, hard)) if hard == RLIM_INFINITY => Finding::ok(check, "no limit"),
-        // The daemon takes as much as it may.
+        // The daemon raises its soft limit to the hard limit.
         Ok((_, hard)) if hard < least => {
             let found = format!("at most {hard}, enough for few agents");
             Finding::warn(check, found, hint)

@@ -1,4 +1,4 @@
-//! goondan itself: its programs, its state directory, its daemon.
+//! Checks goondan itself: programs, state directory and daemon.
 
 use std::error::Error as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,19 +21,19 @@ use crate::output::text;
 use crate::programs::{AGENT_PROCESS, CONNECTOR_PROCESS, ORCHESTRATOR, place_of};
 use crate::state_format;
 
-/// The programs beside `gdn` that a daemon needs.
+/// Programs beside `gdn` that a daemon needs.
 const BESIDE: [&str; 3] = [ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
-/// What only the owner may do with files that hold secrets.
+/// Permission bits of other users, which must be unset on files that hold secrets.
 const OTHERS: u32 = 0o077;
 
-/// How far in the future a file may be before the clock is doubted, in seconds.
+/// Maximum distance of a file's time into the future before the clock counts as wrong, in seconds.
 const CLOCK_TOLERANCE_S: u64 = 60;
 
-/// What the server of workspaces' logs is called in the list.
+/// Name of the check for the log server.
 const LOG_SERVER: &str = "log server";
 
-/// Whether all programs are there, and of one version.
+/// Checks that all programs are installed and have one version.
 pub(super) fn programs() -> Vec<Finding> {
     let own = env!("CARGO_PKG_VERSION");
     BESIDE
@@ -68,7 +68,7 @@ fn program_finding(program: &'static str, own: &str) -> Finding {
     }
 }
 
-/// Whether the state directory is this user's alone.
+/// Checks that only this user can access the state directory.
 pub(super) fn state_root(context: &Context) -> Vec<Finding> {
     let root = &context.state_root;
     let Ok(metadata) = std::fs::metadata(root) else {
@@ -91,8 +91,7 @@ pub(super) fn state_root(context: &Context) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a path of the state directory that another user owns or can write; the daemon refuses to start
-/// with it.
+/// Finding for a path of the state directory that another user owns or can write; the daemon refuses to start with it.
 fn exposed(path: PathBuf) -> Option<Finding> {
     let found = std::fs::metadata(&path).ok()?;
     let own = Uid::effective().as_raw();
@@ -104,7 +103,7 @@ fn exposed(path: PathBuf) -> Option<Finding> {
     ))
 }
 
-/// Whether this program knows the format of what is there (`REL-1`).
+/// Checks that this program supports the format of the state directory (`REL-1`).
 fn format_of(root: &Path) -> Finding {
     const CHECK: &str = "state format";
     match state_format::read(root) {
@@ -138,7 +137,7 @@ fn quoted(path: &Path) -> String {
     text::shell_quoted(&path).unwrap_or_else(|| path.into_owned())
 }
 
-/// Whether files were written later than now: then the clock was set back, or is wrong.
+/// Checks for files with a time in the future: the clock was set back, or is wrong.
 fn clock(root: &Path, now: SystemTime) -> Finding {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let written = entries.filter_map(|entry| entry.metadata().ok()?.modified().ok());
@@ -161,13 +160,13 @@ fn clock(root: &Path, now: SystemTime) -> Finding {
     }
 }
 
-/// Whether an upgrade was cut off; nothing if none was.
+/// Reports an interrupted upgrade; none if there is none.
 pub(super) fn upgrade() -> Option<Finding> {
     let (found, hint) = cut_off()?;
     Some(Finding::bad("upgrade", found, hint))
 }
 
-/// How the daemon is.
+/// Checks the state of the daemon.
 pub(super) async fn daemon(context: &Context) -> Finding {
     const CHECK: &str = "daemon";
     let run = context.daemon_command("run");
@@ -204,13 +203,13 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     Finding::ok(CHECK, found)
 }
 
-/// What the running daemon's processes can do, tried by the daemon; none without one.
+/// Rights of the running daemon's processes, tested by the daemon; none if no daemon runs.
 pub(super) async fn daemon_check(context: &Context) -> Option<DaemonCheck> {
     let mut client = Client::connect(&context.state_root).await.ok()?;
     client.query(CheckDaemon {}).await.ok()
 }
 
-/// Whether a service's file is what this version would write; nothing without one, or if it is.
+/// Compares the service's file with the one this version would write; empty if they match or there is no service.
 pub(super) fn service(context: &Context) -> Vec<Finding> {
     let differing = service_differences(context).into_iter();
     let finding = |(file, hint): (PathBuf, String)| {
@@ -220,7 +219,7 @@ pub(super) fn service(context: &Context) -> Vec<Finding> {
     differing.map(finding).collect()
 }
 
-/// How the server is set that logs of workspaces stand in; nothing without a daemon that uses one.
+/// Checks the settings of the log server; empty if no daemon runs or it uses no log server.
 pub(super) async fn log_server(context: &Context) -> Vec<Finding> {
     let Ok(mut client) = Client::connect(&context.state_root).await else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The project this is called in, if it is one.
+//! Checks the project in the current directory, if there is one.
 
 use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, Severity};
 use goondan_vault::Reader;
@@ -8,7 +8,7 @@ use crate::commands::consent;
 use crate::context::Context;
 use crate::output::text;
 
-/// What there is to say of the project, and its configuration if that is valid.
+/// Findings about the project, and its configuration if that is valid.
 pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
     const CHECK: &str = "project";
     let Ok(root) = context.project() else {

@@ -1,4 +1,5 @@
-//! What processes of goondan can do, tried by the daemon where one runs: a shell is not held as a service is.
+//! Rights of goondan's processes, tested by the daemon if one runs, because a service can have fewer rights than a
+//! shell.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use super::finding::Finding;
 use crate::output::text;
 use crate::programs::rights;
 
-/// What was tried, and where.
+/// Test results, and the process that tested.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) rights: Facts,
@@ -19,7 +20,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Tried by the running daemon.
+    /// Results of the running daemon.
     pub(super) fn by_daemon(check: DaemonCheck) -> Self {
         let DaemonCheck {
             rights,
@@ -34,7 +35,7 @@ impl Seen {
         }
     }
 
-    /// Tried by this program, as a daemon that is started from here would find it.
+    /// Results of this program, which a daemon started from here would share.
     pub(super) fn here() -> Self {
         Self {
             rights: rights(),
@@ -44,7 +45,7 @@ impl Seen {
         }
     }
 
-    /// The finding, which names the daemon if it was the one who tried.
+    /// Returns the finding, and names the daemon in it if the daemon tested.
     pub(super) fn placed(&self, finding: Finding) -> Finding {
         if !self.is_by_daemon {
             return finding;
@@ -53,7 +54,7 @@ impl Seen {
         Finding { found, ..finding }
     }
 
-    /// The projects in which the daemon cannot apply a proposal.
+    /// Projects in which the daemon cannot apply a proposal.
     pub(super) fn read_only_projects(&self) -> impl Iterator<Item = Finding> {
         self.read_only_projects.iter().map(|root| {
             let path = root.to_string_lossy();

@@ -1,4 +1,4 @@
-//! `gdn event pause|resume|move`: which of the events that wait has its turn when (`STEER-2`).
+//! `gdn event pause|resume|move`: control the order of queued events (`STEER-2`).
 
 use clap::Args;
 use goondan_protocol::control::{
@@ -114,14 +114,14 @@ pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(
     change.make(&args.which, request, context).await
 }
 
-/// What is done to several events.
+/// Change applied to several events.
 struct Change {
-    /// How those stand that `--all` means.
+    /// State of the events that `--all` selects.
     all: EventStanding,
     schema: &'static str,
-    /// What is said of each.
+    /// Verb printed for each event.
     done: &'static str,
-    /// What is said where there is none.
+    /// Message if there is no such event.
     none: &'static str,
 }
 

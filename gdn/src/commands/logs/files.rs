@@ -1,7 +1,7 @@
-//! The rotated log files of daemons in the background (`LOG-4`): `orchestrator.log`, then
-//! `orchestrator.log.1`, the next older …
+//! Rotated log files of background daemons (`LOG-4`): `orchestrator.log`, then `orchestrator.log.1`, the next older …
 //!
-//! They hold what every daemon wrote, so they tell of the time before the last start, and while none runs.
+//! They hold the lines of every daemon, so they cover the time before the last start and can be read while no daemon
+//! runs.
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
@@ -13,7 +13,7 @@ use goondan_protocol::control::LOG_FILE_NAME;
 
 use super::filter::Filter;
 
-/// Bytes read at a time while following.
+/// Read size while following, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The log files of one directory.
@@ -22,11 +22,11 @@ pub(super) struct LogFiles {
     dir: PathBuf,
 }
 
-/// A file as it was opened, whatever its name is later.
+/// An open file, which may be renamed later.
 #[derive(Debug)]
 struct Opened {
     file: File,
-    /// Device and number.
+    /// Device and inode number.
     id: (u64, u64),
 }
 
@@ -51,7 +51,7 @@ impl LogFiles {
         Self { dir }
     }
 
-    /// Whether a daemon ever wrote here.
+    /// True if a daemon ever wrote here.
     pub(super) fn exist(&self) -> bool {
         self.path(0).is_file()
     }
@@ -60,7 +60,7 @@ impl LogFiles {
         &self.dir
     }
 
-    /// The file of this age: 0 is the one that is written.
+    /// Path of the file of this age; 0 is the current file.
     fn path(&self, age: u32) -> PathBuf {
         match age {
             0 => self.dir.join(LOG_FILE_NAME),
@@ -68,14 +68,14 @@ impl LogFiles {
         }
     }
 
-    /// All files, newest first. One that is renamed meanwhile is there once.
+    /// Opens all files, newest first. A file renamed in the meantime is listed once.
     fn open_all(&self) -> io::Result<Vec<Opened>> {
         let mut all: Vec<Opened> = Vec::new();
         for age in 0.. {
             match Opened::open(&self.path(age))? {
                 Some(file) if all.iter().any(|other| other.id == file.id) => {}
                 Some(file) => all.push(file),
-                // Between two renames of a rotation the newest name is missing.
+                // Between the two renames of a rotation, the newest file does not exist.
                 None if age == 0 => {}
                 None => break,
             }
@@ -83,7 +83,7 @@ impl LogFiles {
         Ok(all)
     }
 
-    /// The latest `count` lines that the filter takes, oldest first, and the place behind the last.
+    /// Returns the latest `count` lines that match the filter, oldest first, and a follower positioned after the last.
     pub(super) fn latest(
         &self,
         count: usize,
@@ -107,7 +107,7 @@ impl LogFiles {
     }
 }
 
-/// The last `count` lines of a file that the filter takes, and where its last whole line ends.
+/// Returns the last `count` matching lines of a file, and the offset after its last complete line.
 fn read_lines(file: &File, count: usize, filter: &Filter) -> io::Result<(VecDeque<String>, u64)> {
     let mut reader = BufReader::new(file);
     let mut latest = VecDeque::new();
@@ -129,21 +129,21 @@ fn read_lines(file: &File, count: usize, filter: &Filter) -> io::Result<(VecDequ
     }
 }
 
-/// What came of a look at the files.
+/// Result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct FollowedLines {
     pub(super) lines: Vec<String>,
-    /// Whether files went that had not been read to their end.
+    /// True if files were deleted before they were read to the end.
     pub(super) has_lost: bool,
 }
 
-/// Reads on where it stopped, through every rotation.
+/// Continues reading across rotations.
 #[derive(Debug)]
 pub(super) struct Follower {
     files: LogFiles,
     current: Option<Opened>,
     offset: u64,
-    /// The begin of a line whose end is not there yet.
+    /// Incomplete last line.
     pending: Vec<u8>,
 }
 
@@ -162,27 +162,27 @@ impl Follower {
         self.offset = offset;
     }
 
-    /// What was written since the last look.
+    /// Returns the lines written since the last poll.
     pub(super) fn look(&mut self) -> io::Result<FollowedLines> {
         let mut followed = FollowedLines::default();
         self.read_current(&mut followed)?;
         let newest = match std::fs::metadata(self.files.path(0)) {
             Ok(metadata) => metadata,
-            // In the middle of a rotation, or not there yet.
+            // A rotation is in progress, or the file does not exist yet.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(followed),
             Err(error) => return Err(error),
         };
         let current = self.current.as_ref().map(|opened| opened.id);
         if current == Some(id_of(&newest)) {
             if newest.len() < self.offset {
-                // The only file there may be is emptied instead of being renamed.
+                // With a single file, a rotation truncates it instead of renaming it.
                 self.offset = 0;
                 followed.has_lost = true;
                 self.read_current(&mut followed)?;
             }
             return Ok(followed);
         }
-        // What was written to it between the last look and its being renamed.
+        // Lines written between the last poll and the rename.
         self.read_current(&mut followed)?;
         let mut newer = self.files.open_all()?;
         match newer.iter().position(|opened| Some(opened.id) == current) {
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Files as the daemon writes them.
+    /// Log files as the daemon writes them.
     struct Written {
         dir: tempfile::TempDir,
         next: u32,
@@ -261,7 +261,7 @@ mod tests {
 
         #[expect(
             clippy::disallowed_methods,
-            reason = "plays the daemon, which alone turns its log files over"
+            reason = "simulates the daemon, which alone rotates its log files"
         )]
         fn rotate(&self, oldest: u32) {
             for age in (0..oldest).rev() {
@@ -316,7 +316,7 @@ mod tests {
             if round % 2 == 0 {
                 seen.extend(numbers(&follower.look().unwrap().lines));
             }
-            // What is written between the last look and a rotation, and two rotations between two looks.
+            // Lines written between the last poll and a rotation, and two rotations between two polls.
             written.write(1);
             written.rotate(5);
             if round == 3 {

@@ -1,19 +1,19 @@
-//! Which lines are shown. The daemon chooses by the same rule among those it still has.
+//! Filter for log lines. The daemon applies the same rule to the lines in its memory.
 
 use goondan_protocol::control::FollowLogs;
 use goondan_protocol::ids::WorkspaceId;
 
-/// What a line must say to be shown.
+/// Conditions a line must meet to be shown.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    /// One of these workspaces; any line if none is said.
+    /// Workspaces to include; all if none.
     pub(super) workspaces: Option<Vec<WorkspaceId>>,
-    /// Everything else.
+    /// All other conditions.
     pub(super) chosen: FollowLogs,
 }
 
 impl Filter {
-    /// Whether a line is shown. One that is no JSON object is none of goondan's.
+    /// True if a line is shown. A line that is not a JSON object was not logged by goondan.
     pub(super) fn takes(&self, line: &str) -> bool {
         let Some(workspaces) = &self.workspaces else {
             return line.starts_with('{') && self.chosen.takes(line.as_bytes());

@@ -1,4 +1,4 @@
-//! A log line as people read it.
+//! Renders log lines for terminals.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::time::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
-/// Fields of a line that stand at its head and are not repeated after the message.
+/// Fields shown in front of the message, and not repeated after it.
 const HEAD_FIELDS: [&str; 9] = [
     "timestamp",
     "level",
@@ -20,7 +20,7 @@ const HEAD_FIELDS: [&str; 9] = [
     "pid",
 ];
 
-/// A line as people read it: time, level, who, what, and the rest of its fields.
+/// Renders a line: time, level, process, message, and the remaining fields.
 pub(crate) fn render(line: &str, palette: Palette) -> String {
     let Ok(fields) = serde_json::from_str::<JsonObject>(line) else {
         return text::one_line(line);

@@ -1,7 +1,7 @@
-//! Hears a browser of this machine come back from an authorization server (RFC 8252).
+//! Receives the redirect of a local browser from an authorization server (RFC 8252).
 //!
-//! Every program of the machine can connect. Each connection is served beside the others, and only a request with the
-//! `state` of the login ends the wait: so nothing that says nothing, or the wrong thing, is in the browser's way.
+//! Every local program can connect. Connections are served concurrently, and only a request with the login's `state`
+//! ends the wait, so idle or wrong connections do not block the browser.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,30 +15,30 @@ use tokio::time::timeout;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Longest head of a request that is read, in bytes.
+/// Maximum length of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// Time a browser has for the head of its request, in milliseconds.
+/// Timeout for reading a request head, in milliseconds.
 const HEAD_TIMEOUT_MS: u64 = 5_000;
 
-/// Connections that are served at one time. One more ends the oldest.
+/// Maximum number of concurrent connections. One more closes the oldest.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Pause after a connection that could not be taken, in milliseconds.
+/// Pause after a failed accept, in milliseconds.
 const ACCEPT_PAUSE_MS: u64 = 100;
 
-/// What a browser shows at the end. It repeats nothing of the request.
+/// Page that the browser shows at the end. It echoes nothing from the request.
 const PAGE: &str = "<!doctype html><meta charset=utf-8><title>goondan</title>\
     <p>That is all. You can close this page and go back to the terminal.";
 
-/// A port of this machine that is listened on.
+/// A listener on a loopback port.
 pub(super) struct Loopback {
     listener: TcpListener,
     port: u16,
 }
 
 impl Loopback {
-    /// Listens on a port of this machine; 0 is any free one.
+    /// Listens on a loopback port; 0 selects any free one.
     pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::new(
@@ -58,8 +58,8 @@ impl Loopback {
         self.port
     }
 
-    /// The listener that hears who is sent back to this address: this one, or one on another port; none if
-    /// it is not of this machine.
+    /// Returns the listener for this redirect URI: this one, or one on another port; none if the URI is not on
+    /// loopback.
     pub(super) async fn for_redirect(self, redirect_uri: &str) -> Result<Option<Self>, Failure> {
         match port_of(redirect_uri) {
             Some(port) if port == self.port => Ok(Some(self)),
@@ -68,8 +68,8 @@ impl Loopback {
         }
     }
 
-    /// Waits for a browser that comes back to this address with this `state`, and gives the address with all that the
-    /// server put behind it. Any other request is told that there is nothing.
+    /// Waits for a request to the redirect URI with this `state`, and returns the URI with the parameters that the
+    /// server added. Other requests are answered with 404.
     pub(super) async fn wait_for(
         &self,
         redirect_uri: &str,
@@ -96,7 +96,7 @@ impl Loopback {
                     }
                     handles.push_back(connections.spawn(serve(stream, expected.clone())));
                 }
-                // One that was ended, or whose task failed, has brought nothing.
+                // A connection that was aborted or whose task failed has no result.
                 Some(served) = connections.join_next() => if let Ok(Some(rest)) = served {
                     return Ok(format!("{redirect_uri}{rest}"));
                 },
@@ -105,7 +105,7 @@ impl Loopback {
     }
 }
 
-/// What ends the wait.
+/// Request that ends the wait.
 #[derive(Debug, Clone)]
 struct Expected {
     path: String,
@@ -113,7 +113,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// What a request has behind the address, if it is the one that is waited for.
+    /// Returns the part after the path if this is the expected request.
     fn rest_of<'t>(&self, target: &'t str) -> Option<&'t str> {
         let rest = target.strip_prefix(self.path.as_str())?;
         let query = rest.strip_prefix('?')?;
@@ -121,7 +121,7 @@ impl Expected {
     }
 }
 
-/// Answers one request. Returns what it has behind the address, if it is the one that is waited for.
+/// Answers one request. Returns the part after the path if it is the expected request.
 async fn serve(stream: TcpStream, expected: Expected) -> Option<String> {
     let limit = Duration::from_millis(HEAD_TIMEOUT_MS);
     let head = timeout(limit, read_head(&stream)).await.ok()?.ok()?;
@@ -130,19 +130,19 @@ async fn serve(stream: TcpStream, expected: Expected) -> Option<String> {
         Some(_) => answer("200 OK", PAGE),
         None => answer("404 Not Found", "<p>There is nothing here."),
     };
-    // The browser may have gone; what it brought counts all the same.
+    // The browser may have disconnected; its request still counts.
     drop(timeout(limit, write_all(&stream, answer.as_bytes())).await);
     found.map(str::to_owned)
 }
 
-/// The `state` in the address of an authorization server, by which a request that comes back is recognized.
+/// Returns the `state` in an authorization server's URL, which identifies the redirect.
 pub(super) fn state_of(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let query = query.split('#').next()?;
     String::from_utf8(parameter(query, "state")?).ok()
 }
 
-/// The first value of a parameter of a query.
+/// Returns the first value of a query parameter.
 fn parameter(query: &str, name: &str) -> Option<Vec<u8>> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(found, _)| *found == name)?;
@@ -171,7 +171,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// The port of an address of this machine.
+/// Returns the port of a loopback URL.
 fn port_of(redirect_uri: &str) -> Option<u16> {
     let rest = redirect_uri.strip_prefix("http://")?;
     let authority = rest.split(['/', '?']).next()?;
@@ -179,7 +179,7 @@ fn port_of(redirect_uri: &str) -> Option<u16> {
     matches!(host, "127.0.0.1" | "localhost").then(|| port.parse().ok())?
 }
 
-/// The path of such an address.
+/// Returns the path of a loopback URL.
 fn path_of(redirect_uri: &str) -> &str {
     let rest = redirect_uri.strip_prefix("http://").unwrap_or_default();
     let begin = rest.find('/').unwrap_or(rest.len());
@@ -189,7 +189,7 @@ fn path_of(redirect_uri: &str) -> &str {
     }
 }
 
-/// What the first line of a request asks for.
+/// Returns the target of a request's first line.
 fn target_of(head: &str) -> Option<&str> {
     let mut words = head.lines().next()?.split(' ');
     (words.next() == Some("GET")).then(|| words.next())?
@@ -203,7 +203,7 @@ fn answer(status: &str, body: &str) -> String {
     )
 }
 
-/// Reads until the empty line behind the head.
+/// Reads up to the empty line after the head.
 async fn read_head(stream: &TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     let mut part = [0; 4096];
@@ -238,7 +238,7 @@ async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Sends a request and gives the first line of the answer.
+    /// Sends a request and returns the first line of the response.
     async fn ask(port: u16, target: &str) -> String {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
             .await
@@ -258,7 +258,7 @@ mod tests {
         let redirect_uri = format!("http://127.0.0.1:{port}/callback");
         let waiting = loopback.wait_for(&redirect_uri, "s 1");
         let others = async {
-            // Those who say nothing are in nobody's way.
+            // Idle connections do not block others.
             let mut idle = Vec::new();
             for _ in 0..2 * CONNECTIONS_MAX {
                 idle.push(
@@ -281,7 +281,7 @@ mod tests {
             drop(idle);
         };
         let both = async { tokio::join!(waiting, others).0 };
-        // Less than the time that one of the idle ones has.
+        // Less than the timeout of the idle connections.
         let limit = Duration::from_millis(HEAD_TIMEOUT_MS);
         let came = timeout(limit, both).await.unwrap();
         let came = came.unwrap_or_else(|_| panic!("no callback"));

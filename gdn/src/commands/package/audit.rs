@@ -1,4 +1,4 @@
-//! `gdn package audit`: what registries know against the packages of a project.
+//! `gdn package audit`: checks a project's packages against the advisories of registries.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Where registries of npm's protocol tell of advisories, for many packages at once.
+/// Bulk advisory endpoint of the npm registry protocol.
 const PATH: &str = "-/npm/v1/security/advisories/bulk";
 
-/// What is known against a version.
+/// Advisory about a version.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Advisory {
@@ -33,7 +33,7 @@ struct Advisory {
     vulnerable_versions: String,
 }
 
-/// The same as a registry says it.
+/// Advisory as sent by a registry.
 #[derive(Deserialize)]
 struct Wire {
     #[serde(default)]
@@ -70,7 +70,7 @@ pub(super) async fn audit(context: &Context) -> Result<(), Failure> {
     tell(&found, asked, unasked, context)
 }
 
-/// Asks one registry. It is told names and versions, and nothing else.
+/// Queries one registry. Only names and versions are sent.
 async fn advisories(
     of: &str,
     versions: &Versions,
@@ -105,7 +105,7 @@ async fn advisories(
     })
 }
 
-/// The advisories of an answer that are about the versions in use. One whose range cannot be read is taken to be.
+/// Parses a response and keeps the advisories for the versions in use. An advisory with an unreadable range is kept.
 fn read(answer: &[u8], versions: &Versions) -> Result<Vec<Advisory>, serde_json::Error> {
     let said: BTreeMap<String, Vec<Value>> = serde_json::from_slice(answer)?;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Which versions a project takes: of the places that it names, and of registries.
+//! Chooses the versions of a project's packages, from named places and from registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,27 +16,27 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// Versions that an explanation names as passed over, of each package.
+/// Maximum number of skipped versions that an explanation lists, for each package.
 const PASSED_OVER_SHOWN: usize = 3;
 
-/// What may be chosen.
+/// Constraints on the choice.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// Days that a version has been in its registry at least.
+    /// Minimum age of a version in its registry, in days.
     pub(super) min_age_days: u32,
-    /// The packages that are chosen anew, where all others stay as they are locked; all if there is none.
+    /// Packages to choose again while all others stay locked; if none, all are chosen again.
     pub(super) only: Option<BTreeSet<PackageName>>,
 }
 
 impl Rules {
-    /// What is locked of a package, if it is to stay so.
+    /// Returns the locked version if the package must keep it.
     fn kept<'p>(&self, name: &PackageName, plan: &'p Plan) -> Option<&'p Locked> {
         let only = self.only.as_ref()?;
         plan.lock.get(name).filter(|_| !only.contains(name))
     }
 
-    /// What a registry has of a package, without what may not be chosen. A version that is locked may be as young as
-    /// it is: a person has agreed to it.
+    /// Fetches a package from its registry and removes versions that are not allowed. A locked version may be younger
+    /// than the minimum age, because the user has already accepted it.
     pub(super) async fn offered(
         &self,
         name: &PackageName,
@@ -57,7 +57,7 @@ impl Rules {
     }
 }
 
-/// Why a version is too young, if it is.
+/// Reason if a version is too young.
 fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<String> {
     if min_age_days == 0 {
         return None;
@@ -77,7 +77,7 @@ fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<S
     })
 }
 
-/// The newest versions of a package that were passed over, with the reasons.
+/// The newest versions of a package that were skipped, with the reasons.
 pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<String> {
     let newest = packument.passed_over.iter().rev().take(PASSED_OVER_SHOWN);
     newest
@@ -85,25 +85,25 @@ pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<Stri
         .collect()
 }
 
-/// What was chosen.
+/// Result of the choice.
 pub(super) struct Choice {
     pub(super) lock: Lock,
-    /// What a person is to know of it.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
-/// What is known while choosing.
+/// State of the choice.
 struct Chooser<'c> {
     plan: &'c Plan,
     rules: &'c Rules,
     folders: &'c BTreeMap<PackageName, Folder>,
-    /// Packages that are named by their place, checked.
+    /// Checked packages that are named by their place.
     placed: BTreeMap<PackageName, Locked>,
-    /// What registries said.
+    /// Responses of registries.
     offered: BTreeMap<PackageName, Packument>,
 }
 
-/// Chooses a version of each package. Those that are not there are fetched and checked; nothing is stored.
+/// Chooses a version of each package. Missing packages are fetched and checked; nothing is stored.
 pub(super) async fn choose(
     plan: &Plan,
     folders: &BTreeMap<PackageName, Folder>,
@@ -141,7 +141,7 @@ pub(super) async fn choose(
     chooser.lock(&taken, fetcher).await
 }
 
-/// A registry was not asked for a package yet.
+/// A package has not been fetched from its registry yet.
 #[derive(Debug, thiserror::Error)]
 #[error("it was not asked for yet")]
 struct NotAsked;
@@ -173,14 +173,14 @@ impl Supply for Chooser<'_> {
 }
 
 impl Chooser<'_> {
-    /// Looks at the packages that are named by their place.
+    /// Fetches and checks the packages that are named by their place.
     async fn look_at_places(
         &mut self,
         required: &[&Requires],
         fetcher: &mut Fetcher<'_>,
     ) -> Result<(), Failure> {
         let mut places: BTreeMap<&PackageName, &Requirement> = BTreeMap::new();
-        // The project, which comes last, is asked first.
+        // The project comes last in the list and takes precedence.
         for (name, place) in required.iter().rev().flat_map(|it| it.iter()) {
             if place.range().is_some() || self.folders.contains_key(name) {
                 continue;
@@ -214,7 +214,7 @@ impl Chooser<'_> {
         Ok(())
     }
 
-    /// What registries will be asked for in any case.
+    /// Packages that registries will be queried for in any case.
     fn needed_first(&self, required: &[&Requires]) -> Vec<PackageName> {
         let placed = self.placed.values().map(|it| &it.requires);
         let all = required.iter().copied().chain(placed);
@@ -225,7 +225,7 @@ impl Chooser<'_> {
         unknown.cloned().collect()
     }
 
-    /// Asks registries, some at a time.
+    /// Queries registries, with limited concurrency.
     async fn ask_for(
         &mut self,
         names: Vec<PackageName>,
@@ -271,7 +271,7 @@ impl Chooser<'_> {
         Failure::new(Exit::Conflict, conflict.to_string(), hint)
     }
 
-    /// What the lockfile says of what was taken. What it says already is not fetched again.
+    /// Builds the lockfile entries of the chosen versions. Versions already in the lockfile are not fetched again.
     async fn lock(
         &self,
         taken: &BTreeMap<PackageName, Version>,
@@ -318,7 +318,7 @@ impl Chooser<'_> {
         })
     }
 
-    /// What the lockfile says already of a version in a registry, which must say the same.
+    /// Existing lockfile entry of a registry version, which must match the registry.
     fn known(
         &self,
         name: &PackageName,
@@ -355,7 +355,7 @@ impl Chooser<'_> {
     }
 }
 
-/// Fetches and checks the archive of a version in a registry.
+/// Fetches and checks the archive of a registry version.
 async fn check(
     name: &PackageName,
     version: &Version,
@@ -388,8 +388,8 @@ fn two_places(name: &PackageName, one: &Requirement, other: &Requirement) -> Fai
     )
 }
 
-/// Only the project and its folders say where packages come from: what is fetched may name versions alone, or the
-/// place that the project names, too.
+/// Only the project and its folders may name places: fetched packages may require versions, or the same place that the
+/// project names.
 fn check_places(name: &PackageName, locked: &Locked, plan: &Plan) -> Result<(), Failure> {
     let other = locked
         .requires

@@ -1,4 +1,4 @@
-//! What packages ask for, and a person's yes to it, before anything of them is kept (`PKG-3`).
+//! Asks the user to accept the permissions that packages request, before anything is stored (`PKG-3`).
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Asks a person, unless they said yes beforehand.
+/// Asks the user, unless they consented with a flag.
 pub(super) struct Consent {
-    /// What packages may do already.
+    /// Permissions already granted.
     before: BTreeMap<PackageName, Permissions>,
     is_given: bool,
-    /// The command that says yes.
+    /// Command that gives consent.
     command: String,
 }
 
 impl Consent {
-    /// For what a project has packages do so far; `folders` are those that it used so far. `command` is what is run, without
-    /// the flag that says yes.
+    /// Creates the prompt from the permissions already granted; `folders` are the folders used so far. `command` is
+    /// the command line without the consent flag.
     pub(super) fn new(
         plan: &Plan,
         folders: &BTreeMap<PackageName, Folder>,
@@ -42,8 +42,8 @@ impl Consent {
         }
     }
 
-    /// Grants what packages ask for that were chosen, if it is no more than before, or if a person agrees. All of them are in
-    /// the store, or were checked.
+    /// Grants the requested permissions of the chosen packages if they are not new or the user agrees. Every package
+    /// is in the store or was checked.
     pub(super) fn grant(
         &self,
         lock: &Lock,
@@ -70,7 +70,7 @@ impl Consent {
             };
             compare(name, locked.version.to_string(), &asked);
             let mut locked = locked.clone();
-            // A frozen lockfile stays as it is, and grants no more than is asked for either way.
+            // A frozen lockfile is not changed. Either way it grants no more than is requested.
             if !is_frozen {
                 locked.granted = asked;
             }
@@ -126,7 +126,7 @@ impl Consent {
     }
 }
 
-/// What a package in the store asks for.
+/// Permissions requested by a package in the store.
 fn asked_in(dir: &std::path::Path, name: &PackageName) -> Result<Permissions, Failure> {
     let package = package_of(dir).map_err(|problems| {
         Failure::new(

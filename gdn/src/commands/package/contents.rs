@@ -1,4 +1,4 @@
-//! What of a project's directory is given away with its package, and what must not be.
+//! Selects the files of a project that its package contains, and refuses those it must not contain.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Files that say what is left out: the first that there is counts.
+/// Ignore files; the first one that exists is used.
 const IGNORE_FILES: [&str; 2] = [".goondanignore", ".gitignore"];
 
-/// What is never given away.
+/// Patterns that are always excluded.
 const NEVER: [&str; 9] = [
     ".git/",
     ".hg/",
@@ -30,19 +30,19 @@ const NEVER: [&str; 9] = [
     "/.vscode/",
 ];
 
-/// Values shorter than this are in many a text by chance.
+/// Shorter values occur in too many texts by chance.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// Files that a refusal names.
+/// Maximum number of files that a refusal names.
 const NAMED_MAX: usize = 5;
 
-/// One file.
+/// A file.
 pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     pub(super) is_executable: bool,
 }
 
-/// Patterns of what is left out: with `/` within, from the root; with `/` at the end, directories only.
+/// Ignore patterns: with `/` inside, relative to the root; with `/` at the end, directories only.
 struct Ignored {
     set: GlobSet,
     only_directories: Vec<bool>,
@@ -84,7 +84,7 @@ impl Ignored {
     }
 }
 
-/// The files of a project that its package has, by their paths.
+/// Collects the files of a package by path.
 pub(super) fn of(
     root: &Path,
     notes: &mut Vec<String>,
@@ -173,7 +173,7 @@ fn refused(path: &Path, why: &str) -> Failure {
     )
 }
 
-/// Refuses what holds secrets: by its name, or because a value of the secret store is in it.
+/// Refuses files that hold secrets, by name or because they contain a value of the secret store.
 pub(super) fn check(
     contents: &BTreeMap<String, Content>,
     vault: &Vault,
@@ -226,7 +226,7 @@ pub(super) fn check(
     Err(secret(&by_content, "a value of the secret store is in it"))
 }
 
-/// The values of the secret store that are long enough to be known again; none if it cannot be opened here.
+/// Values of the secret store that are long enough to detect; none if the store cannot be opened here.
 fn values(vault: &Vault) -> Result<Option<Vec<SecretString>>, VaultError> {
     let names = vault.names(&RealFiles)?;
     if names.is_empty() {
@@ -241,7 +241,7 @@ fn values(vault: &Vault) -> Result<Option<Vec<SecretString>>, VaultError> {
             continue;
         };
         for key in document.keys() {
-            // A list or a mapping is nothing that goondan hands out, and is not looked for.
+            // Lists and mappings are never handed out by goondan, so they are not searched for.
             let value = document.get(key).ok().flatten();
             values.extend(value.filter(|it| it.expose_secret().len() >= SECRET_BYTES_MIN));
         }

@@ -1,4 +1,4 @@
-//! Where packages come from: to the store, by the daemon, which alone writes there.
+//! Fetches packages and passes them to the daemon, which alone writes the store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,25 +22,25 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Fetches packages. The daemon is asked for nothing, and not even started, before the first one is missing.
+/// Fetches packages. The daemon is not contacted or started until a package is missing.
 ///
-/// All of them are checked before the first is stored: what is refused leaves nothing.
+/// All packages are checked before the first one is stored, so a refused package leaves no trace.
 pub(super) struct Fetcher<'f> {
     context: &'f Context,
     root: PathBuf,
     client: Option<Client>,
     pub(super) registry: Registry<'f>,
-    /// What was downloaded, by its address. Gone when this is.
+    /// Downloads by URL. Deleted on drop.
     downloads: BTreeMap<String, NamedTempFile>,
-    /// What was taken from repositories, by its place. Gone when this is.
+    /// Archives from git repositories by place. Deleted on drop.
     check_outs: BTreeMap<String, Rc<CheckedOut>>,
-    /// What was checked, by its place.
+    /// Checked packages by place.
     checked: BTreeMap<String, (PackageName, Locked)>,
-    /// How many were stored.
+    /// Number of packages stored.
     pub(super) stored: usize,
 }
 
-/// What is known of a package before it is fetched.
+/// Information about a package before it is fetched.
 #[derive(Debug, Default)]
 pub(super) struct Expected<'e> {
     pub(super) name: Option<&'e PackageName>,
@@ -51,7 +51,7 @@ pub(super) struct Expected<'e> {
 }
 
 impl<'e> Expected<'e> {
-    /// What the lockfile says.
+    /// Expectation from the lockfile.
     pub(super) fn locked(name: &'e PackageName, locked: &'e Locked) -> Self {
         Self {
             name: Some(name),
@@ -81,7 +81,7 @@ impl<'f> Fetcher<'f> {
         })
     }
 
-    /// Downloads archives, some at a time. Those that are here already are not asked for again.
+    /// Downloads archives with limited concurrency, and skips those already downloaded.
     pub(super) async fn download(
         &mut self,
         archives: Vec<(String, Option<Integrity>)>,
@@ -100,7 +100,7 @@ impl<'f> Fetcher<'f> {
         Ok(())
     }
 
-    /// Checks the package that a place names, and stores nothing.
+    /// Checks the package at a place without storing it.
     pub(super) async fn check(
         &mut self,
         place: &Requirement,
@@ -118,7 +118,8 @@ impl<'f> Fetcher<'f> {
         if let (Some(source), Some(got)) =
             (place.git(), self.check_outs.get(place.as_str()).cloned())
         {
-            // The commit is locked, whatever was asked for. Its archive is made anew each time; what it holds is locked.
+            // The commit is locked, not the requested revision. Its archive is built again each time, so the tree
+            // digest is locked instead of the archive's.
             found.1.resolved = source.pinned(&got.commit);
             found.1.integrity = None;
             let pinned = found.1.resolved.clone();
@@ -130,13 +131,13 @@ impl<'f> Fetcher<'f> {
         Ok(found)
     }
 
-    /// What a package asks for that was checked; none if it was not.
+    /// Permissions requested by a checked package; none if it was not checked.
     pub(super) fn asked_by(&self, name: &PackageName, locked: &Locked) -> Option<&Permissions> {
         let (checked, found) = self.checked.get(&locked.resolved)?;
         (checked == name && found.tree == locked.tree).then_some(&found.granted)
     }
 
-    /// Stores a package as it was checked.
+    /// Stores a checked package.
     pub(super) async fn store(
         &mut self,
         name: &PackageName,
@@ -178,7 +179,7 @@ impl<'f> Fetcher<'f> {
         Ok(client.change(request).await?)
     }
 
-    /// An archive on this machine.
+    /// Returns the local archive of a place.
     async fn archive(
         &mut self,
         place: &Requirement,
@@ -204,7 +205,7 @@ impl<'f> Fetcher<'f> {
         })
     }
 
-    /// The archive of a commit, taken from its repository once.
+    /// Returns the archive of a commit; each repository is fetched once.
     async fn check_out(
         &mut self,
         place: &Requirement,
@@ -223,7 +224,7 @@ impl<'f> Fetcher<'f> {
     }
 }
 
-/// The place that the lockfile names.
+/// Parses the place in the lockfile.
 pub(super) fn place_of(name: &PackageName, locked: &Locked) -> Result<Requirement, Failure> {
     locked.resolved.parse().map_err(|error| {
         Failure::new(
@@ -242,7 +243,7 @@ fn not_fetched(place: &Requirement) -> Failure {
     )
 }
 
-/// What the lockfile says of a package that was checked, once it is granted what it asks for.
+/// Lockfile entry of a checked package, with the requested permissions as granted.
 fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Locked), Failure> {
     let unexpected = |what: String| {
         Failure::new(
@@ -278,7 +279,7 @@ fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Lock
     ))
 }
 
-/// `file:` and the way from the project to a path.
+/// `file:` requirement with the path relative to the project.
 pub(super) fn required_as(path: &Path, root: &Path) -> Result<Requirement, Failure> {
     let common = path.components().zip(root.components());
     let common = common.take_while(|(one, other)| one == other).count();

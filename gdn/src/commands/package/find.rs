@@ -1,4 +1,4 @@
-//! What a person means by what they wrote behind `gdn package add`.
+//! Resolves the argument of `gdn package add`.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use super::plan::{self, Plan};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// The package that a person means, and how it is required: a path is taken from where they are, and written from
-/// the project.
+/// Resolves the package and its requirement. A path is relative to the current directory and written relative to the
+/// project.
 pub(super) async fn find(
     written: &str,
     plan: &Plan,
@@ -31,11 +31,11 @@ pub(super) async fn find(
     }
 }
 
-/// What somebody wrote.
+/// Parsed argument.
 enum Meant<'w> {
     Path(&'w str),
     Place(Requirement),
-    /// Of a registry, with a range or a tag.
+    /// Package of a registry, with an optional range or tag.
     Name(PackageName, Option<&'w str>),
 }
 
@@ -105,7 +105,7 @@ async fn by_path(
     Ok((name, requirement))
 }
 
-/// A range as it was written; for a tag, or nothing, what is compatible with that version.
+/// Keeps a range as written; for a tag or nothing, requires versions compatible with the selected one.
 async fn by_name(
     name: PackageName,
     wanted: Option<&str>,
@@ -140,7 +140,7 @@ async fn by_name(
     Ok((name, range))
 }
 
-/// The version that the makers recommend; where that cannot be taken, the newest that is no pre-release.
+/// Returns the version tagged `latest`, otherwise the newest version that is not a pre-release.
 fn latest(packument: &Packument) -> Option<&Version> {
     let tagged = packument.tags.get("latest");
     let tagged = tagged.filter(|it| packument.offers.contains_key(*it));
@@ -178,7 +178,7 @@ mod tests {
         for wrong in ["", "@", "@acme", "a b", "ftp://h/a", "@acme/a/b"] {
             assert!(shown(wrong).starts_with("error"), "{wrong}");
         }
-        // What lies here may be meant.
+        // The name of an existing directory may be meant as a path.
         assert!(shown("src").contains("may be a package of a registry"));
         assert_eq!(shown("src@latest"), "name src Some(\"latest\")");
     }

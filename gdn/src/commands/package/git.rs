@@ -1,11 +1,11 @@
-//! Packages of git repositories: one commit, as an archive (`PKG-3`).
+//! Packages from git repositories: one commit, as an archive (`PKG-3`).
 //!
-//! Git is run with no settings of the machine or the user, no hooks, no submodules and no questions, in a repository of
-//! its own that is gone afterwards. It speaks HTTPS, or reads a repository of this machine, and nothing else.
+//! Git runs without system or user configuration, hooks, submodules or prompts, in a temporary repository. It uses
+//! HTTPS or reads a local repository; all other protocols are disabled.
 //!
-//! Nothing is checked out, and git makes no archive: both would apply the attributes of the repository, which can give a
-//! file another encoding, other line ends, or text of the commit. The contents are read as they are stored, and become
-//! an archive like any other, which the daemon checks like any other.
+//! Neither `git checkout` nor `git archive` is used, because both apply the repository's attributes, which can change
+//! encodings and line ends or insert text. The blobs are read as stored and packed into an archive, which the daemon
+//! checks like any other.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,13 +26,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// How often a running git is looked at.
+/// Polling interval for a running git.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longest words of git that are shown, in characters.
+/// Maximum length of git's output in messages, in characters.
 const WORDS_MAX: usize = 400;
 
-/// Variables that git gets of the environment, which say how the network is reached, and nothing else of it.
+/// Environment variables passed to git, which configure the network. No others are passed.
 const PASSED_ON: [&str; 7] = [
     "PATH",
     "HTTPS_PROXY",
@@ -43,29 +43,29 @@ const PASSED_ON: [&str; 7] = [
     "SSL_CERT_DIR",
 ];
 
-/// The name of the one directory in the archive.
+/// Top-level directory in the archive.
 const PREFIX: &str = "package";
 
-/// Bytes of the list of what a commit holds.
+/// Maximum size of a commit's file list, in bytes.
 const LISTING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Bytes of what git prints otherwise.
+/// Maximum size of other git output, in bytes.
 const WORDS_BYTES_MAX: u64 = 64 * 1024;
 
-/// How a file begins that stands for another one, which Git LFS would fetch.
+/// First line of a Git LFS pointer file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Such a file is shorter than this.
+/// Pointer files are shorter than this.
 const LFS_POINTER_BYTES: u64 = 1024;
 
 /// A commit of a repository, as an archive.
 pub(super) struct CheckedOut {
     pub(super) archive: NamedTempFile,
-    /// The commit, in hexadecimal digits.
+    /// Commit id in hexadecimal.
     pub(super) commit: String,
 }
 
-/// Fetches what a source names. Blocks.
+/// Fetches a source. Blocking.
 pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
     let scheme = source.url.split_once("://").map(|(scheme, _)| scheme);
     let Some(scheme @ ("https" | "file")) = scheme else {
@@ -117,7 +117,7 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
     Ok(CheckedOut { archive, commit })
 }
 
-/// Whether a revision is a whole commit, which nobody can move.
+/// True if a revision is a full commit id, which cannot change.
 pub(super) fn is_commit(revision: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     matches!(revision.len(), 40 | 64) && revision.bytes().all(is_digit)
@@ -131,7 +131,7 @@ fn too_large(url: &str) -> Failure {
     )
 }
 
-/// What a package cannot hold.
+/// Failure for content that a package cannot have.
 fn refused(url: &str, path: &[u8], what: &str) -> Failure {
     let path = text::one_line(&String::from_utf8_lossy(path));
     Failure::new(
@@ -144,23 +144,23 @@ fn refused(url: &str, path: &[u8], what: &str) -> Failure {
 /// A file or link of a commit.
 #[derive(Debug, PartialEq, Eq)]
 struct Blob<'l> {
-    /// As git writes it: `100644`, `100755`, `120000`.
+    /// Git mode: `100644`, `100755` or `120000`.
     mode: &'l [u8],
     object: &'l [u8],
     bytes: u64,
     path: &'l [u8],
 }
 
-/// Why a list cannot be taken.
+/// Error in a file list.
 #[derive(Debug, PartialEq, Eq)]
 enum Unlisted<'l> {
-    /// A path is a repository of its own.
+    /// The path is a submodule.
     Submodule(&'l [u8]),
-    /// It is not as git writes it.
+    /// Not in git's output format.
     Unreadable,
 }
 
-/// What `git ls-tree -r -z -l` lists: `MODE TYPE OBJECT BYTES TAB PATH NUL`.
+/// Parses the output of `git ls-tree -r -z -l`: `MODE TYPE OBJECT BYTES TAB PATH NUL`.
 fn listed(listing: &[u8]) -> Result<Vec<Blob<'_>>, Unlisted<'_>> {
     let entries = listing.split(|byte| *byte == 0);
     let entries = entries.filter(|entry| !entry.is_empty());
@@ -198,14 +198,14 @@ fn blob_of(entry: &[u8]) -> Result<Blob<'_>, Unlisted<'_>> {
 /// Git in one repository.
 struct Git<'g> {
     repository: &'g TempDir,
-    /// The one protocol that is spoken.
+    /// The only allowed protocol.
     scheme: &'g str,
-    /// The address, for people.
+    /// URL for display.
     shown: &'g str,
 }
 
 impl Git<'_> {
-    /// An archive of a tree, made of its contents as they are stored.
+    /// Builds an archive of a tree from the blobs as stored.
     fn archive(&self, tree: &str) -> Result<NamedTempFile, Failure> {
         let listing = self.output(&["ls-tree", "-r", "-z", "-l", tree], None)?;
         if listing.metadata()?.len() > LISTING_BYTES_MAX {
@@ -242,7 +242,7 @@ impl Git<'_> {
         Ok(archive)
     }
 
-    /// Adds a file or link, whose content comes next.
+    /// Adds a file or link whose content is read next.
     fn add(
         &self,
         tar: &mut tar::Builder<impl Write>,
@@ -282,7 +282,7 @@ impl Git<'_> {
         } else {
             tar.append_data(&mut header, path, contents.take(blob.bytes))?;
         }
-        // The content is followed by a line feed.
+        // Each blob is followed by a line feed.
         let mut end = [0];
         contents.read_exact(&mut end)?;
         Ok(())
@@ -296,13 +296,13 @@ impl Git<'_> {
         )
     }
 
-    /// What git prints, as text.
+    /// Runs git and returns its output as text.
     fn run(&self, args: &[&str]) -> Result<String, Failure> {
         let said = bytes_in(self.output(args, None)?, WORDS_BYTES_MAX)?;
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// What git prints, from what it is given.
+    /// Runs git with the given input and returns its output.
     fn output(&self, args: &[&str], input: Option<fs::File>) -> Result<fs::File, Failure> {
         let dir = self.repository.path();
         let passed_on = PASSED_ON
@@ -350,7 +350,7 @@ impl Git<'_> {
         }
     }
 
-    /// Waits for git, within what it may take. Whether it did what it was to do.
+    /// Waits for git within its limits. True if it succeeded.
     fn wait(&self, mut git: Child) -> Result<bool, Failure> {
         let until = Instant::now() + Duration::from_millis(GIT_FETCH_TIMEOUT_MS);
         loop {
@@ -376,7 +376,7 @@ impl Git<'_> {
     }
 }
 
-/// What is in a file from its beginning, up to a limit.
+/// Reads a file from its beginning, up to a limit.
 fn bytes_in(mut file: fs::File, most: u64) -> io::Result<Vec<u8>> {
     file.rewind()?;
     let mut bytes = Vec::new();
@@ -384,7 +384,7 @@ fn bytes_in(mut file: fs::File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes of all files below a directory, as far as they can be seen while git works there.
+/// Total size of the files below a directory. Files may change while git runs.
 fn bytes_of(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else {
         return 0;

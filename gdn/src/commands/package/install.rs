@@ -1,4 +1,4 @@
-//! Installing: what is required is chosen, fetched where it is not there yet, and locked.
+//! Installs packages: chooses versions, fetches what is missing, and builds the lockfile.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What the lockfile counts for.
+/// Role of the lockfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// What is locked is installed; where it does not fit, it is chosen anew.
+    /// Installs locked versions, and chooses again if they do not fit.
     Locked,
-    /// What is locked is installed, or nothing.
+    /// Installs locked versions, or fails.
     Frozen,
-    /// Everything is chosen anew, so that it does not matter what came before.
+    /// Chooses everything again, independent of the current lockfile.
     Anew,
 }
 
-/// What came of it. The lockfile is not written yet.
+/// Result of an installation. The lockfile is not written yet.
 pub(super) struct Installed {
     pub(super) lock: Lock,
     pub(super) folders: BTreeMap<PackageName, Folder>,
-    /// How many packages were not there before.
+    /// Number of packages that were not in the store before.
     pub(super) stored: usize,
-    /// What a person is to know of what was chosen.
+    /// Notes for the user about the chosen versions.
     pub(super) notes: Vec<String>,
 }
 
-/// Installs what a project requires: all of it, or nothing.
+/// Installs everything that a project requires, or nothing.
 pub(super) async fn install(
     plan: &Plan,
     mode: Mode,
@@ -84,7 +84,7 @@ pub(super) async fn install(
     })
 }
 
-/// Fetches and checks all of these, so that it is known of each what it is before the first is stored.
+/// Fetches and checks all packages, before the first one is stored.
 async fn check_all(
     missing: &[(&PackageName, &Locked)],
     fetcher: &mut Fetcher<'_>,

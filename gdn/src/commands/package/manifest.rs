@@ -1,4 +1,4 @@
-//! The dependencies that `goondan.yaml` names, changed in its text: everything else stays as it is, byte for byte.
+//! Edits the dependencies in the text of `goondan.yaml`; everything else stays unchanged, byte for byte.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::project::PROJECT_FILE;
 
-/// Requires a package, in place of what was required of it.
+/// Adds a requirement, or replaces the existing one.
 pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Failure> {
     let quoted = |text: &str| json!(text).to_string();
     let item = |indent: &str| {
@@ -39,7 +39,7 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
     })
 }
 
-/// Requires a package no more.
+/// Removes a requirement.
 pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
     let new = Lines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
     checked(text, new, |listed| listed.retain(|it| it["name"] != name))
@@ -54,7 +54,7 @@ fn by_hand(what: &str) -> Failure {
     )
 }
 
-/// The new text, if it says exactly what it is to say.
+/// Returns the new text if it parses to exactly the expected documents.
 fn checked(
     before: &str,
     after: Option<String>,
@@ -68,7 +68,7 @@ fn checked(
     is_said.then_some(after)
 }
 
-/// Takes the dependencies out of the Package, and a `spec` with it that holds nothing else.
+/// Removes the dependencies from the Package, and the `spec` if it holds nothing else.
 fn take_dependencies(documents: &mut [Value]) -> Option<Vec<Value>> {
     let package = documents.first_mut()?.as_object_mut()?;
     let listed = match package.get_mut("spec") {
@@ -90,16 +90,16 @@ fn documents(text: &str) -> Option<Vec<Value>> {
     resources_of(Path::new(PROJECT_FILE), text).ok()
 }
 
-/// The lines of the file, and where its dependencies stand.
+/// Lines of the file, with the position of its dependencies.
 struct Lines<'t> {
     lines: Vec<&'t str>,
-    /// The line behind the Package document.
+    /// Index after the Package document.
     end: usize,
-    /// The line `spec:`.
+    /// Index of the line `spec:`.
     spec: Option<usize>,
-    /// The line `dependencies:`.
+    /// Index of the line `dependencies:`.
     list: Option<usize>,
-    /// The first line of each dependency, and the line behind the last one.
+    /// First line of each dependency, and the index after the last one.
     items: Vec<usize>,
     names: Vec<String>,
 }
@@ -113,7 +113,7 @@ fn is_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// Whether a line is a key whose value stands below it.
+/// True if a line is a key whose value is in the lines below it.
 fn opens(line: &str, key: &str) -> bool {
     let rest = line.trim_start().strip_prefix(key);
     let rest = rest.and_then(|rest| rest.strip_prefix(':'));
@@ -187,7 +187,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// Ends the list before the comments and empty lines that stand above `next`.
+    /// Ends the list before the comments and empty lines above `next`.
     fn close(&mut self, next: usize) {
         let mut end = next;
         while end > 0
@@ -205,7 +205,7 @@ impl<'t> Lines<'t> {
         self.names.iter().position(|it| it == name)
     }
 
-    /// What stands before the dash of a dependency.
+    /// Indentation of the dependency items.
     fn indent(&self) -> &'t str {
         let first = self.items.first().filter(|_| self.items.len() > 1);
         let line = first.and_then(|first| self.lines.get(*first));
@@ -220,7 +220,7 @@ impl<'t> Lines<'t> {
     fn replace(&self, index: usize, item: &str) -> Option<String> {
         let (from, to) = (*self.items.get(index)?, *self.items.get(index + 1)?);
         let is_last = item.is_empty() && self.items.len() == 2;
-        // The key of an empty list goes, too.
+        // The key of an empty list is removed, too.
         let from = match (self.list, self.spec) {
             (Some(list), Some(spec)) if is_last && self.is_all_of_spec(spec, list, to) => spec,
             (Some(list), _) if is_last => list,
@@ -230,7 +230,7 @@ impl<'t> Lines<'t> {
         Some(format!("{before}{item}{after}"))
     }
 
-    /// Whether nothing but the dependencies stands in the `spec`.
+    /// True if the `spec` holds only the dependencies.
     fn is_all_of_spec(&self, spec: usize, list: usize, end: usize) -> bool {
         let has_content = |from: usize, to: usize| {
             let lines = self.lines.get(from..to).unwrap_or_default().iter();

@@ -1,4 +1,4 @@
-//! `gdn package pack`: the archive of a package, the same from the same files.
+//! `gdn package pack`: builds a reproducible package archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,37 +21,37 @@ use crate::output::text;
 use crate::project::PROJECT_FILE;
 use crate::schemas;
 
-/// What describes a package to npm's tools.
+/// Package manifest for npm's tools.
 const NPM_FILE: &str = "package.json";
 
-/// The directory in the archive that everything is in, as npm has it.
+/// Top-level directory in the archive, as in npm's archives.
 const DIRECTORY: &str = "package";
 
-/// The system of a gzip header that says nothing.
+/// gzip header value for an unknown operating system.
 const UNKNOWN_SYSTEM: u8 = 255;
 
-/// A package, ready to be given away.
+/// A packed package.
 pub(super) struct Packed {
     pub(super) name: PackageName,
     pub(super) version: Version,
     pub(super) is_public: bool,
-    /// What a registry is told of it.
+    /// Manifest for the registry.
     pub(super) described: Map<String, Value>,
     pub(super) archive: Vec<u8>,
     pub(super) integrity: Integrity,
-    /// Its files, and how many bytes each has.
+    /// Size of each file in bytes, by path.
     pub(super) files: BTreeMap<String, usize>,
-    /// What a person is to know of it.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
-/// What `gdn package pack` prints.
+/// Output of `gdn package pack`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'t> {
     name: &'t PackageName,
     version: String,
-    /// Where the archive is; none if nothing was written.
+    /// Path of the archive; none if it was not written.
     file: Option<&'t Path>,
     integrity: &'t Integrity,
     bytes: usize,
@@ -64,7 +64,7 @@ struct ToldFile<'t> {
     bytes: usize,
 }
 
-/// Packs the project, and writes the archive unless it is only to be shown.
+/// Packs the project, and writes the archive unless it is a dry run.
 pub(super) fn pack(
     output: Option<&Path>,
     is_dry_run: bool,
@@ -100,7 +100,7 @@ fn write(file: &Path, archive: &[u8]) -> Result<(), Failure> {
 }
 
 impl Packed {
-    /// What its archive is called: `acme-words-1.0.0.tgz`.
+    /// Name of the archive: `acme-words-1.0.0.tgz`.
     pub(super) fn file_name(&self) -> String {
         let name = match self.name.parts() {
             (Some(scope), name) => format!("{scope}-{name}"),
@@ -109,7 +109,7 @@ impl Packed {
         format!("{name}-{}.tgz", self.version)
     }
 
-    /// Shows what is in it.
+    /// Prints the contents.
     pub(super) fn tell(&self, file: Option<&Path>, context: &Context) -> Result<(), Failure> {
         let output = context.output;
         for note in &self.notes {
@@ -210,7 +210,7 @@ fn incomplete(what: &str) -> Failure {
     )
 }
 
-/// Its name and version, if others can use it.
+/// Name and version, if both are valid for a published package.
 fn named(package: &Package) -> Result<(PackageName, Version), Failure> {
     let name = package.name.parse();
     let name = name.map_err(|error| incomplete(&format!("names no package: {error}")))?;
@@ -228,8 +228,8 @@ fn named(package: &Package) -> Result<(PackageName, Version), Failure> {
     }
 }
 
-/// What npm's tools are told: what is in `package.json`, if there is one, without what is of no use to who installs
-/// it, and with what `goondan.yaml` requires.
+/// Manifest for npm's tools: `package.json` if it exists, without fields that installs must not use, and with the
+/// requirements of `goondan.yaml`.
 fn for_npm(
     package: &Package,
     name: &PackageName,
@@ -283,7 +283,7 @@ fn for_npm(
     Ok(said)
 }
 
-/// A tar archive of files alone, sorted, without times and owners.
+/// Builds a tar archive of sorted files, without timestamps and owners.
 fn archive(contents: &BTreeMap<String, Content>) -> Result<Vec<u8>, Failure> {
     let all: u64 = contents.values().map(|it| it.bytes.len() as u64).sum();
     let gzip = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);

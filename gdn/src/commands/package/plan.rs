@@ -1,4 +1,4 @@
-//! What a project requires, and what its lockfile says.
+//! A project's requirements and lockfile.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,32 +19,29 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::project::PROJECT_FILE;
 
-/// A project as its files say it.
+/// Project state read from its files.
 pub(super) struct Plan {
-    /// The Project Root.
     pub(super) root: PathBuf,
-    /// The text of `goondan.yaml`.
     pub(super) manifest: String,
-    /// What the project requires.
     pub(super) requires: Requires,
-    /// The registries that it names.
+    /// Registries named by the project.
     pub(super) registries: Registries,
-    /// Its lockfile; an empty one if there is none.
+    /// Lockfile; empty if there is none.
     pub(super) lock: Lock,
     lock_text: Option<String>,
 }
 
-/// A package that is a folder, used as it is.
+/// A package that is a local folder, used in place.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) dir: PathBuf,
     pub(super) version: Version,
     pub(super) requires: Requires,
-    /// What it asks for, and has: its own word counts.
+    /// Requested permissions, which a folder has without consent.
     pub(super) permissions: Permissions,
 }
 
-/// One package that is used otherwise than before.
+/// A change to one package of the project.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Change {
@@ -53,17 +50,17 @@ pub(super) struct Change {
     before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<String>,
-    /// What it may do from now on.
+    /// Permissions added.
     #[serde(skip_serializing_if = "Permissions::is_empty")]
     granted: Permissions,
-    /// What it may do no more.
+    /// Permissions removed.
     #[serde(skip_serializing_if = "Permissions::is_empty")]
     revoked: Permissions,
     #[serde(skip)]
     is_elsewhere: bool,
 }
 
-/// What of one package a project uses.
+/// Version and permissions of a package in use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Used<'u> {
     version: Option<String>,
@@ -93,7 +90,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a package may do, in lines.
+/// Permissions of a package, one per line.
 pub(super) fn lines(sign: &str, permissions: &Permissions) -> Vec<String> {
     let sections = permissions.sections().into_iter();
     let said = sections.filter(|(_, texts)| !texts.is_empty());
@@ -104,7 +101,7 @@ pub(super) fn lines(sign: &str, permissions: &Permissions) -> Vec<String> {
     .collect()
 }
 
-/// The version that a folder's package has if it says none.
+/// Version of a folder's package that does not set one.
 const UNVERSIONED: (u64, u64, u64) = (0, 0, 0);
 
 impl Plan {
@@ -139,7 +136,7 @@ impl Plan {
         })
     }
 
-    /// The packages that are folders, those that folders require included.
+    /// Packages that are folders, including those required by folders.
     pub(super) fn folders(&self) -> Result<BTreeMap<PackageName, Folder>, Failure> {
         let mut folders = BTreeMap::new();
         let mut seen = BTreeSet::new();
@@ -149,7 +146,7 @@ impl Plan {
                 let Some(path) = requirement.folder() else {
                     continue;
                 };
-                // The project's own word comes first, as everywhere.
+                // The project's own requirement takes precedence.
                 if folders.len() > PACKAGES_MAX || !seen.insert(name.clone()) {
                     continue;
                 }
@@ -161,7 +158,7 @@ impl Plan {
         Ok(folders)
     }
 
-    /// Why the lockfile does not fit what is required, if it does not.
+    /// Reason if the lockfile does not satisfy the requirements.
     pub(super) fn lacks(&self) -> Result<Option<String>, Failure> {
         let folders = self.folders()?;
         let required = folders.values().map(|folder| &folder.requires);
@@ -169,7 +166,7 @@ impl Plan {
         Ok(self.lock.lacks(required, |name| folders.contains_key(name)))
     }
 
-    /// What changes with another lockfile, and with other folders.
+    /// Differences to another lockfile and other folders.
     pub(super) fn changes(
         &self,
         folders: &BTreeMap<PackageName, Folder>,
@@ -198,7 +195,7 @@ impl Plan {
             .collect()
     }
 
-    /// Writes the lockfile, if it is another one. A project that locks nothing gets none.
+    /// Writes the lockfile if it changed. A project without locked packages gets none.
     pub(super) fn write_lock(&self, lock: &Lock) -> Result<(), Failure> {
         let text = lock.to_text().map_err(io::Error::other)?;
         let is_same = self.lock_text.as_ref() == Some(&text);
@@ -211,7 +208,7 @@ impl Plan {
             .map_err(|error| error.failure("gdn package install"))
     }
 
-    /// Writes `goondan.yaml`, if it is another one.
+    /// Writes `goondan.yaml` if it changed.
     pub(super) fn write_manifest(&self, text: &str) -> Result<(), Failure> {
         if text == self.manifest {
             return Ok(());
@@ -255,13 +252,13 @@ fn wrong_manifest(root: &Path, problems: &goondan_config::Diagnostics) -> Failur
     )
 }
 
-/// Reads the package in a folder, which must have this name if one is given.
+/// Reads the package in a folder and checks its name if one is given.
 pub(super) fn read_folder(dir: &Path, name: Option<&PackageName>) -> Result<Folder, Failure> {
     let (_, folder) = read_named_folder(dir, name)?;
     Ok(folder)
 }
 
-/// The same, with the name that it has.
+/// Like `read_folder`, and also returns the package's name.
 pub(super) fn read_named_folder(
     dir: &Path,
     name: Option<&PackageName>,

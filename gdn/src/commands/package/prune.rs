@@ -1,4 +1,4 @@
-//! `gdn package prune`: what nobody uses goes from the store.
+//! `gdn package prune`: removes unused packages from the store.
 
 use goondan_protocol::control::PrunePackages;
 
@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Has the daemon remove what nobody uses. What the project around here has locked stays, whether it ever ran or not.
+/// Asks the daemon to remove unused packages. Packages locked by the current project are kept, even if it has never
+/// run.
 pub(super) async fn prune(
     min_age_days: u32,
     is_dry_run: bool,

@@ -1,4 +1,4 @@
-//! `gdn package publish`: the package to its registry.
+//! `gdn package publish`: uploads a package to its registry.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Packs the project and puts it into its registry, once a person agrees.
+/// Packs the project and uploads it to its registry after confirmation.
 pub(super) async fn publish(
     tag: &str,
     is_dry_run: bool,
@@ -72,7 +72,7 @@ pub(super) async fn publish(
     output.data(format!("+ {} {} at {to}", packed.name, packed.version))
 }
 
-/// What registries of npm's protocol take.
+/// Request body of the npm registry protocol.
 fn document(packed: &Packed, registry: &RegistryUrl, tag: &str) -> Value {
     let (name, version) = (packed.name.to_string(), packed.version.to_string());
     let (_, own) = packed.name.parts();

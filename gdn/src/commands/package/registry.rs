@@ -1,4 +1,4 @@
-//! Registries: which one is asked, with which token, and what it answers.
+//! Client for package registries: selects the registry and token, and parses responses.
 
 use std::collections::BTreeSet;
 use std::io::Seek as _;
@@ -20,25 +20,25 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Bytes of the answer to what is not a question for a package at most.
+/// Maximum size of a response other than a packument, in bytes.
 pub(super) const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Names the registry of packages for which the project names none. There is no other: a name is not looked for where
-/// anybody may have taken it, unless a person has said so.
+/// Environment variable for the default registry of packages for which the project names none. There is no built-in
+/// default, because anyone could have registered the name there.
 const REGISTRY_VAR: &str = "GOONDAN_REGISTRY";
 
-/// The token for that registry, and for no other.
+/// Environment variable with the token for that registry only.
 const TOKEN_VAR: &str = "GOONDAN_REGISTRY_TOKEN";
 
-/// The secret that holds tokens of registries, by host.
+/// Secret with the tokens of registries, by host.
 const SECRET: &str = "registry";
 
-/// The registries of a project.
+/// Registries of a project.
 pub(super) struct Registry<'r> {
     context: &'r Context,
     by_project: Registries,
     usual: Option<RegistryUrl>,
-    /// Addresses that a person named in a requirement.
+    /// URLs named by the user in a requirement.
     named: BTreeSet<String>,
     web: Web,
 }
@@ -59,18 +59,18 @@ impl<'r> Registry<'r> {
         })
     }
 
-    /// Notes that a person named an address.
+    /// Records a URL named by the user.
     pub(super) fn name(&mut self, address: &str) {
         if let Ok(address) = Url::parse(address) {
             self.named.insert(address.to_string());
         }
     }
 
-    /// The registry of a package.
+    /// Returns the registry of a package.
     ///
     /// # Errors
     ///
-    /// A failure if nobody has named one.
+    /// A failure if no registry is configured.
     pub(super) fn of(&self, name: &PackageName) -> Result<&RegistryUrl, Failure> {
         let named = self.by_project.of(name).or(self.usual.as_ref());
         named.ok_or_else(|| {
@@ -85,13 +85,13 @@ impl<'r> Registry<'r> {
         })
     }
 
-    /// Whether an address is at one of the registries.
+    /// True if a URL has the origin of one of the registries.
     fn is_registry(&self, url: &Url) -> bool {
         let mut all = self.by_project.all().chain(&self.usual);
         all.any(|it| Url::parse(it.as_str()).is_ok_and(|it| it.origin() == url.origin()))
     }
 
-    /// What the registry says of a package; nothing if it knows none of that name.
+    /// Fetches a package's versions; empty if the registry has no such package.
     pub(super) async fn packument(&self, name: &PackageName) -> Result<Packument, Failure> {
         let registry = self.of(name)?;
         let url = address(&registry.of_package(name))?;
@@ -132,7 +132,7 @@ impl<'r> Registry<'r> {
         Ok(found)
     }
 
-    /// Brings an archive here. What is not what was promised is not given out.
+    /// Downloads an archive and verifies its integrity.
     pub(super) async fn download(
         &self,
         archive: &str,
@@ -182,8 +182,8 @@ impl<'r> Registry<'r> {
         self.web.ask(&question, answer).await.map_err(Asked::Web)
     }
 
-    /// The token for a registry, if there is one: of the environment for the one that it names, of the secret store
-    /// for any other.
+    /// Returns the token for a registry, if there is one: from the environment for the default registry, from the
+    /// secret store for any other.
     pub(super) fn token(&self, url: &Url) -> Result<Option<SecretString>, Failure> {
         let usual = self.usual.as_ref();
         let usual = usual.and_then(|it| Url::parse(it.as_str()).ok());
@@ -218,7 +218,7 @@ impl<'r> Registry<'r> {
     }
 }
 
-/// Why a question has no answer.
+/// Error of a request.
 pub(super) enum Asked {
     Web(WebError),
     Other(Failure),
@@ -239,7 +239,7 @@ impl From<Asked> for Failure {
     }
 }
 
-/// An address as the client takes it.
+/// Parses a URL for the client.
 pub(super) fn address(text: &str) -> Result<Url, Failure> {
     Url::parse(text).map_err(|error| {
         let text = crate::output::text::one_line(text);
@@ -247,8 +247,8 @@ pub(super) fn address(text: &str) -> Result<Url, Failure> {
     })
 }
 
-/// A file for a download, gone when it is dropped. It is in the person's cache: a daemon that is a service has
-/// another `/tmp`.
+/// Temporary file for a download, deleted on drop. It is in the user's cache directory, because a daemon that runs as
+/// a service has another `/tmp`.
 fn download_file() -> std::io::Result<NamedTempFile> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|dir| dir.is_absolute());

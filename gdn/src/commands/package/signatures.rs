@@ -1,7 +1,7 @@
-//! Signatures of registries: one that has keys has signed, for each version, which archive that is (`PKG-1`).
+//! Registry signatures: a registry with keys signs the archive of each version (`PKG-1`).
 //!
-//! They hold a registry to what it published where its storage, or a copy of it, was changed afterwards. They say nothing
-//! of a registry that lies altogether, since its keys come from itself; so do npm's.
+//! Signatures detect changes in a registry's storage or in a mirror after publication. They do not protect against a
+//! malicious registry, because the keys come from the registry itself, as with npm.
 
 use std::collections::BTreeMap;
 
@@ -19,30 +19,30 @@ use super::web::WebError;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Where a registry tells of its keys.
+/// Endpoint for a registry's keys.
 const KEYS_PATH: &str = "-/npm/v1/keys";
 
-/// The one scheme there is: ECDSA on P-256 with SHA-256.
+/// The only supported scheme: ECDSA on P-256 with SHA-256.
 const SCHEME: &str = "ecdsa-sha2-nistp256";
 
-/// What stands before the point in the DER of such a key.
+/// DER prefix of such a key, before the point.
 const DER_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// What registries without keys answer when they are asked for them.
+/// Status codes of registries without keys.
 const NO_KEYS: [u16; 6] = [400, 403, 404, 405, 410, 501];
 
-/// The keys of a registry.
+/// Keys of a registry, by id.
 #[derive(Debug, Default)]
 struct Keys(BTreeMap<String, Key>);
 
 #[derive(Debug)]
 struct Key {
-    /// The point, not compressed.
+    /// Uncompressed point.
     point: Vec<u8>,
-    /// From when on it signs nothing more.
+    /// Time from which signatures are not valid.
     expires: Option<Timestamp>,
 }
 
@@ -60,7 +60,7 @@ struct WireKey {
     key: String,
 }
 
-/// Why a version is not taken.
+/// Reason why a version is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Unproven {
     #[error("is not signed, though its registry signs")]
@@ -73,7 +73,7 @@ enum Unproven {
     Wrong,
 }
 
-/// Checks that registries which sign have signed what is to be downloaded.
+/// Checks the signatures of versions to download, for registries that sign.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// The keys of a registry; none if it does not sign.
+/// Fetches the keys of a registry; empty if it does not sign.
 async fn ask(registry: &Registry<'_>, of: &str) -> Result<Keys, Failure> {
     let url = address(&format!("{}/{KEYS_PATH}", of.trim_end_matches('/')))?;
     let mut answer = Vec::new();
@@ -114,26 +114,27 @@ async fn ask(registry: &Registry<'_>, of: &str) -> Result<Keys, Failure> {
         }
         Err(error) => return Err(error.into()),
     }
-    // A registry that knows no keys may take the path for a package, and answer in its own way.
+    // A registry without keys may treat the path as a package name and return other content.
     Ok(Keys::read(&answer).unwrap_or_default())
 }
 
 impl Keys {
-    /// Reads what a registry says of its keys; none if that is no list of keys. Those of other kinds are passed over.
+    /// Parses a registry's response; none if it is not a list of keys. Keys of other types are skipped.
     fn read(answer: &[u8]) -> Option<Self> {
         let wire: Wire = serde_json::from_slice(answer).ok()?;
         let keys = wire.keys.into_iter().take(REGISTRY_KEYS_MAX);
         let keys = keys.filter(|key| key.scheme == SCHEME).filter_map(|key| {
             let der = STANDARD.decode(&key.key).ok()?;
             let point = der.strip_prefix(&DER_HEAD)?.to_vec();
-            // A key of which nobody can say until when it counts is none.
+            // A key with an unreadable expiry is skipped.
             let expires = key.expires.map(|it| it.parse()).transpose().ok()?;
             Some((key.keyid, Key { point, expires }))
         });
         Some(Self(keys.collect()))
     }
 
-    /// Whether one of these keys has signed that this is the archive of a version, and none that it is another.
+    /// Succeeds if a known key has signed this archive of a version, and no known key has a signature that does not
+    /// match.
     fn prove(&self, name: &PackageName, version: &Version, offer: &Offer) -> Result<(), Unproven> {
         if offer.signatures.is_empty() {
             return Err(Unproven::NotSigned);
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn pkg_1_a_key_is_read_as_registries_write_it_and_anything_else_is_no_key() {
-        // The first key that npm's registry signed with, as everybody is told it.
+        // First signing key of npm's registry, as published.
         let key = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE1Olb3zMAFFxXKHiIkQO5cJ3Yhl5i6UPp+IhuteBJbuHcA5UogKo0EWtlWwW6KSaKoTNEYL7J\
                    lCQiVnkhBktUgg==";
         let answer = json!({"keys": [{

@@ -1,4 +1,4 @@
-//! HTTP of `gdn package`: bounded in bytes and in time, and led nowhere that nobody named.
+//! HTTP client of `gdn package`, with size and time limits and protection against unintended addresses.
 
 use std::cell::OnceCell;
 use std::io::Write;
@@ -19,23 +19,23 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// A question to a server.
+/// A request to a server.
 pub(super) struct Question<'q> {
     pub(super) method: Method,
     pub(super) url: Url,
-    /// Sent to the address's own server only.
+    /// Sent only to the origin of the URL.
     pub(super) token: Option<&'q SecretString>,
-    /// What is sent along, as JSON.
+    /// JSON request body.
     pub(super) body: Option<Vec<u8>>,
-    /// Bytes of the answer at most.
+    /// Maximum size of the response, in bytes.
     pub(super) bytes_max: u64,
-    /// Whether a person named the server: such a one may be in a private network or on this machine.
+    /// True if the user named the server: only then may it be in a private network or on this machine.
     pub(super) is_named: bool,
-    /// Whether the answer may be elsewhere, where the server says.
+    /// True if redirects are followed.
     pub(super) follows: bool,
 }
 
-/// Why there is no answer. The text of none holds a token.
+/// Reason why there is no response. Messages never contain a token.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WebError {
     #[error("cannot put the HTTP client together")]
@@ -72,7 +72,7 @@ pub(super) enum WebError {
     },
 }
 
-/// Bytes of an error's text that are shown.
+/// Maximum length of an error's text in messages, in bytes.
 const REASON_BYTES_MAX: u64 = 4096;
 
 fn said(reason: &str) -> String {
@@ -127,14 +127,14 @@ impl From<WebError> for Failure {
     }
 }
 
-/// What lets a registry know who asks.
+/// Hint on how to authenticate with a registry.
 fn token_hint(url: &str) -> String {
     let host = Url::parse(url).ok().as_ref().and_then(host_key);
     let host = host.unwrap_or_else(|| "HOST".to_owned());
     format!("keep a token for it: `gdn secret set registry {host}`")
 }
 
-/// How a server is called in the secret `registry`: its host, with its port unless it is the usual one.
+/// Key of a server in the secret `registry`: its host, with the port unless it is the default.
 pub(super) fn host_key(url: &Url) -> Option<String> {
     let host = url.host_str()?.trim_matches(['[', ']']).replace(':', "_");
     Some(match url.port() {
@@ -143,7 +143,7 @@ pub(super) fn host_key(url: &Url) -> Option<String> {
     })
 }
 
-/// An address without what may be secret in it.
+/// URL without parts that may be secret.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -151,7 +151,7 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// The clients, each made when it is needed first.
+/// HTTP clients, created on first use.
 #[derive(Default)]
 pub(super) struct Web {
     plain: OnceCell<Client>,
@@ -160,7 +160,7 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// Asks, and writes the answer.
+    /// Sends a request and writes the response body.
     pub(super) async fn ask(
         &self,
         question: &Question<'_>,
@@ -223,7 +223,7 @@ impl Web {
         request.send().await.map_err(|error| failed(error, url))
     }
 
-    /// The client for an address.
+    /// Client for a URL.
     fn client(&self, url: &Url, is_named: bool) -> Result<&Client, WebError> {
         let (kept, is_plain) = match (url.scheme(), is_named) {
             ("http", true) => (&self.plain, true),
@@ -245,7 +245,7 @@ impl Web {
 }
 
 fn make(is_plain: bool, is_named: bool) -> reqwest::Result<Client> {
-    // It fails only if one is installed already.
+    // This fails only if a provider is already installed.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
@@ -254,7 +254,7 @@ fn make(is_plain: bool, is_named: bool) -> reqwest::Result<Client> {
         .redirect(Policy::none())
         .no_proxy();
     if is_plain {
-        // The system's certificates are not needed, and need not be there.
+        // System certificates are not needed for plain HTTP and may be missing.
         builder = builder.tls_certs_only([]);
     }
     if !is_named {
@@ -271,7 +271,7 @@ fn forbidden(url: &Url, why: &'static str) -> WebError {
     }
 }
 
-/// An address that is a number is not resolved, so it is checked here.
+/// Checks a literal IP address, which is not resolved.
 fn check_literal(url: &Url) -> Result<(), WebError> {
     let host = url.host_str().unwrap_or_default();
     let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
@@ -283,7 +283,7 @@ fn check_literal(url: &Url) -> Result<(), WebError> {
     }
 }
 
-/// Resolves names to addresses in the Internet alone.
+/// Resolves names to public addresses only.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -303,7 +303,7 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Where a server says that the answer is.
+/// Target of a redirect.
 fn next(response: &Response, url: &Url) -> Option<Url> {
     if !response.status().is_redirection() {
         return None;

@@ -1,4 +1,4 @@
-//! `gdn package why`: how the project came to a package.
+//! `gdn package why`: explains why a project depends on a package.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// One requirement.
+/// A requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {
-    /// Who requires; the project if it is nobody.
+    /// Package that requires it; the project if none.
     by: Option<String>,
-    /// Which version of that.
+    /// Version of that package.
     by_version: Option<String>,
     name: String,
     required: String,
@@ -35,10 +35,10 @@ impl Step {
     }
 }
 
-/// What is installed, and what each of it requires.
+/// Installed packages with their version and requirements.
 type Graph = BTreeMap<PackageName, (String, Requires)>;
 
-/// For each that requires `name`, the shortest chain of requirements from the project on.
+/// For each dependent of `name`, the shortest chain of requirements from the project.
 fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step>> {
     let step = |by: Option<&PackageName>, to: &PackageName, required: String| Step {
         by: by.map(ToString::to_string),

@@ -1,4 +1,4 @@
-//! A patch in colours: lines, and within lines that were changed the words.
+//! Renders a patch in color, with the changed words of each changed line highlighted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -9,13 +9,13 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
-/// Lines of one change whose words are compared; in longer ones they would help nobody.
+/// Maximum number of lines in a change for the word comparison; it is not useful in longer changes.
 const WORD_LINES_MAX: usize = 40;
-/// What a binary part begins with; none of its lines is shown.
+/// Start of a binary section, whose lines are not shown.
 const BINARY: &str = "GIT binary patch";
 
-/// The patch for a person's eyes: moved files as such, binary ones by their sizes. The patch itself is
-/// `gdn proposal diff`.
+/// Renders a patch for a terminal: moved files by name, binary files by size. `gdn proposal diff` prints the raw
+/// patch.
 pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) -> String {
     let patch = String::from_utf8_lossy(patch);
     let mut view = View {
@@ -31,11 +31,11 @@ pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) ->
     let moved = files.iter().filter_map(|file| file.renamed_from.as_deref());
     let moved: BTreeSet<&str> = moved.collect();
     let mut left = (0, 0);
-    // What is passed over: encoded bytes, and what the title of a moved file says already.
+    // Skipped lines: binary data, and headers that the title of a moved file already covers.
     let (mut is_binary, mut is_told) = (false, false);
     let mut file = None;
     for line in patch.lines() {
-        // Within a hunk, only its counts say what is a line of it.
+        // Within a hunk, only the line counts decide what belongs to it.
         if left != (0, 0) || (line.starts_with('\\') && !is_binary) {
             if is_told {
                 pass(line, &mut left);
@@ -65,7 +65,7 @@ pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) ->
         } else if let (true, Some(counts)) = (is_told, hunk_counts(line)) {
             left = counts;
         } else if is_binary || is_told {
-            // Nothing that anybody needs to see.
+            // Headers that are not useful to a reader.
         } else if line == BINARY {
             is_binary = true;
             let sizes = file.map(sizes_of).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) ->
     view.out
 }
 
-/// The names in the heading of a file in a patch, of one whose path may be quoted.
+/// Names in the header of a file in a patch; the path may be quoted.
 fn names_of(path: &str) -> String {
     match path.strip_prefix('"') {
         Some(quoted) => format!("\"a/{quoted} \"b/{quoted}"),
@@ -92,7 +92,7 @@ fn names_of(path: &str) -> String {
     }
 }
 
-/// Counts a line of a hunk that is not shown.
+/// Counts a hunk line that is not shown.
 fn pass(line: &str, left: &mut (usize, usize)) {
     match line.as_bytes().first() {
         Some(b'-') => left.0 = left.0.saturating_sub(1),
@@ -102,7 +102,7 @@ fn pass(line: &str, left: &mut (usize, usize)) {
     }
 }
 
-/// How many lines of the old and the new text follow `@@ -a,b +c,d @@`.
+/// Number of old and new lines that follow `@@ -a,b +c,d @@`.
 fn hunk_counts(line: &str) -> Option<(usize, usize)> {
     let ranges = line.strip_prefix("@@ -")?;
     let (old, rest) = ranges.split_once(" +")?;
@@ -117,7 +117,7 @@ fn hunk_counts(line: &str) -> Option<(usize, usize)> {
 struct View {
     palette: Palette,
     out: String,
-    /// Lines of the change that is being read.
+    /// Lines of the current change.
     removed: Vec<String>,
     added: Vec<String>,
 }
@@ -166,7 +166,7 @@ impl View {
         }
     }
 
-    /// Writes the change that was read.
+    /// Writes the current change.
     fn flush(&mut self) {
         let (removed, added) = (
             std::mem::take(&mut self.removed),
@@ -192,7 +192,7 @@ impl View {
         }
     }
 
-    /// One side of a change, its marked words in reverse.
+    /// Writes one side of a change, with its marked words in reverse video.
     fn side(&mut self, sign: char, whole: &str, marks: &[bool], style: anstyle::Style) {
         let mut line = self.palette.paint(style, &sign.to_string());
         let mut words = words(whole);
@@ -216,7 +216,7 @@ impl View {
     }
 }
 
-/// Words, spaces and signs of a text, each by itself.
+/// Splits a text into words, spaces and punctuation.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let kind = |character: char| match character {
         '\n' => 0,
@@ -237,7 +237,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Which words of each text the other has not; none if they have nearly nothing in common.
+/// Marks the words of each text that the other lacks; empty if the texts have little in common.
 fn marks(old: &str, new: &str) -> (Vec<bool>, Vec<bool>) {
     let mut input = InternedInput::default();
     input.update_before(words(old));
@@ -257,7 +257,7 @@ fn marks(old: &str, new: &str) -> (Vec<bool>, Vec<bool>) {
     (removed, added)
 }
 
-/// Bytes before and after.
+/// Size before and after, in bytes.
 pub(super) fn sizes_of(file: &ProposalFile) -> String {
     match (file.old_bytes, file.new_bytes) {
         (Some(old), Some(new)) if old != new => {

@@ -1,4 +1,4 @@
-//! A proposal as a person is shown it: who, what, every change, what the tests said.
+//! Renders a proposal for review: author, changes and test results.
 
 use anstyle::Style;
 use goondan_protocol::control::{
@@ -11,7 +11,7 @@ use crate::output::style::{self, Palette};
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 
-/// How a state is coloured.
+/// Style of a state.
 pub(super) fn style_of(state: ProposalState) -> Style {
     match state {
         ProposalState::Open => style::WARN,
@@ -20,7 +20,7 @@ pub(super) fn style_of(state: ProposalState) -> Style {
     }
 }
 
-/// All of it.
+/// Renders the complete review.
 pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -> String {
     let palette = canvas.palette;
     let mut page = Page::new(&fields_of(detail), canvas);
@@ -87,7 +87,7 @@ fn fields_of(detail: &ProposalDetail) -> Table {
     table
 }
 
-/// The files of a merged proposal that hold lines of both sides: to be looked at with care.
+/// Warns of files in a merged proposal that contain lines of both sides.
 pub(super) fn lines_of_both(detail: &ProposalDetail, palette: Palette) -> String {
     let files = detail.merged_from.iter().flat_map(|from| &from.files);
     let paths: Vec<String> = files.map(|path| text::one_line(path)).collect();
@@ -101,7 +101,7 @@ pub(super) fn lines_of_both(detail: &ProposalDetail, palette: Palette) -> String
     format!("{}\n", palette.paint(style::WARN, &line))
 }
 
-/// The files with what becomes of each.
+/// Lists the files with the status of each.
 pub(super) fn files_of(detail: &ProposalDetail, palette: Palette) -> String {
     let moved: Vec<&str> = detail
         .files
@@ -110,7 +110,7 @@ pub(super) fn files_of(detail: &ProposalDetail, palette: Palette) -> String {
         .collect();
     let mut out = String::new();
     for file in &detail.files {
-        // What was moved is told with its new name.
+        // A moved file is listed under its new name.
         if file.change.status == FileStatus::Deleted && moved.contains(&file.change.path.as_str()) {
             continue;
         }
@@ -152,7 +152,7 @@ fn file_line(file: &ProposalFile, palette: Palette) -> String {
     )
 }
 
-/// Why it is refused, with what was given, what is proposed and what is there.
+/// Explains refused files, with the given, proposed and current contents.
 pub(super) fn refusals_of(refusals: &[Refusal], canvas: Canvas) -> String {
     let palette = canvas.palette;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Processes as people read them.
+//! Tables of processes.
 
 use anstyle::Style;
 use goondan_protocol::control::{Confinement, ProcessInfo, ProcessState, Readiness};
@@ -9,10 +9,10 @@ use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 
-/// What is shown of a process whose kernel gives no more than that.
+/// Confinement of a process on a kernel that supports only system call filters.
 const SYSTEM_CALLS: &str = "system-calls";
 
-/// A row for each process; with `all`, its workspace too.
+/// One row for each process; with `all`, including its workspace.
 pub(super) fn table(processes: &[ProcessInfo], all: bool, now: Timestamp) -> Table {
     let workspace = all.then_some(Column::new("WORKSPACE").cut());
     let titles = [
@@ -53,8 +53,8 @@ fn or_dash(value: Option<impl AsRef<str>>) -> Cell {
     value.map_or_else(|| Cell::styled("-", style::FAINT), Cell::from)
 }
 
-/// How much memory the process takes with all that it started; if it is limited, how much it may. What counts against
-/// the limit may be much less: without a control group, each process asks for its own.
+/// Memory of the process and its children, and the limit if there is one. Memory that counts against the limit may be
+/// much lower: without a control group, each process is limited on its own.
 pub(crate) fn memory(process: &ProcessInfo) -> Option<String> {
     let taken = process.memory_bytes.or(process.counted_memory_bytes);
     let taken = taken.map(text::bytes);
@@ -66,7 +66,7 @@ pub(crate) fn memory(process: &ProcessInfo) -> Option<String> {
     }
 }
 
-/// How strictly what runs there is confined: the programs it starts, or if it starts none, the process itself.
+/// Confinement of the programs that the process starts, or of the process itself if it starts none.
 fn sandbox(process: &ProcessInfo) -> Cell {
     let Some(confinement) = &process.confinement else {
         return or_dash(None::<&str>);
@@ -94,13 +94,13 @@ fn sandbox_words(confinement: &Confinement) -> (String, Style) {
     }
 }
 
-/// What stands in the column STATE: of a process that works for others, whether it can.
+/// Cell in the column STATE: for a process that serves others, its readiness.
 fn state_of(process: &ProcessInfo) -> Cell {
     let (word, look) = state_words(process);
     Cell::styled(word, look)
 }
 
-/// The state as people read it, and how it looks.
+/// State as a word, with its style.
 pub(crate) fn state_words(process: &ProcessInfo) -> (&'static str, Style) {
     use ProcessState as State;
     match (process.state, process.readiness) {
@@ -113,7 +113,7 @@ pub(crate) fn state_words(process: &ProcessInfo) -> (&'static str, Style) {
     }
 }
 
-/// How a state looks.
+/// Style of a state.
 fn look_of(state: ProcessState) -> Style {
     match state {
         ProcessState::Idle | ProcessState::Processing => style::GOOD,
@@ -123,10 +123,10 @@ fn look_of(state: ProcessState) -> Style {
     }
 }
 
-/// What the process does; in back-off, when it is started again.
+/// Current activity; in back-off, the time of the next start.
 pub(crate) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let next = process.next_start_at.map(|at| {
-        // The wait is the age of now as seen from then.
+        // The wait is the age of `now` as seen at the start time.
         format!("starts again in {}", text::age(now, at))
     });
     let others = &process.waiting_for;

@@ -1,7 +1,7 @@
-//! `gdn ps --watch`: the processes as they change, over restarts of the daemon.
+//! `gdn ps --watch`: shows processes as they change, across daemon restarts.
 //!
-//! On a terminal the table is drawn again in its place; in a pipe there is a line for each change, and
-//! with `--json` an object. Nothing is asked: the daemon tells what is different.
+//! On a terminal, the table is redrawn in place; in a pipe, each change is printed as a line, and with `--json` as an
+//! object. The daemon pushes changes; nothing is polled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::output::style::{self, Palette};
 use crate::output::text;
 use crate::schemas;
 
-/// How often the times on a terminal are brought up to date, in milliseconds.
+/// Interval between redraws that update the times, in milliseconds.
 const REDRAW_MS: u64 = 1_000;
 
-/// Why a daemon tells no more.
+/// Reason why the updates ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// The project was stopped.
@@ -34,7 +34,7 @@ enum Ended {
     Lost,
 }
 
-/// Shows the processes until the project is stopped or the reader is gone.
+/// Shows the processes until the project is stopped or the reader closes the pipe.
 pub(super) async fn run(
     (mut client, mut workspace_id): (Client, Option<WorkspaceId>),
     all: bool,
@@ -59,7 +59,7 @@ pub(super) async fn run(
     }
 }
 
-/// The next daemon that runs the project.
+/// Waits for the next daemon that runs the project.
 async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceId>) {
     loop {
         following::rest().await;
@@ -69,22 +69,22 @@ async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceI
     }
 }
 
-/// What is shown.
+/// State of the display.
 struct Shown<'a> {
     context: &'a Context,
     all: bool,
     screen: Option<Screen>,
-    /// What the daemon that is there told.
+    /// Processes reported by the current daemon.
     told: following::Processes,
-    /// What there is a line of already.
+    /// Processes as last printed.
     before: Processes,
-    /// Whether everything was told once.
+    /// True once the list is complete.
     is_whole: bool,
     is_lost: bool,
 }
 
 impl Shown<'_> {
-    /// Shows what one daemon tells.
+    /// Shows the updates of one daemon.
     async fn watch(
         &mut self,
         mut client: Client,
@@ -98,7 +98,7 @@ impl Shown<'_> {
         };
         let mut take = |notice| {
             if let Notice::Processes(change) = notice {
-                // The other end is here.
+                // The receiver is in this function.
                 drop(told.send(change));
             }
         };
@@ -143,7 +143,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// The daemon is gone.
+    /// Handles the loss of the daemon.
     fn lost(&mut self) -> Result<(), Failure> {
         self.is_lost = true;
         if self.screen.is_some() {
@@ -169,10 +169,10 @@ impl Shown<'_> {
     }
 }
 
-/// Processes, each by what it is.
+/// Processes by key.
 type Processes = BTreeMap<ProcessKey, ProcessInfo>;
 
-/// What became of a process.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Appeared,
@@ -195,7 +195,7 @@ struct Change {
     process: ProcessInfo,
 }
 
-/// What is different from `before`, which becomes what is now.
+/// Computes the changes since `before`, and replaces it with `now`.
 fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut after = Processes::new();
@@ -219,7 +219,7 @@ fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
     changes
 }
 
-/// A change as people read it.
+/// Renders a change as a line.
 fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
     let process = &change.process;
     let mut who = format!("{} {}", process.role.as_str(), process.name);

@@ -1,4 +1,4 @@
-//! What may be done about a service, and what may not, from what was found. No I/O.
+//! Decides what to do about a service, based on its current state. No I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -6,56 +6,56 @@ use super::manager::{Kind, State};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What was found before a service is installed or removed.
+/// State of a service before it is installed or removed.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) kind: Kind,
-    /// Whether root asks.
+    /// True if the command runs as root.
     pub(super) is_root: bool,
-    /// Where the file belongs.
+    /// Path of the service's file.
     pub(super) file: &'a Path,
-    /// What stands there.
+    /// Current content of the file.
     pub(super) there: Option<&'a str>,
-    /// What the manager knows of it.
+    /// State reported by the manager.
     pub(super) state: &'a State,
 }
 
-/// What else decides whether a service is installed.
+/// Further conditions for an installation.
 #[derive(Debug)]
 pub(super) struct Surroundings<'a> {
-    /// What the file is to hold.
+    /// Content that the file must have.
     pub(super) wanted: &'a str,
-    /// What this version would write without being asked for a change.
+    /// Content that this version would write without changing the user's choices.
     pub(super) usual: &'a str,
-    /// The file of a service of the other kind.
+    /// File of a service of the other kind.
     pub(super) other: Option<&'a Path>,
-    /// The daemon that owns the state root.
+    /// Process id of the daemon that owns the state root.
     pub(super) daemon: Option<u32>,
-    /// Whether a file that differs may be replaced.
+    /// True if a modified file may be replaced.
     pub(super) is_forced: bool,
-    /// `gdn shutdown` for that daemon.
+    /// The `gdn shutdown` command for that daemon.
     pub(super) shutdown: &'a str,
 }
 
-/// What is to be done to install a service.
+/// Actions to install a service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Installing {
-    /// Whether the file is written; else it is there already.
+    /// True if the file must be written; false if it is up to date.
     pub(super) writes: bool,
-    /// Whether a daemon runs by what the file said before.
+    /// True if a daemon runs with the previous file.
     pub(super) needs_restart: bool,
 }
 
-/// What is to be done to remove a service.
+/// Actions to remove a service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Removing {
-    /// Whether the manager is told to stop it.
+    /// True if the manager must stop it.
     pub(super) stops: bool,
-    /// Whether there is a file to delete.
+    /// True if a file must be deleted.
     pub(super) deletes: bool,
 }
 
-/// Why nothing was done.
+/// Reason why the command is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("a system service is root's business")]
@@ -97,7 +97,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Whether the service can be installed, and what there is to do.
+/// Returns the actions to install the service, or why it cannot be installed.
 pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<Installing, Refusal> {
     check_rights(found, "install")?;
     check_place(found)?;
@@ -126,7 +126,7 @@ pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<In
     })
 }
 
-/// Whether the service can be removed, and what there is to do.
+/// Returns the actions to remove the service, or why it cannot be removed.
 pub(super) fn remove(found: &Found<'_>) -> Result<Removing, Refusal> {
     check_rights(found, "remove")?;
     check_place(found)?;
@@ -143,7 +143,7 @@ fn check_rights(found: &Found<'_>, command: &'static str) -> Result<(), Refusal>
     }
 }
 
-/// A service whose file is elsewhere was put there by somebody else: a package, say.
+/// A service with its file in another place was installed by something else, such as a package.
 fn check_place(found: &Found<'_>) -> Result<(), Refusal> {
     match &found.state.file {
         Some(path) if path != found.file => Err(Refusal::Elsewhere {
@@ -255,7 +255,7 @@ mod tests {
         assert!(remove(&system).is_err());
         let nothing = remove(&found(Kind::User, None, &none)).unwrap();
         assert_eq!((nothing.stops, nothing.deletes), (false, false));
-        // One that was written, and that the manager was never told of.
+        // The file exists, but the manager has not loaded it.
         let half = remove(&found(Kind::User, Some("x"), &none)).unwrap();
         assert_eq!((half.stops, half.deletes), (false, true));
     }

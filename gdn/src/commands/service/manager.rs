@@ -1,5 +1,4 @@
-//! The service managers: what they are told and asked, and how their answers are read. Everything that is done to them
-//! goes through [`Programs`].
+//! Commands for the service managers, and parsers for their output. All calls go through [`Programs`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,13 +6,12 @@ use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 
-/// The unit's name.
 pub(super) const UNIT: &str = "goondan.service";
 
-/// The launchd agent's name.
+/// Label of the launchd agent.
 const LABEL: &str = "ai.goondan.orchestrator";
 
-/// What of a unit is asked for.
+/// Unit properties to query.
 const PROPERTIES: &str = "--property=LoadState,ActiveState,UnitFileState,MainPID,FragmentPath";
 
 /// A service manager.
@@ -24,7 +22,7 @@ pub(super) enum ManagerName {
 }
 
 impl ManagerName {
-    /// The one of this system.
+    /// Manager of this operating system.
     pub(super) fn of_this_system() -> Self {
         if cfg!(target_os = "macos") {
             Self::Launchd
@@ -34,18 +32,18 @@ impl ManagerName {
     }
 }
 
-/// What kind of service.
+/// Kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of one person's systemd.
+    /// Service of the user's systemd instance.
     User,
-    /// Of the machine's systemd.
+    /// Service of the system's systemd instance.
     System,
-    /// An agent of one person's launchd.
+    /// Launchd agent of the user.
     Agent,
 }
 
-/// How a program ended, and what it said.
+/// Exit status and output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) is_ok: bool,
@@ -53,13 +51,13 @@ pub(super) struct Said {
     pub(super) stderr: String,
 }
 
-/// Runs the programs by which managers are told and asked.
+/// Runs the managers' programs.
 pub(super) trait Programs {
-    /// Runs one to its end.
+    /// Runs one program and waits for it.
     fn run(&self, command: &[String]) -> io::Result<Said>;
 }
 
-/// The programs of this machine.
+/// Runs the real programs.
 pub(super) struct OfThisMachine;
 
 impl Programs for OfThisMachine {
@@ -77,18 +75,17 @@ impl Programs for OfThisMachine {
     }
 }
 
-/// What a manager knows of the service.
+/// State of the service as reported by the manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// Whether it knows the service at all.
+    /// True if the manager has loaded the service.
     pub(super) is_known: bool,
-    /// Whether it starts by itself, in the manager's word.
+    /// Autostart state, in the manager's words.
     pub(super) enabled: String,
-    /// Whether it runs, in the manager's word.
+    /// Run state, in the manager's words.
     pub(super) active: String,
-    /// Its process.
     pub(super) pid: Option<u32>,
-    /// The file it was read from.
+    /// File that the service was loaded from.
     pub(super) file: Option<PathBuf>,
 }
 
@@ -101,7 +98,7 @@ impl State {
         self.enabled == "enabled"
     }
 
-    /// Whether it will not come up any more by itself.
+    /// True if the manager no longer restarts it.
     pub(super) fn has_failed(&self) -> bool {
         self.active == "failed"
     }
@@ -120,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// The command that installs a service of this kind.
+    /// Command that installs a service of this kind.
     pub(super) fn install_command(self) -> &'static str {
         match self {
             Self::System => "gdn service install --system",
@@ -137,7 +134,7 @@ impl Kind {
         words(&[&["systemctl", whose][..], more].concat())
     }
 
-    /// What asks for the state of the service.
+    /// Command that queries the state of the service.
     pub(super) fn query(self, uid: u32) -> Vec<String> {
         match self {
             Self::User | Self::System => self.systemctl(&["show", PROPERTIES, UNIT]),
@@ -145,7 +142,7 @@ impl Kind {
         }
     }
 
-    /// What the answer to [`Self::query`] says; nothing if there is no manager that could answer.
+    /// Parses the output of [`Self::query`]; none if no manager responded.
     pub(super) fn read(self, said: &Said) -> Option<State> {
         match self {
             Self::User | Self::System => {
@@ -181,14 +178,14 @@ impl Kind {
         }
     }
 
-    /// What makes a service of the file, now and whenever the machine or the login starts.
+    /// Commands that enable the service and start it.
     pub(super) fn start(self, uid: u32, file: &Path, state: &State) -> Vec<Vec<String>> {
         match self {
             Self::User | Self::System => vec![
                 self.systemctl(&["daemon-reload"]),
                 self.systemctl(&["enable", "--now", UNIT]),
             ],
-            // One that is known cannot be made known again.
+            // A loaded agent cannot be loaded again.
             Self::Agent if state.is_known => {
                 vec![words(&["launchctl", "kickstart", &target(uid)])]
             }
@@ -199,7 +196,7 @@ impl Kind {
         }
     }
 
-    /// What ends the service, before its file is removed.
+    /// Command that stops and disables the service, before its file is removed.
     pub(super) fn stop(self, uid: u32) -> Vec<String> {
         match self {
             Self::User | Self::System => self.systemctl(&["disable", "--now", UNIT]),
@@ -207,7 +204,7 @@ impl Kind {
         }
     }
 
-    /// What has a service forgotten how often it failed, so that it can be started again.
+    /// Command that resets the failure count, so that the service can be started again.
     pub(super) fn forgive(self) -> Option<Vec<String>> {
         match self {
             Self::User | Self::System => Some(self.systemctl(&["reset-failed", UNIT])),
@@ -215,7 +212,7 @@ impl Kind {
         }
     }
 
-    /// What starts the service again, whether it starts by itself or not.
+    /// Command that starts the service without changing its autostart state.
     pub(super) fn start_again(self, uid: u32) -> Vec<String> {
         match self {
             Self::User | Self::System => self.systemctl(&["start", UNIT]),
@@ -223,7 +220,7 @@ impl Kind {
         }
     }
 
-    /// What stops the service until it is started again.
+    /// Command that stops the service without disabling it.
     pub(super) fn pause(self, uid: u32) -> Vec<String> {
         match self {
             Self::User | Self::System => self.systemctl(&["stop", UNIT]),
@@ -231,7 +228,7 @@ impl Kind {
         }
     }
 
-    /// What the manager is told once the file is gone.
+    /// Command to run after the file was removed.
     pub(super) fn forget(self) -> Option<Vec<String>> {
         match self {
             Self::User | Self::System => Some(self.systemctl(&["daemon-reload"])),
@@ -239,7 +236,7 @@ impl Kind {
         }
     }
 
-    /// The command that has a file that was changed hold for the daemon, too.
+    /// Command for the user to restart the daemon with a changed file.
     pub(super) fn restart(self, uid: u32, file: &Path) -> String {
         match self {
             Self::User => "systemctl --user restart goondan".to_owned(),
@@ -253,7 +250,7 @@ impl Kind {
         }
     }
 
-    /// The command that shows why it does not run.
+    /// Command that shows the log of the service.
     pub(super) fn log(self) -> &'static str {
         match self {
             Self::User => "journalctl --user -u goondan -n 50 --no-pager",
@@ -302,7 +299,7 @@ mod tests {
             (false, None, None)
         );
         assert!(!state.is_active() && !state.is_enabled() && !state.has_failed());
-        // No manager answers.
+        // No manager responds.
         assert_eq!(Kind::User.read(&said(false, "")), None);
         assert_eq!(Kind::User.read(&said(true, "nonsense")), None);
     }

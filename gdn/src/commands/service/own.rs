@@ -1,4 +1,4 @@
-//! The service as `gdn upgrade` sees it: whether it runs the daemon, and how that is started again (`REL-1`).
+//! Service functions for `gdn upgrade`: detects if a service runs the daemon, and restarts it (`REL-1`).
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::programs::ORCHESTRATOR;
 
-/// Who started a daemon, and would start it again.
+/// Process that started a daemon and would restart it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum Runner {
-    /// No service manager that could be asked.
+    /// No service manager, or none that responds.
     Nobody,
-    /// The user's service, by the programs of the current version.
+    /// The user's service, with the programs of the current version.
     Own,
-    /// The user's service, by other programs.
+    /// The user's service, with other programs.
     OwnElsewhere,
-    /// The service of the machine.
+    /// The system service.
     Machine,
 }
 
-/// Finds out who runs the daemon with this process id.
+/// Detects what runs the daemon with this process id.
 pub(in crate::commands) fn runner_of(
     pid: u32,
     installation: &Installation,
@@ -31,7 +31,7 @@ pub(in crate::commands) fn runner_of(
     let own = own_kind();
     let site = Site::find(own, None, context)?;
     let service = Service::new(&site, &OfThisMachine);
-    // Where no manager answers, none has started it.
+    // A manager that does not respond did not start the daemon.
     let is_its = |kind| {
         let state = service.state_of(kind);
         state.is_ok_and(|state| state.pid == Some(pid))
@@ -60,15 +60,15 @@ fn own_kind() -> Kind {
     }
 }
 
-/// The files of services of this user and of the machine that differ from what this version would write, and how to see
-/// the difference. Only files are read.
+/// Service files of this user and of the system that differ from what this version would write, each with a command
+/// that shows the difference. Only reads files.
 pub(in crate::commands) fn service_differences(context: &Context) -> Vec<(PathBuf, String)> {
     let kinds = match own_kind() {
         Kind::Agent => vec![Kind::Agent],
         _ => vec![Kind::User, Kind::System],
     };
     let differing = |kind: Kind| -> Option<(PathBuf, String)> {
-        // Where it is not known for whom a file is, nothing can be said of it.
+        // Skip a file if its user cannot be determined.
         let site = Site::find(kind, None, context).ok()?;
         let there = site.there().ok()??;
         let usual = site.usual(Some(&there)).ok()?;
@@ -82,13 +82,13 @@ pub(in crate::commands) fn service_differences(context: &Context) -> Vec<(PathBu
     kinds.into_iter().filter_map(differing).collect()
 }
 
-/// Starts the user's service again, which stays installed.
+/// Starts the user's installed service again.
 pub(in crate::commands) fn start_own(context: &Context) -> Result<(), Failure> {
     let site = Site::find(own_kind(), None, context)?;
     Service::new(&site, &OfThisMachine).start_again()
 }
 
-/// Stops the user's service, which stays installed.
+/// Stops the user's service and leaves it installed.
 pub(in crate::commands) fn stop_own(context: &Context) -> Result<(), Failure> {
     let site = Site::find(own_kind(), None, context)?;
     Service::new(&site, &OfThisMachine).pause()

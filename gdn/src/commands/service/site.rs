@@ -1,4 +1,4 @@
-//! Where a service's file is on this machine, for whom it is, and what its manager is told about it.
+//! Location and owner of a service's file on this machine, and the calls to its manager.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -18,13 +18,13 @@ use crate::installation::lasting;
 use crate::output::text;
 use crate::programs::{ORCHESTRATOR, place_of};
 
-/// Where the unit of a system service belongs.
+/// Directory of system units.
 const SYSTEM_DIR: &str = "/etc/systemd/system";
 
-/// Where systemd notes which users' managers run without a login.
+/// Directory where systemd records users whose managers run without a login.
 const LINGER_DIR: &str = "/var/lib/systemd/linger";
 
-/// Who a system service runs as.
+/// User that a system service runs as.
 #[derive(Debug)]
 struct Owner {
     user: String,
@@ -33,23 +33,22 @@ struct Owner {
     gid: u32,
 }
 
-/// A service of one kind, as it is or would be on this machine.
+/// A service of one kind, installed or not.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) kind: Kind,
     pub(super) uid: u32,
     pub(super) is_root: bool,
-    /// Where its file belongs.
     pub(super) file: PathBuf,
     pub(super) state_root: PathBuf,
     home: PathBuf,
     owner: Option<Owner>,
-    /// Directories that may be written beside the state root; none if those stay that are in the file.
+    /// Writable directories in addition to the state root; none to keep those in the file.
     writable: Option<Vec<PathBuf>>,
 }
 
 impl Site {
-    /// Finds out for whom and where it is.
+    /// Determines the user and the paths.
     pub(super) fn find(
         kind: Kind,
         run_as: Option<&str>,
@@ -87,7 +86,7 @@ impl Site {
         })
     }
 
-    /// The same with these directories that may be written, in place of those in the file.
+    /// Sets the writable directories, replacing those in the file.
     pub(super) fn with_writable(self, dirs: Vec<PathBuf>) -> Self {
         Self {
             writable: Some(dirs),
@@ -95,12 +94,12 @@ impl Site {
         }
     }
 
-    /// The directories beside the state root that may be written, as the file says.
+    /// Additional writable directories in the file.
     pub(super) fn writable_in(&self, there: Option<&str>) -> Vec<PathBuf> {
         there.map_or_else(Vec::new, |text| unit::writable_of(text, &self.home))
     }
 
-    /// What this version would write, given what stands there.
+    /// Content that this version would write, based on the existing file.
     pub(super) fn wanted(&self, there: Option<&str>) -> Result<String, Failure> {
         match &self.writable {
             Some(dirs) => self.text(dirs),
@@ -108,7 +107,7 @@ impl Site {
         }
     }
 
-    /// What this version would write to change nothing of what a person chose.
+    /// Content that this version would write without changing the user's choices.
     pub(super) fn usual(&self, there: Option<&str>) -> Result<String, Failure> {
         self.text(&self.writable_in(there))
     }
@@ -142,8 +141,9 @@ impl Site {
         })
     }
 
-    /// Makes the state root of a system service where its user cannot: in a directory that belongs to another user.
-    /// Everywhere else the service makes it, as its user: that user could put a link in its place meanwhile.
+    /// Creates the state root of a system service if its user cannot: in a directory that belongs to another user.
+    /// Everywhere else the service creates it as its user, because that user could replace it with a symbolic link in
+    /// between.
     pub(super) fn make_state_root(&self) -> Result<(), Failure> {
         let (Some(owner), Some(parent)) = (&self.owner, self.state_root.parent()) else {
             return Ok(());
@@ -166,7 +166,7 @@ impl Site {
         })
     }
 
-    /// What stands in the file.
+    /// Current content of the file.
     pub(super) fn there(&self) -> Result<Option<String>, Failure> {
         match fs::read_to_string(&self.file) {
             Ok(text) => Ok(Some(text)),
@@ -175,7 +175,7 @@ impl Site {
         }
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     pub(super) fn write(&self, before: Option<&str>, text: &str) -> Result<(), Failure> {
         if let Some(dir) = self.file.parent() {
             fs::create_dir_all(dir).map_err(|error| self.unusable("write", &error))?;
@@ -184,7 +184,7 @@ impl Site {
             .map_err(|error| error.failure("gdn service install").with_hint(self.look()))
     }
 
-    /// Deletes the file. One that is gone is no failure.
+    /// Deletes the file. A missing file is not an error.
     pub(super) fn delete(&self) -> Result<(), Failure> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -204,31 +204,31 @@ impl Site {
         format!("check who may write there: `ls -ld {}`", dir.display())
     }
 
-    /// Whether the text of a service's file starts this program.
+    /// True if the file's content starts this program.
     pub(super) fn names_program(&self, text: &str, program: &Path) -> bool {
         let home = self.home.to_string_lossy();
         let text = text.replace("%h", &home).replace("$HOME", &home);
         text.contains(&*program.to_string_lossy())
     }
 
-    /// What the file of the daemon's process id says.
+    /// Reads the daemon's process id file.
     pub(super) fn pid_in_file(&self) -> Option<u32> {
         owner_pid(&self.state_root)
     }
 
-    /// Whether the user's manager, and all its services with it, ends with the last login.
+    /// True if the user's manager and all its services stop at the last logout.
     pub(super) fn ends_with_login(&self) -> bool {
         let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
         self.kind == Kind::User
             && user.is_some_and(|user| !Path::new(LINGER_DIR).join(user.name).exists())
     }
 
-    /// What to do where it does not run.
+    /// Hint for a service that does not run.
     pub(super) fn advice(&self) -> String {
         format!("see why: `{}`", self.kind.log())
     }
 
-    /// The command that shows how the file differs.
+    /// Command that shows how the file differs.
     pub(super) fn differences(&self) -> String {
         let file = self.file.to_string_lossy();
         let quoted = text::shell_quoted(&file).unwrap_or_else(|| file.clone().into_owned());
@@ -237,15 +237,16 @@ impl Site {
     }
 }
 
-/// Where the unit of a user's service belongs.
+/// Path of the user's unit.
 fn user_unit_of(home: &Path, config: Option<PathBuf>) -> PathBuf {
     let config = config.filter(|dir| dir.is_absolute());
     let config = config.unwrap_or_else(|| home.join(".config"));
     config.join("systemd/user").join(UNIT)
 }
 
-/// The home directory of who a system service runs as, and its names: who is named, else whom it runs as already, else
-/// who asked `sudo`. Where that is nobody, only what needs no name can be done.
+/// Returns the home directory and the names of a system service's user: the given user, otherwise the user in the
+/// installed unit, otherwise the user who invoked `sudo`. None if there is no such user; only commands that need no
+/// user work then.
 fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failure> {
     let there = || fs::read_to_string(Path::new(SYSTEM_DIR).join(UNIT)).ok();
     let of_file = || unit::user_of(&there()?).map(str::to_owned);
@@ -271,7 +272,7 @@ fn no_user(problem: &str) -> Failure {
     Failure::new(Exit::Usage, problem, hint)
 }
 
-/// What is done with the service by its manager.
+/// Calls to the service's manager.
 pub(super) struct Service<'a> {
     site: &'a Site,
     programs: &'a dyn Programs,
@@ -282,7 +283,7 @@ impl<'a> Service<'a> {
         Self { site, programs }
     }
 
-    /// What the manager knows of it.
+    /// State of the service as reported by its manager.
     pub(super) fn state(&self) -> Result<State, Failure> {
         let mut state = self.state_of(self.site.kind)?;
         let is_ours = |file: &PathBuf| {
@@ -295,23 +296,23 @@ impl<'a> Service<'a> {
         Ok(state)
     }
 
-    /// What the manager of a kind knows of it.
+    /// State of a service of this kind as reported by its manager.
     pub(super) fn state_of(&self, kind: Kind) -> Result<State, Failure> {
         let query = kind.query(self.site.uid);
         let said = self.run(&query)?;
         kind.read(&said).ok_or_else(|| failed(&query, &said))
     }
 
-    /// The file of a service of the other kind.
+    /// File of a service of the other kind.
     pub(super) fn other(&self) -> Result<Option<PathBuf>, Failure> {
         match self.site.kind {
             Kind::Agent => Ok(None),
             Kind::User => {
-                // Where the machine's manager does not answer, it starts nothing either.
+                // A system manager that does not respond starts no services.
                 let state = self.state_of(Kind::System).unwrap_or_default();
                 Ok(state.file.filter(|_| state.is_known))
             }
-            // Another user's manager cannot be asked.
+            // Another user's manager cannot be queried.
             Kind::System => Ok(Some(user_unit_of(&self.site.home, None)).filter(|it| it.exists())),
         }
     }
@@ -332,11 +333,11 @@ impl<'a> Service<'a> {
         self.done(&self.site.kind.stop(self.site.uid))
     }
 
-    /// Starts it once more, whatever became of it.
+    /// Starts the service again, even after it failed.
     pub(super) fn start_again(&self) -> Result<(), Failure> {
         let kind = self.site.kind;
         if let Some(command) = kind.forgive() {
-            // One that has not failed has nothing to be forgiven.
+            // Without a failure, the reset fails and changes nothing.
             drop(self.run(&command)?);
         }
         let started = self.done(&kind.start_again(self.site.uid));
@@ -346,12 +347,12 @@ impl<'a> Service<'a> {
         })
     }
 
-    /// Stops it until it is started again.
+    /// Stops the service without disabling it.
     pub(super) fn pause(&self) -> Result<(), Failure> {
         self.done(&self.site.kind.pause(self.site.uid))
     }
 
-    /// Tells the manager that the file is gone.
+    /// Notifies the manager that the file was removed.
     pub(super) fn forget(&self) -> Result<(), Failure> {
         self.site
             .kind
@@ -377,7 +378,7 @@ impl<'a> Service<'a> {
     }
 }
 
-/// A manager's program failed.
+/// Failure of a manager's program.
 fn failed(command: &[String], said: &Said) -> Failure {
     let line = command.join(" ");
     let words = text::printable(said.stderr.trim());

@@ -1,15 +1,14 @@
-//! What the service manager is told: the files in `systemd/` of the repository, with the places of this machine. No
-//! I/O.
+//! Generates service files from those in the repository's `systemd/` directory and the paths of this machine. No I/O.
 //!
-//! These files are the one home of what is in them; here, places are put in, and what is another matter in a system
-//! service is exchanged.
+//! The repository's files are the only source of their content; this module fills in paths and replaces what differs
+//! in a system service.
 
 use std::path::{Path, PathBuf};
 
 const UNIT: &str = include_str!("../../../../systemd/goondan.service");
 const AGENT: &str = include_str!("../../../../systemd/ai.goondan.orchestrator.plist");
 
-/// What is exchanged in the unit of a system service; `USER`, `GROUP` and `%h` are put in afterwards.
+/// Replacements for the unit of a system service; `USER`, `GROUP` and `%h` are filled in afterwards.
 const SYSTEM: [(&str, &str); 9] = [
     (
         "# goondan as a user service: the daemon of one person, with the rights of that person and fewer.\n",
@@ -18,7 +17,7 @@ const SYSTEM: [(&str, &str); 9] = [
     ("[Service]\n", "[Service]\nUser=USER\n"),
     (
         "ExecStartPre=+/usr/bin/mkdir -p -m 0700 %h/.goondan",
-        // As the user, who owns the directory above it and could put a link there.
+        // Runs as the user, who owns the parent directory and could put a symbolic link there.
         "ExecStartPre=+/usr/bin/setpriv --reuid=USER --regid=GROUP --init-groups /usr/bin/mkdir -p -m 0700 %h/.goondan",
     ),
     (
@@ -41,29 +40,29 @@ const SYSTEM: [(&str, &str); 9] = [
     ("WantedBy=default.target", "WantedBy=multi-user.target"),
 ];
 
-/// The start of each line that names what may be written; the first one is the state root's.
+/// Prefix of each writable path; the first one is the state root.
 const WRITABLE: &str = "ReadWritePaths=-";
 
-/// The places in the files.
+/// Placeholder paths in the files.
 const UNIT_PLACES: [&str; 2] = ["%h/.cargo/bin", "%h/.goondan"];
 const AGENT_PLACES: [&str; 2] = ["$HOME/.cargo/bin", "$HOME/.goondan"];
 
-/// A path that cannot be written into the file.
+/// A path that the file cannot represent.
 #[derive(Debug, thiserror::Error)]
 #[error("the path {path:?} has characters that the service manager's file cannot hold")]
 pub(super) struct BadPath {
     path: String,
 }
 
-/// Where things are on this machine. All paths are absolute.
+/// Paths of this machine. All are absolute.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// The directory of the four programs.
+    /// Directory of the four programs.
     pub(super) programs: &'a Path,
     pub(super) state_root: &'a Path,
-    /// The home directory of whom the daemon belongs to.
+    /// Home directory of the daemon's user.
     pub(super) home: &'a Path,
-    /// Directories beside the state root that the daemon and its agents may write.
+    /// Directories that the daemon and its agents may write in addition to the state root.
     pub(super) writable: &'a [PathBuf],
 }
 
@@ -73,7 +72,7 @@ impl Places<'_> {
     }
 }
 
-/// The unit of a user service. What is in the home directory is written as `%h`, as in the file it is made from.
+/// Unit of a user service. Paths in the home directory are written with `%h`, as in the source file.
 pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
     let [programs, state_root] = places.each().map(|path| in_unit(path, Some(places.home)));
     let [bin, state] = UNIT_PLACES;
@@ -81,7 +80,7 @@ pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
     widened(&unit, places.writable, Some(places.home))
 }
 
-/// The unit of a system service that runs as a user: with absolute paths, since `%h` is root's home there.
+/// Unit of a system service that runs as a user: with absolute paths, because `%h` is root's home there.
 pub(super) fn system_unit(places: &Places<'_>, user: &str, group: &str) -> Result<String, BadPath> {
     let mut unit = UNIT.to_owned();
     for (from, to) in SYSTEM {
@@ -98,7 +97,7 @@ pub(super) fn system_unit(places: &Places<'_>, user: &str, group: &str) -> Resul
     widened(&unit, places.writable, None)
 }
 
-/// The unit with a line for each further directory that may be written, behind that of the state root.
+/// Adds a line for each additional writable directory after the state root's.
 fn widened(unit: &str, writable: &[PathBuf], home: Option<&Path>) -> Result<String, BadPath> {
     let mut further = String::new();
     for dir in writable {
@@ -116,7 +115,7 @@ fn widened(unit: &str, writable: &[PathBuf], home: Option<&Path>) -> Result<Stri
     Ok(out)
 }
 
-/// The directories beside the state root that a unit lets be written, as [`widened`] put them in.
+/// Additional writable directories in a unit, as written by [`widened`].
 pub(super) fn writable_of(unit: &str, home: &Path) -> Vec<PathBuf> {
     let lines = unit.lines().filter_map(|line| line.strip_prefix(WRITABLE));
     let path_of = |value: &str| match value.strip_prefix("%h/") {
@@ -126,14 +125,14 @@ pub(super) fn writable_of(unit: &str, home: &Path) -> Vec<PathBuf> {
     lines.skip(1).map(path_of).collect()
 }
 
-/// The property list of a launchd agent.
+/// Property list of a launchd agent.
 pub(super) fn agent(places: &Places<'_>) -> Result<String, BadPath> {
     let [programs, state_root] = places.each().map(|path| in_shell_in_xml(path, places.home));
     let [bin, state] = AGENT_PLACES;
     Ok(filled(AGENT, &[(bin, programs?), (state, state_root?)]))
 }
 
-/// The text with each place put in for what stands for it. No place is looked into again.
+/// Replaces each placeholder with its path. Inserted paths are not searched again.
 fn filled(text: &str, places: &[(&str, String)]) -> String {
     let marks = ["\u{1}", "\u{2}", "\u{3}"];
     let mut out = text.to_owned();
@@ -146,13 +145,14 @@ fn filled(text: &str, places: &[(&str, String)]) -> String {
     out
 }
 
-/// The user that a unit names.
+/// User in a unit.
 pub(super) fn user_of(unit: &str) -> Option<&str> {
     let user = unit.lines().find_map(|line| line.strip_prefix("User="));
     user.map(str::trim).filter(|user| !user.is_empty())
 }
 
-/// A path as a unit has it. Systemd splits and unescapes lines in several ways; what would be touched by any is refused.
+/// Formats a path for a unit. Systemd splits and unescapes lines in several ways, so all characters that could be
+/// affected are rejected.
 fn in_unit(path: &Path, home: Option<&Path>) -> Result<String, BadPath> {
     let (start, rest) = below(path, home, "%h");
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@,=~%".contains(c);
@@ -162,7 +162,7 @@ fn in_unit(path: &Path, home: Option<&Path>) -> Result<String, BadPath> {
     }
 }
 
-/// A path between the double quotes of a shell's command, in XML.
+/// Formats a path for a double-quoted shell string inside XML.
 fn in_shell_in_xml(path: &Path, home: &Path) -> Result<String, BadPath> {
     let (mut out, rest) = below(path, Some(home), "$HOME");
     let rest = rest
@@ -180,7 +180,7 @@ fn in_shell_in_xml(path: &Path, home: &Path) -> Result<String, BadPath> {
     Ok(out)
 }
 
-/// What stands for the home directory, with the `/` behind it, and the rest of the path.
+/// Splits a path into the placeholder for the home directory, with a trailing `/`, and the rest.
 fn below<'p>(path: &'p Path, home: Option<&Path>, stands_for: &str) -> (String, &'p Path) {
     match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(rest) => (format!("{stands_for}/"), rest),

@@ -1,5 +1,5 @@
-//! How much was observed of conversations (`MSG-12`, `LLM-1`), and how much of it was dropped: told from
-//! the names and lengths of files, none of which is opened.
+//! Size of the conversations' observation logs (`MSG-12`, `LLM-1`), and how much was dropped. Computed from file names
+//! and lengths; no file is opened.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,26 +7,26 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Most conversations that are looked at.
+/// Maximum number of conversations scanned.
 const CONVERSATIONS_MAX: usize = 20_000;
 
-/// The two logs of a conversation, by the beginnings of their files' names.
+/// File name prefixes of a conversation's two logs.
 const LOGS: [&str; 2] = ["runtime-events.", "llm."];
 
-/// What conversations' logs of what was observed hold.
+/// Totals of the observation logs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Observation {
     /// Bytes on disk.
     pub(super) bytes: u64,
-    /// Bytes that were dropped, as they were before they were compressed.
+    /// Uncompressed size of the dropped data, in bytes.
     pub(super) dropped_bytes: u64,
-    /// Whether there are more conversations than were looked at.
+    /// True if there are more conversations than were scanned.
     pub(super) is_partial: bool,
 }
 
-/// Looks at the conversations of a state directory. What cannot be read counts as nothing: it may have
-/// been deleted meanwhile.
+/// Scans the conversations of a state directory. Unreadable files are skipped, because they may have just been
+/// deleted.
 pub(super) fn survey(state_root: &Path) -> Observation {
     let mut found = Observation::default();
     let conversations = entries(&state_root.join("workspaces"))
@@ -62,7 +62,7 @@ fn add(messages: &Path, found: &mut Observation) {
     found.dropped_bytes += oldest.values().sum::<u64>();
 }
 
-/// The place of a segment's first byte in its log: `<log>.<place>.<day>.jsonl.gz`.
+/// Offset of a segment's first byte in its log: `<log>.<place>.<day>.jsonl.gz`.
 fn start_of_segment(name: &str, log: &str) -> Option<u64> {
     let (start, rest) = name.strip_prefix(log)?.split_once('.')?;
     let is_segment = rest.ends_with(".jsonl.gz") || rest.ends_with(".jsonl");

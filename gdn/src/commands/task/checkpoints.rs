@@ -91,7 +91,7 @@ fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
     checkpoints::table_of(("PHASE", "phase"), listed.collect(), now)
 }
 
-/// Why a checkpoint was made, in words.
+/// Reason for a checkpoint, as text.
 fn why_of(kind: &str) -> String {
     match kind {
         "pre_restore" => "before a restore".to_owned(),
@@ -121,7 +121,7 @@ pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<
         let question = format!("Take the work area of {task} back to {id}?");
         let command = format!("task restore {task} {id} --yes");
         confirm(context, &question, &command)?;
-        // What was seen is what is restored.
+        // Restore exactly the checkpoint that was shown.
         wanted = Some(would.checkpoint_id);
     }
     let restored = client.change(restore(false, wanted)).await?;
@@ -156,7 +156,7 @@ pub(super) async fn drill(args: TaskAtArgs, context: &Context) -> Result<(), Fai
     Err(Failure::new(Exit::Damaged, message, hint))
 }
 
-/// What a restore changed, or would change.
+/// Changes made by a restore, or by its dry run.
 fn changes_of(restored: &TaskRestored, palette: Palette) -> String {
     let mut out = format!("{}\n", restored.checkpoint_id);
     for skipped in &restored.skipped {

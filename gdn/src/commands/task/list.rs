@@ -1,4 +1,4 @@
-//! `gdn task list`: what there is to do, what waits for a person first.
+//! `gdn task list`: lists tasks, those that need a person first.
 
 use clap::Args;
 use goondan_protocol::control::{BLOCKED_BY_APPROVAL, ListTasks, TaskInfo};
@@ -35,7 +35,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
         ..ListTasks::default()
     };
     let mut tasks = client.all(list).await?;
-    // Those that wait longest for a person come first; of the others those that moved last.
+    // Tasks that have needed a person longest come first; the others follow, most recently updated first.
     tasks.sort_by_key(|info| {
         let updated = info.updated_at.as_unix_millis();
         match (needs_person(info), info.status.is_final()) {
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     Ok(())
 }
 
-/// Whether a task waits for a person: for a word, for money, for room, or to be mended.
+/// True if a task needs a person: for an answer, more budget, disk space, or a repair.
 fn needs_person(info: &TaskInfo) -> bool {
     info.status.needs_person()
         || info.damaged.is_some()
@@ -77,12 +77,12 @@ fn needs_person(info: &TaskInfo) -> bool {
         )
 }
 
-/// Whether its agent wants to make a call that a person must approve.
+/// True if its agent waits for the approval of a tool call.
 fn is_approval(info: &TaskInfo) -> bool {
     info.blocked_by.as_deref() == Some(BLOCKED_BY_APPROVAL)
 }
 
-/// How a task stands, in a word or two.
+/// State of a task in one or two words.
 pub(super) fn status_word(info: &TaskInfo) -> &'static str {
     if info.damaged.is_some() {
         return "damaged";
@@ -103,7 +103,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
     }
 }
 
-/// The same, in the color of the state.
+/// State of a task, in color.
 pub(super) fn status_of(info: &TaskInfo) -> Cell {
     let style = match info.status {
         _ if info.damaged.is_some() => style::BAD,
@@ -116,7 +116,7 @@ pub(super) fn status_of(info: &TaskInfo) -> Cell {
     Cell::styled(status_word(info), style)
 }
 
-/// How far it is: `2/3 40 %`.
+/// Progress of a task: `2/3 40 %`.
 fn phase_of(info: &TaskInfo) -> String {
     match (info.total_phases, info.progress) {
         (0, 0) => String::new(),
@@ -141,7 +141,7 @@ fn table_of(tasks: &[TaskInfo], is_of_all: bool, now: Timestamp) -> Table {
     let mut table = Table::new(workspace.into_iter().chain(titles));
     for info in tasks {
         let title = info.damaged.as_ref().unwrap_or(&info.title);
-        // Of one that was never read, only its id is known.
+        // Only the id is known of a task that was never readable.
         let is_unknown = info.damaged.is_some() && info.title.is_empty();
         let known = |text: String| Cell::from(if is_unknown { "-".to_owned() } else { text });
         let cells = [
@@ -194,7 +194,7 @@ pub(super) mod tests {
         held.blocked_by = Some("budget".to_owned());
         let mut damaged = info("broken", TaskStatus::Idle);
         damaged.damaged = Some("history.jsonl: line 3 is damaged".to_owned());
-        // As the daemon lists one that it cannot read.
+        // A damaged task as listed by the daemon.
         damaged.title = String::new();
         damaged.updated_at = Timestamp::from_unix_millis(0);
         let tasks = [

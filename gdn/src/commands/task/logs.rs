@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// How much of a log's end is shown at first, in bytes, when it is followed.
+/// Size of the log's end that `--follow` prints first, in bytes.
 const FOLLOW_BYTES: i64 = 16 << 10;
 
 #[derive(Debug, Args)]
@@ -119,10 +119,10 @@ struct Line<'l> {
     message: Cow<'l, str>,
 }
 
-/// A log as people read it: lines of `agent.log` without their JSON. What earlier versions wrote stays as it is.
+/// Log as text: lines of `agent.log` without their JSON. Lines of earlier versions are printed unchanged.
 struct Words {
     is_agent_log: bool,
-    /// The beginning of a line whose end has not come.
+    /// Incomplete last line.
     rest: String,
 }
 

@@ -1,4 +1,4 @@
-//! `gdn task prune`: the tasks that ended long ago (`TASK-10`).
+//! `gdn task prune`: deletes tasks that ended long ago (`TASK-10`).
 
 use clap::Args;
 use goondan_protocol::control::{PruneTasks, PrunedTask};

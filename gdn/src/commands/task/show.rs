@@ -1,4 +1,4 @@
-//! `gdn task show`: one page that a person can act from.
+//! `gdn task show`: details of a task, and the commands for what it needs.
 
 use goondan_protocol::control::{
     TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskNotification, TaskNotificationState,
@@ -12,22 +12,22 @@ use crate::output::style;
 use crate::output::table::{Canvas, Cell, Table};
 use crate::output::text;
 
-/// Percent of a budget from which on it is shown as nearly spent.
+/// Percentage of a budget from which it is shown as nearly used up.
 const WARNING_PERCENT: u64 = 90;
 
-/// Lines of what a failed `verify` wrote that are shown.
+/// Maximum number of output lines shown of a failed `verify`.
 const VERIFY_LINES_SHOWN: usize = 10;
 
-/// A command that a person may run next.
+/// A command that the user may run next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NextCommand {
-    /// What for.
+    /// Purpose of the command.
     pub(super) what: &'static str,
     /// The command, without `gdn`.
     pub(super) command: String,
 }
 
-/// The page.
+/// Renders the page.
 pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> String {
     let palette = canvas.palette;
     let mut page = Page::new(&fields_of(detail, now), canvas);
@@ -52,7 +52,7 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
     });
     page.part("Documents", &documents.collect::<String>());
     if let Some(last) = &detail.last_run {
-        // What went well says so by its documents.
+        // A successful run is described by its documents.
         if !last.is_ok {
             page.part("Its last words", &text::quoted(&last.last_words));
             page.part("Its error output", &text::quoted(&last.stderr));
@@ -71,7 +71,7 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
     page.into_text()
 }
 
-/// What it changes of the project, or why it has no proposal.
+/// Changes to the project, or why there is no proposal.
 fn proposal_text(detail: &TaskDetail, canvas: Canvas) -> String {
     let palette = canvas.palette;
     let verified = verified_text(detail, canvas);
@@ -100,7 +100,7 @@ fn proposal_text(detail: &TaskDetail, canvas: Canvas) -> String {
     told + &verified
 }
 
-/// What the command said that proves it, if it has one.
+/// Result of the `verify` command, if there is one.
 fn verified_text(detail: &TaskDetail, canvas: Canvas) -> String {
     let palette = canvas.palette;
     match &detail.verified {
@@ -212,8 +212,7 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
     table
 }
 
-/// Tokens and money, each beside what may be taken.
-/// How far the plan is, and what comes next of it.
+/// Progress of the plan, and its next step.
 fn plan_of(plan: &[PlanStep]) -> String {
     let is_done = |step: &&PlanStep| step.state == PlanStepState::Completed;
     let done = plan.iter().filter(is_done).count();
@@ -226,6 +225,7 @@ fn plan_of(plan: &[PlanStep]) -> String {
     format!("{done} of {} done{next}", plan.len())
 }
 
+/// Tokens and cost used, each with its limit.
 fn taken_of(detail: &TaskDetail) -> Cell {
     let (info, budget) = (&detail.info, &detail.budget);
     let tokens = match budget.tokens {
@@ -253,7 +253,7 @@ fn taken_of(detail: &TaskDetail) -> Cell {
     Cell::styled(format!("{tokens}, {cost}{near}"), style)
 }
 
-/// What came of the last restore drill.
+/// Result of the last restore drill.
 fn drill_of(drill: &TaskDrill, now: Timestamp) -> Cell {
     let age = text::age(drill.at, now);
     let id = &drill.checkpoint_id;
@@ -267,7 +267,7 @@ fn drill_of(drill: &TaskDrill, now: Timestamp) -> Cell {
     }
 }
 
-/// What a work area takes, beside what it may take and what is free.
+/// Disk usage of a work area, with its quota and the free space.
 fn disk_of(disk: &TaskDisk) -> Cell {
     let (bytes, quota) = (text::bytes(disk.bytes), text::bytes(disk.quota_bytes));
     let free = disk.free_bytes.map(text::bytes);
@@ -280,7 +280,7 @@ fn disk_of(disk: &TaskDisk) -> Cell {
     Cell::styled(format!("{bytes} of {quota}{free}"), style)
 }
 
-/// What a task has taken, by kind.
+/// Usage of a task, by kind.
 pub(super) fn usage_of(detail: &TaskDetail) -> Table {
     let usage = &detail.usage;
     let mut table = Table::of_fields();
@@ -318,7 +318,7 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
     out
 }
 
-/// The options that keep what a budget says beside what is changed: a new one replaces all of it.
+/// Options that keep the other limits of a budget, because a new budget replaces the whole one.
 fn other_bounds(detail: &TaskDetail, changed: &[&str]) -> String {
     let budget = &detail.budget;
     let usd = budget.micro_usd.map(|most| most.to_string());
@@ -338,7 +338,7 @@ fn other_bounds(detail: &TaskDetail, changed: &[&str]) -> String {
     kept.collect()
 }
 
-/// What a person may do next, the most urgent first.
+/// Possible next commands, the most urgent first.
 pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
     let id = &detail.info.task_id;
     let several = detail.asks.len() > 1;

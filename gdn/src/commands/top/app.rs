@@ -1,4 +1,4 @@
-//! What `gdn top` does about a key, and about what it is told: no terminal, no daemon and no clock in here.
+//! Application logic of `gdn top`: handles keys and updates, without terminal, daemon or clock.
 
 use goondan_protocol::control::{WatchUpdate, WorkspaceChange};
 use goondan_protocol::ids::InstanceKey;
@@ -12,24 +12,24 @@ use super::rows::{self, Row};
 use super::view::View;
 use crate::output::text;
 
-/// How long after facts were asked for they are asked for again if something happened, in milliseconds.
+/// Minimum interval between queries of the project's state, in milliseconds.
 const FACTS_EVERY_MS: u64 = 250;
-/// The same of what replies took.
+/// Minimum interval between usage queries, in milliseconds.
 const USAGE_EVERY_MS: u64 = 2_000;
-/// The same of a page that is open.
+/// Minimum interval between queries of the open page, in milliseconds.
 const PAGE_EVERY_MS: u64 = 500;
-/// Characters a filter has at most.
+/// Maximum length of a filter, in characters.
 const FILTER_CHARS_MAX: usize = 100;
 
-/// A page of text that is open.
+/// An open text page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) about: PageAbout,
-    /// What it says; none before it has come.
+    /// Content; none until it has arrived.
     text: Option<String>,
-    /// The same in lines that fit; none before it has come.
+    /// Content wrapped to the screen; none until it has arrived.
     pub(super) lines: Option<Vec<String>>,
-    /// Lines from its end.
+    /// Scroll position, in lines from the end.
     pub(super) up: usize,
 }
 
@@ -53,18 +53,18 @@ impl Page {
     }
 }
 
-/// What keys mean at the moment.
+/// Input mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Look,
-    /// The filter is being written.
+    /// The filter is being edited.
     Filter,
-    /// A person is asked whether they mean it.
+    /// An action awaits confirmation.
     Confirm(Act),
     Help,
 }
 
-/// Whether the daemon is there.
+/// State of the connection to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
     Connecting,
@@ -72,14 +72,14 @@ pub(super) enum Link {
     Lost,
 }
 
-/// Which row of a view is chosen.
+/// Selected row of a view.
 #[derive(Debug, Clone, Default)]
 struct Chosen {
     id: Option<String>,
     place: usize,
 }
 
-/// All of `gdn top` but the terminal.
+/// State of `gdn top`, without the terminal.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) board: Board,
@@ -89,15 +89,15 @@ pub(super) struct App {
     pub(super) page: Option<Page>,
     pub(super) filter: String,
     pub(super) logs_of: LogsOf,
-    /// What came of the last act, and whether it is good.
+    /// Result of the last action.
     pub(super) notice: Option<Result<String, String>>,
     pub(super) is_read_only: bool,
     size: Size,
     rows: Vec<Row>,
-    /// What the rows were made of.
+    /// Inputs that the current rows were built from.
     rows_of: Option<(View, String, u64)>,
     chosen: [Chosen; View::ALL.len()],
-    /// Lines from the end of each view without rows.
+    /// Scroll position of each text view, in lines from the end.
     up: [usize; View::ALL.len()],
     facts: Reload,
     usage: Reload,
@@ -127,7 +127,7 @@ impl App {
         }
     }
 
-    /// Takes what arrives, and says what is to be done about it.
+    /// Handles an input and returns the effects to carry out.
     pub(super) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
         let mut effects = match input {
             Input::Key(key) => self.key(key, now),
@@ -196,12 +196,12 @@ impl App {
         Vec::new()
     }
 
-    /// The daemon told something.
+    /// Handles an update from the daemon.
     fn changed(&mut self, change: WorkspaceChange) -> Vec<Effect> {
         let effects = match &change.told {
-            // What it says of each process is asked for.
+            // The rest of the snapshot follows in further updates.
             told if told.has_more() => Vec::new(),
-            // How everything is: a daemon that was not known before, or too much was missed.
+            // A snapshot follows a connection to a new daemon, or missed updates.
             WatchUpdate::Snapshot(_) => {
                 self.facts = Reload::every(FACTS_EVERY_MS);
                 self.usage = Reload::every(USAGE_EVERY_MS);
@@ -302,7 +302,7 @@ impl App {
         }
     }
 
-    /// Takes back what narrows the view.
+    /// Resets the filter and closes details.
     fn back(&mut self) -> Vec<Effect> {
         self.filter.clear();
         match self.view {
@@ -316,7 +316,7 @@ impl App {
         self.view = view;
     }
 
-    /// Moves the choice, or the text. What lies behind the end is brought back where it is shown.
+    /// Moves the selection or scrolls the text. Positions beyond the end are clamped.
     fn step(&mut self, place: impl Fn(usize) -> usize) {
         if let Some(page) = &mut self.page {
             let last = page.lines.as_ref().map_or(0, Vec::len);
@@ -388,7 +388,7 @@ impl App {
         }
     }
 
-    /// The conversation that a key is about: that of the page, or of the chosen row.
+    /// Conversation that a key applies to: that of the page, or of the selected row.
     fn meant_key(&self) -> Option<InstanceKey> {
         if let Some(page) = &self.page {
             return Some(page.about.key().clone());
@@ -397,29 +397,28 @@ impl App {
         row.key.clone()
     }
 
-    /// Where the chosen row stands.
+    /// Index of the selected row.
     pub(super) fn chosen_place(&self) -> Option<usize> {
         let last = self.rows.len().checked_sub(1)?;
         let chosen = self.chosen.get(self.view.place())?;
         Some(chosen.place.min(last))
     }
 
-    /// The rows of the view.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Lines from the end of a view without rows.
+    /// Scroll position of the current text view, in lines from the end.
     pub(super) fn up(&self) -> usize {
         self.up.get(self.view.place()).copied().unwrap_or_default()
     }
 
-    /// What is looked for, in small letters.
+    /// Filter text in lowercase.
     pub(super) fn wanted(&self) -> String {
         self.filter.to_lowercase()
     }
 
-    /// Makes the rows anew if something has changed; what was chosen stays chosen, wherever it stands now.
+    /// Rebuilds the rows if something changed; the selection follows its row.
     fn make_rows(&mut self) {
         let of = (self.view, self.filter.clone(), self.board.version());
         if self.rows_of.as_ref() == Some(&of) {
@@ -438,7 +437,7 @@ impl App {
     }
 }
 
-/// A place counted from the end, moved as one counted from the begin.
+/// Applies a move that counts from the beginning to a position that counts from the end.
 fn moved_up(up: usize, last: usize, place: impl Fn(usize) -> usize) -> usize {
     let from_begin = last.saturating_sub(up);
     last - place(from_begin).min(last)

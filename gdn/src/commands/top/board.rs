@@ -1,4 +1,4 @@
-//! What `gdn top` knows of a project: what it was told, and what it asked for.
+//! Project data of `gdn top`, from updates and queries.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,21 +14,20 @@ use goondan_protocol::time::Timestamp;
 use crate::commands::happened;
 use crate::output::text;
 
-/// Happenings that are kept to be looked at.
+/// Maximum number of past events kept.
 pub(super) const HAPPENED_MAX: usize = 1_000;
-/// Log lines that are kept to be looked at.
+/// Maximum number of log lines kept.
 pub(super) const LOG_LINES_MAX: usize = 2_000;
-/// Conversations that are listed at most: those that changed last.
+/// Maximum number of conversations listed, the most recently updated first.
 pub(super) const CONVERSATIONS_MAX: usize = 20_000;
 
-/// How a project is, as the daemon says when it is asked.
+/// Project state, as returned by queries.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Facts {
     pub(super) workspace: WorkspaceInfo,
     pub(super) processes: Vec<ProcessInfo>,
 }
 
-/// A conversation in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Conversation {
     pub(super) key: InstanceKey,
@@ -36,7 +35,7 @@ pub(super) struct Conversation {
     pub(super) updated_at: Timestamp,
 }
 
-/// Something that happened, as a line.
+/// A past event, as a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Happened {
     pub(super) at: Timestamp,
@@ -45,25 +44,25 @@ pub(super) struct Happened {
     pub(super) look: Style,
 }
 
-/// What is known.
+/// All data.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     facts: Option<Facts>,
-    /// Where the process of each conversation stands in the list of processes.
+    /// Index of each conversation's process in the list of processes.
     places: HashMap<InstanceKey, usize>,
     conversations: HashMap<InstanceKey, Conversation>,
     conversations_total: usize,
     happened: VecDeque<Happened>,
     usage: Option<UsageReport>,
     logs: VecDeque<String>,
-    /// When the turn of a conversation began, as far as that was told.
+    /// Start of each conversation's turn, if it was reported.
     turns: HashMap<InstanceKey, Timestamp>,
-    /// Counts what changed, so that a list is made anew only if something did.
+    /// Change counter, so that lists are rebuilt only after a change.
     version: u64,
 }
 
 impl Board {
-    /// Grows with each change.
+    /// Increases with each change.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
@@ -76,17 +75,17 @@ impl Board {
         self.usage.as_ref()
     }
 
-    /// The latest last.
+    /// Oldest first.
     pub(super) fn happened(&self) -> &VecDeque<Happened> {
         &self.happened
     }
 
-    /// The latest last.
+    /// Oldest first.
     pub(super) fn logs(&self) -> &VecDeque<String> {
         &self.logs
     }
 
-    /// How many conversations there are, those that are not listed included.
+    /// Number of conversations, including those not listed.
     pub(super) fn conversations_total(&self) -> usize {
         self.conversations_total.max(self.conversations.len())
     }
@@ -95,7 +94,7 @@ impl Board {
         self.conversations.get(key)
     }
 
-    /// The conversations whose key or agent has this text, in small letters; those that changed last first.
+    /// Conversations whose key or agent contains the lowercase text, most recently updated first.
     pub(super) fn conversations_with(&self, wanted: &str) -> Vec<InstanceKey> {
         let has = |text: &str| text.to_lowercase().contains(wanted);
         let mut found: Vec<&Conversation> = self
@@ -110,24 +109,24 @@ impl Board {
         found.into_iter().map(|one| one.key.clone()).collect()
     }
 
-    /// The process of a conversation, if it has one, or something to do.
+    /// Process of a conversation, if it has one or has pending events.
     pub(super) fn process_of(&self, key: &InstanceKey) -> Option<&ProcessInfo> {
         let at = *self.places.get(key)?;
         self.facts.as_ref()?.processes.get(at)
     }
 
-    /// When the turn of a conversation began, as far as that was told.
+    /// Start of a conversation's turn, if it was reported.
     pub(super) fn turn_since(&self, key: &InstanceKey) -> Option<Timestamp> {
         self.turns.get(key).copied()
     }
 
-    /// The agents whose turns are in progress.
+    /// Agents with a turn in progress.
     pub(super) fn working(&self) -> impl Iterator<Item = &ProcessInfo> {
         let processes = self.facts.iter().flat_map(|facts| &facts.processes);
         processes.filter(|info| info.role == ChildRole::Agent && info.turn_id.is_some())
     }
 
-    /// Takes what was asked for anew.
+    /// Stores the result of a query.
     pub(super) fn take_facts(&mut self, facts: Facts) {
         self.version += 1;
         let agents = facts.processes.iter().enumerate();
@@ -144,7 +143,7 @@ impl Board {
         self.facts = Some(facts);
     }
 
-    /// Takes a page of the list of conversations; what is known to have changed later stays as it is.
+    /// Stores a page of the conversation list; newer data is kept.
     pub(super) fn take_page(&mut self, page: InstancesPage) {
         self.version += 1;
         self.conversations_total = page.total;
@@ -171,13 +170,13 @@ impl Board {
         keep(&mut self.logs, line, LOG_LINES_MAX);
     }
 
-    /// Other lines are asked for.
+    /// Clears the log lines, because another log was requested.
     pub(super) fn clear_logs(&mut self) {
         self.version += 1;
         self.logs.clear();
     }
 
-    /// Takes what the daemon tells of its own accord.
+    /// Applies an update from the daemon.
     pub(super) fn take_change(&mut self, change: WorkspaceChange) {
         self.version += 1;
         match change.told {
@@ -233,7 +232,7 @@ impl Board {
         }
     }
 
-    /// A conversation changed.
+    /// Records a change to a conversation.
     fn touch(&mut self, key: &InstanceKey, at: Timestamp) {
         if let Some(conversation) = self.conversations.get_mut(key) {
             conversation.updated_at = conversation.updated_at.max(at);

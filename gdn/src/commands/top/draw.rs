@@ -1,4 +1,4 @@
-//! How `gdn top` looks: a function of what is known, the time and the size of the terminal.
+//! Rendering of `gdn top`, from the state, the time and the terminal size.
 
 mod tables;
 mod texts;
@@ -18,10 +18,10 @@ use crate::context::Context;
 use crate::output::style;
 use crate::output::text;
 
-/// Columns of the help.
+/// Width of the help, in columns.
 const HELP_COLUMNS: u16 = 64;
 
-/// What keys do.
+/// Key bindings, as shown in the help.
 const KEYS: [(&str, &str); 12] = [
     ("1 … 6, Tab, ← →", "another view"),
     ("↑ ↓, j k, PgUp PgDn", "choose a row, or move the text"),
@@ -37,17 +37,17 @@ const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-/// What the drawing needs beside what is known.
+/// Rendering parameters beside the state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ink<'a> {
     pub(super) context: &'a Context,
     pub(super) now: Timestamp,
-    /// Whether there are colours.
+    /// True if colors are enabled.
     pub(super) has_colors: bool,
 }
 
 impl Ink<'_> {
-    /// A style of the other commands.
+    /// Converts a style of the other commands.
     pub(super) fn style(self, look: anstyle::Style) -> Style {
         let mut style = Style::new();
         let effects = look.get_effects();
@@ -71,7 +71,7 @@ impl Ink<'_> {
     }
 }
 
-/// The colours that [`style`] has.
+/// Colors used by [`style`].
 fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
     use anstyle::AnsiColor;
     use ratatui::style::Color;
@@ -84,7 +84,7 @@ fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
     }
 }
 
-/// Draws all of it.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: Ink<'_>) {
     let areas = Layout::vertical([
         Constraint::Length(1),
@@ -110,7 +110,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: Ink<'_>) {
     frame.render_widget(foot_of(app, ink), foot);
 }
 
-/// The project, how it stands, and the time.
+/// Header: the project, its state, and the time.
 fn head_of(app: &App, ink: Ink<'_>, area: Rect) -> Line<'static> {
     let clock = text::clock(ink.now);
     let clock = clock.split_once(' ').map_or("", |(_, time)| time);
@@ -229,7 +229,7 @@ fn help(frame: &mut Frame<'_>, body: Rect, ink: Ink<'_>) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// The same as text, without colours and without spaces at the ends of lines.
+/// Renders the screen as text, without colors and trailing spaces.
 pub(super) fn as_text(app: &App, ink: Ink<'_>, size: Size) -> String {
     let backend = TestBackend::new(size.columns, size.rows);
     let Ok(mut terminal) = ratatui::Terminal::new(backend);
@@ -240,7 +240,7 @@ pub(super) fn as_text(app: &App, ink: Ink<'_>, size: Size) -> String {
         let mut line = String::new();
         let mut covered = 0;
         for cell in row {
-            // What a wide character covers is not a character of its own.
+            // Skip the cells that a wide character covers.
             if covered > 0 {
                 covered -= 1;
                 continue;

@@ -1,4 +1,4 @@
-//! What `gdn top` is told and asks for, over connections of its own.
+//! Data feeds of `gdn top`, each with its own connection.
 
 use goondan_protocol::control::{
     self, CancelEvent, FollowLogs, InstanceOrder, InstanceTurns, ListInstances, ListProcesses,
@@ -18,18 +18,18 @@ use crate::output::style::Palette;
 use crate::output::table::Canvas;
 use crate::output::text;
 
-/// The messages of a conversation that are shown.
+/// Maximum number of messages shown of a conversation.
 const MESSAGES_SHOWN: usize = 200;
 
-/// Where what arrives goes.
+/// Channel for inputs.
 pub(super) type Inputs = mpsc::UnboundedSender<Input>;
 
 fn send(inputs: &Inputs, input: Input) {
-    // Nobody listens any more: the screen is gone, and so is this feed at once.
+    // A send fails only after the screen is closed, which also ends this feed.
     drop(inputs.send(input));
 }
 
-/// Watches the project, over restarts of its daemon.
+/// Watches the project across daemon restarts.
 pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
     let take = |followed| {
         let input = match followed {
@@ -42,7 +42,7 @@ pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
     following::follow(context, take).await;
 }
 
-/// Follows the log that is wanted at the moment, over restarts of the daemon.
+/// Follows the currently requested log across daemon restarts.
 pub(super) async fn follow_logs(
     context: &Context,
     mut of: watch::Receiver<LogsOf>,
@@ -60,7 +60,7 @@ pub(super) async fn follow_logs(
 }
 
 async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
-    // That no daemon runs the project is told by the feed that watches it.
+    // The feed that watches the project reports if no daemon runs it.
     let Ok((mut client, workspace)) = context.open().await else {
         return;
     };
@@ -87,14 +87,14 @@ async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
     );
 }
 
-/// What is asked for, and what is done.
+/// A query or an action.
 #[derive(Debug)]
 pub(super) enum Request {
     Load(Wanted),
     Act(Act),
 }
 
-/// Asks for what is wanted, one after another.
+/// Handles requests one after another.
 pub(super) async fn answer(
     context: &Context,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -174,7 +174,7 @@ impl Asker<'_> {
                 };
                 send(self.inputs, Input::Page(about.clone(), text));
             }
-            // Another feed does that.
+            // Handled by the log feed.
             Wanted::Logs(_) => {}
         }
         Ok(())
@@ -214,7 +214,7 @@ impl Asker<'_> {
         Ok(text::printable(&trace::as_text(&trace, canvas)))
     }
 
-    /// The trace of a conversation's turn that began last.
+    /// Trace of the conversation's latest turn.
     async fn latest_trace(&mut self, key: &InstanceKey) -> Result<Option<String>, CallError> {
         let (mut offset, mut latest) = (0, None);
         loop {
@@ -264,7 +264,7 @@ impl Asker<'_> {
     }
 }
 
-/// How the project is; none if it is not registered any more.
+/// State of the project; none if it is no longer registered.
 pub(super) async fn facts(
     client: &mut Client,
     workspace_id: &WorkspaceId,
@@ -295,7 +295,7 @@ pub(super) fn usage_of(workspace_id: &WorkspaceId) -> ReadUsage {
     }
 }
 
-/// The first page of the conversations, those that changed last first.
+/// Request for the first page of conversations, most recently updated first.
 pub(super) fn conversations_of(workspace_id: &WorkspaceId) -> ListInstances {
     ListInstances {
         workspace_id: Some(workspace_id.clone()),

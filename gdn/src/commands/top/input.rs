@@ -1,14 +1,14 @@
-//! What `gdn top` is told, and what it asks for.
+//! Inputs and effects of `gdn top`.
 
 use goondan_protocol::control::{InstancesPage, UsageReport, WorkspaceChange};
 use goondan_protocol::ids::InstanceKey;
 
 use super::board::Facts;
 
-/// Lines above and below what a view shows: the head, the tabs, its title and the foot.
+/// Number of lines around a view's content: header, tabs, title and footer.
 const FRAME_LINES: u16 = 4;
 
-/// The size of the terminal.
+/// Size of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) columns: u16,
@@ -16,13 +16,13 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// How many lines of a view are shown at once; one at least.
+    /// Number of visible lines in a view; at least one.
     pub(super) fn body_rows(self) -> usize {
         self.rows.saturating_sub(FRAME_LINES).max(1).into()
     }
 }
 
-/// A key as it is meant.
+/// A key press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
@@ -41,14 +41,14 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// What arrives.
+/// An input.
 #[derive(Debug)]
 pub(super) enum Input {
     Key(Key),
     Resized(Size),
-    /// Time went by.
+    /// Clock tick.
     Tick,
-    /// The daemon tells of its own accord.
+    /// Update from the daemon.
     Told(Box<WorkspaceChange>),
     /// No daemon runs the project.
     Lost,
@@ -57,18 +57,18 @@ pub(super) enum Input {
     Facts(Box<Facts>),
     Conversations(Box<InstancesPage>),
     Usage(Box<UsageReport>),
-    /// A page that was asked for, as text.
+    /// A requested page, as text.
     Page(PageAbout, String),
-    /// The lines of the log come, from the first that is kept.
+    /// Start of the log's lines.
     LogBegins,
     LogLine(String),
-    /// What was asked for cannot be had.
+    /// A query failed.
     Failed(Wanted, String),
-    /// What came of an act.
+    /// Result of an action.
     Acted(Result<String, String>),
 }
 
-/// What is to be done.
+/// An effect to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     Load(Wanted),
@@ -76,30 +76,30 @@ pub(super) enum Effect {
     Quit,
 }
 
-/// What is asked for.
+/// Data to query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
     Facts,
     Conversations,
     Usage,
-    /// A page of at most so many columns.
+    /// A page, wrapped to this width in columns.
     Page(PageAbout, u16),
     Logs(LogsOf),
 }
 
-/// Whose log is followed.
+/// Source of the followed log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LogsOf {
     Project,
     Conversation(InstanceKey),
 }
 
-/// What a page is about.
+/// Subject of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageAbout {
-    /// The latest messages of a conversation.
+    /// Latest messages of a conversation.
     Transcript(InstanceKey),
-    /// Its latest turn.
+    /// Latest turn of a conversation.
     Trace(InstanceKey),
 }
 
@@ -118,12 +118,12 @@ impl PageAbout {
     }
 }
 
-/// What a person does to a conversation.
+/// Action on a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Act {
     /// Cancel the turn in progress.
     Cancel(InstanceKey),
-    /// Let a new process take over after the turn in progress.
+    /// Replace the process after the turn in progress.
     Restart(InstanceKey),
 }
 

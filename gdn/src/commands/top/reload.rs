@@ -1,24 +1,24 @@
-//! When something is asked for again: soon after it may have changed, and not all the time.
+//! Rate limit for repeated queries: a query is repeated soon after its data may have changed, but not continuously.
 
 use goondan_protocol::time::Timestamp;
 
 use crate::output::text;
 
-/// How many times as long as an answer took nothing is asked for again.
+/// Minimum pause after a query, as a multiple of its duration.
 const REST_FACTOR: u64 = 10;
 
-/// When one thing is asked for.
+/// Schedule of one query.
 #[derive(Debug)]
 pub(super) struct Reload {
     every_ms: u64,
     is_wanted: bool,
     asked_at: Option<Timestamp>,
-    /// How long the last answer took, in milliseconds; none while one is awaited.
+    /// Duration of the last query, in milliseconds; none while one is in flight.
     took_ms: Option<u64>,
 }
 
 impl Reload {
-    /// What is asked for at most so often.
+    /// Creates a schedule with a minimum interval.
     pub(super) fn every(every_ms: u64) -> Self {
         Self {
             every_ms,
@@ -28,25 +28,25 @@ impl Reload {
         }
     }
 
-    /// It may have changed.
+    /// Marks the data as outdated.
     pub(super) fn wanted(&mut self) {
         self.is_wanted = true;
     }
 
-    /// It was asked for.
+    /// Records the start of a query.
     pub(super) fn asked(&mut self, now: Timestamp) {
         self.is_wanted = false;
         self.asked_at = Some(now);
         self.took_ms = None;
     }
 
-    /// It came, or will not come.
+    /// Records the end of a query, successful or not.
     pub(super) fn came(&mut self, now: Timestamp) {
         let asked = self.asked_at.unwrap_or(now);
         self.took_ms = Some(text::ms_between(asked, now));
     }
 
-    /// Whether it is to be asked for now; it counts as asked for then.
+    /// True if a query must start now; records it as started.
     pub(super) fn due(&mut self, now: Timestamp) -> bool {
         let Some(took_ms) = self.took_ms else {
             return false;

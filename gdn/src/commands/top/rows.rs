@@ -1,4 +1,4 @@
-//! The rows of a view, in their order.
+//! Rows of the table views, in order.
 
 use goondan_protocol::control::ProcessInfo;
 use goondan_protocol::ids::InstanceKey;
@@ -6,14 +6,14 @@ use goondan_protocol::ids::InstanceKey;
 use super::board::Board;
 use super::view::View;
 
-/// A row that can be chosen.
+/// A selectable row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
-    /// What it stays chosen by, whatever moves.
+    /// Identifies the selected row when rows move.
     pub(super) id: String,
-    /// The conversation it is about.
+    /// Conversation of the row.
     pub(super) key: Option<InstanceKey>,
-    /// Where it stands in the list of processes, if it is one.
+    /// Index in the list of processes, for a process.
     pub(super) process: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ impl Row {
     }
 }
 
-/// The rows of a view that have this text, in small letters.
+/// Rows of a view that contain the lowercase text.
 pub(super) fn of(board: &Board, view: View, wanted: &str) -> Vec<Row> {
     match view {
         View::Conversations => {

@@ -1,4 +1,4 @@
-//! The terminal while `gdn top` has it: its keys, and how it is given back whatever happens.
+//! Terminal handling of `gdn top`: reads keys, and always restores the terminal.
 
 use std::mem::ManuallyDrop;
 use std::thread;
@@ -9,15 +9,15 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::input::{Key, Size};
 
-/// The whole terminal. It is given back when this goes, and when a panic happens.
+/// Full-screen terminal. Restored on drop and on panic.
 ///
-/// The library's own terminal is never dropped: it reports a cursor that cannot be shown by `eprintln!`, which panics where
-/// the terminal is closed.
+/// The library's terminal is never dropped, because its destructor uses `eprintln!` if the cursor cannot be shown,
+/// which panics on a closed terminal.
 #[derive(Debug)]
 pub(super) struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches to full screen.
     pub(super) fn take() -> std::io::Result<Self> {
         ratatui::try_init().map(|terminal| Self(ManuallyDrop::new(terminal)))
     }
@@ -29,22 +29,22 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone, after a hang-up, needs nothing.
+        // After a hang-up, the terminal is gone and needs no restore.
         drop(self.0.show_cursor());
         drop(ratatui::try_restore());
     }
 }
 
-/// What a terminal says.
+/// Event from the terminal.
 #[derive(Debug)]
 pub(super) enum Typed {
     Key(Key),
     Resized(Size),
 }
 
-/// Reads what is typed until nobody wants it, or the terminal is gone.
+/// Reads keys until the receiver or the terminal is gone.
 pub(super) fn read_keys(typed: UnboundedSender<Typed>) {
-    // The thread ends with the process: a terminal cannot be asked to stop waiting.
+    // The thread ends with the process, because a blocking read of the terminal cannot be stopped.
     thread::spawn(move || {
         while let Ok(event) = event::read() {
             let told = match event {
@@ -97,7 +97,7 @@ mod tests {
             "commands::top::terminal::tests::obs_4_a_panic_gives_the_terminal_back";
         if let Some(shown) = given_back_by(ITSELF) {
             let (before, after) = shown.split_once("a panic in top").unwrap();
-            // The whole screen was taken, and given back before the panic was told.
+            // The screen was entered, and left before the panic message.
             let taken = before.find("\x1b[?1049h").unwrap();
             let given_back = before.find("\x1b[?1049l").unwrap();
             assert!(taken < given_back, "{shown:?}");
@@ -105,7 +105,7 @@ mod tests {
             return;
         }
         let _screen = Screen::take().unwrap();
-        // As in a thread of its own: nothing unwinds through what gives the terminal back.
+        // As in another thread: the restore does not happen by unwinding.
         drop(panic::catch_unwind(|| panic!("a panic in top")));
         std::process::abort();
     }

@@ -1,5 +1,5 @@
-//! Goal: what `gdn top` shows and does is right for all it may be told, typed and sized, without a terminal.
-//! Method: pictures as text; each action by its keys; sizes and keys at random.
+//! Goal: `gdn top` shows and does the right thing for any update, key and terminal size, without a terminal.
+//! Method: frames as text; each action by its keys; random sizes and keys.
 
 use goondan_protocol::control::{
     InstanceSummary, InstancesPage, WatchCursor, WatchUpdate, WorkspaceChange,
@@ -23,7 +23,7 @@ const SIZE: Size = Size {
 };
 const ESCAPE: char = '\u{1b}';
 
-/// 2026-01-01T12:00:00Z, plus so many milliseconds.
+/// 2026-01-01T12:00:00Z plus `ms` milliseconds.
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_unix_millis(1_767_268_800_000 + ms)
 }
@@ -114,7 +114,7 @@ fn picture(app: &App, columns: u16, rows: u16) -> String {
     as_text(app, ink, Size { columns, rows })
 }
 
-/// A project in which much goes on.
+/// A project with much activity.
 fn busy(view: View) -> App {
     let mut app = App::new(view, false, SIZE);
     app.handle(Input::Facts(Box::new(facts())), at(-9_000));
@@ -155,7 +155,7 @@ fn press(app: &mut App, keys: &str) -> Vec<Effect> {
     effects
 }
 
-/// The clock of a picture is the person's own; what is compared has another in its place.
+/// Renders a view. The local time is replaced, because it depends on the machine.
 fn shown(view: View, columns: u16, rows: u16) -> String {
     let local = crate::output::text::clock(at(0));
     let local = local.split_once(' ').unwrap().1.to_owned();

@@ -1,4 +1,4 @@
-//! What `gdn top` can show.
+//! Views of `gdn top`.
 
 use clap::ValueEnum;
 
@@ -20,7 +20,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// All, in the order of their keys.
+    /// All views, in the order of their keys.
     pub(super) const ALL: [Self; 6] = [
         Self::Overview,
         Self::Conversations,
@@ -41,25 +41,25 @@ impl View {
         }
     }
 
-    /// The place in [`Self::ALL`].
+    /// Index in [`Self::ALL`].
     pub(super) fn place(self) -> usize {
         let found = Self::ALL.iter().position(|view| *view == self);
         found.unwrap_or_default()
     }
 
-    /// The view of a key: `1` is the first.
+    /// View for a key: `1` is the first.
     pub(super) fn of_key(key: char) -> Option<Self> {
         let place = key.to_digit(10)?.checked_sub(1)?;
         Self::ALL.get(usize::try_from(place).ok()?).copied()
     }
 
-    /// The one so many places further on, around the end.
+    /// View that is `by` places further, with wrap-around.
     pub(super) fn moved(self, by: usize) -> Self {
         let place = (self.place() + by) % Self::ALL.len();
         Self::ALL.get(place).copied().unwrap_or(self)
     }
 
-    /// Whether one of its rows is chosen; else its text is moved.
+    /// True if the view has selectable rows; false if it scrolls text.
     pub(super) fn has_rows(self) -> bool {
         matches!(self, Self::Overview | Self::Conversations | Self::Processes)
     }

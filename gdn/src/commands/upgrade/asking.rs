@@ -1,4 +1,5 @@
-//! Asking the programs of a version: what they are, whether they can read a state directory, how a daemon is (`REL-1`).
+//! Queries the programs of a version: their version numbers, the formats they read, and the state of a daemon
+//! (`REL-1`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,16 +19,16 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
-/// Longest answer of a program that is read, in bytes.
+/// Maximum size of a program's output, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Most of what a program complained of that is shown, in characters.
+/// Maximum length of a program's error output in messages, in characters.
 const COMPLAINT_CHARS_MAX: usize = 400;
 
-/// How often it is looked whether a program has ended, in milliseconds.
+/// Polling interval for the end of a program, in milliseconds.
 const POLL_MS: u64 = 5;
 
-/// Why a program of a version gave no answer.
+/// Failure to get a response from a version's program.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     #[error("cannot run {}", program.display())]
@@ -49,7 +50,7 @@ impl From<AskError> for Failure {
     }
 }
 
-/// How a program ended, and what it said.
+/// Exit code and output of a program.
 struct Answer {
     code: Option<i32>,
     stdout: String,
@@ -57,7 +58,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// That it is not what was asked for.
+    /// Error for unexpected output.
     fn wrong(&self, program: &Path) -> AskError {
         let said = text::one_line(self.stderr.trim());
         let said: String = said.chars().take(COMPLAINT_CHARS_MAX).collect();
@@ -76,7 +77,7 @@ fn ask(program: &Path, args: &[&str]) -> Result<Answer, AskError> {
         program: program.to_owned(),
         source,
     };
-    // Files, unlike pipes, take whatever is written while nobody reads.
+    // Files, unlike pipes, never block the writer.
     let mut stdout = tempfile::tempfile().map_err(failed)?;
     let mut stderr = tempfile::tempfile().map_err(failed)?;
     let mut child = Command::new(program)
@@ -92,7 +93,7 @@ fn ask(program: &Path, args: &[&str]) -> Result<Answer, AskError> {
             break status;
         }
         if Instant::now() >= deadline {
-            // One that has just ended is as good as killed.
+            // Kill fails if the program has just exited.
             drop(child.kill());
             drop(child.wait());
             return Err(AskError::Silent {
@@ -115,7 +116,7 @@ fn text_in(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The version number that all programs in a directory say.
+/// Version number that all programs in a directory report.
 pub(super) fn number_of(dir: &Path) -> Result<String, AskError> {
     let mut number: Option<String> = None;
     let further = FURTHER_PROGRAMS.into_iter();
@@ -142,20 +143,19 @@ pub(super) fn number_of(dir: &Path) -> Result<String, AskError> {
     Ok(number.unwrap_or_default())
 }
 
-/// What `gdn upgrade --check` says: the version, and what it makes of a state directory.
+/// Output of `gdn upgrade --check`: the version, and its support for the state directory's format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reads {
-    /// Its number.
     pub(super) version: String,
-    /// The format it writes.
+    /// State format that the version writes.
     pub(super) wrote: u32,
-    /// The oldest format whose programs can read that.
+    /// Oldest format version whose programs can read that format.
     pub(super) readable_from: u32,
 }
 
 impl Reads {
-    /// What this program writes.
+    /// Format of this program.
     pub(super) fn this() -> Self {
         Self {
             version: GOONDAN_VERSION.to_owned(),
@@ -164,13 +164,13 @@ impl Reads {
         }
     }
 
-    /// Whether another version can read what this one writes.
+    /// True if the other version can read what this one writes.
     pub(super) fn can_be_read_by(&self, other: &Self) -> bool {
         self.readable_from <= other.wrote
     }
 }
 
-/// What a version makes of a state directory; an error if it cannot read it.
+/// Checks if a version can read a state directory; an error if it cannot.
 pub(super) fn reads(gdn: &Path, state_root: &Path) -> Result<Reads, AskError> {
     let root = state_root.to_string_lossy();
     let answer = ask(
@@ -184,20 +184,20 @@ pub(super) fn reads(gdn: &Path, state_root: &Path) -> Result<Reads, AskError> {
     }
 }
 
-/// How a version's `gdn` sees its daemon.
+/// State of a daemon, as reported by a version's `gdn`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) pid: u32,
     pub(super) number: String,
-    /// The file of its program.
+    /// Path of its program.
     pub(super) program: Option<PathBuf>,
-    /// The workspaces in which something does not run as it should.
+    /// Unhealthy workspaces.
     pub(super) ill: BTreeSet<String>,
-    /// Those in which a process crashes again and again, which will not be over by itself.
+    /// Workspaces with a process that crashes repeatedly and will not recover on its own.
     pub(super) crashing: BTreeSet<String>,
 }
 
-/// What `gdn status` says, as far as all versions say it.
+/// Fields of `gdn status` that all versions print.
 #[derive(Deserialize)]
 struct Status {
     pid: u32,
@@ -256,7 +256,7 @@ impl From<Status> for Look {
     }
 }
 
-/// How the daemon of a state directory is; none if none runs.
+/// State of a state directory's daemon; none if none runs.
 pub(super) fn look(gdn: &Path, state_root: &Path) -> Result<Option<Look>, AskError> {
     let root = state_root.to_string_lossy();
     let answer = ask(gdn, &["--json", "--state-root", &root, "status"])?;

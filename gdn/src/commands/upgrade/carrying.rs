@@ -1,4 +1,5 @@
-//! Carrying an upgrade out: looks, asks what is next, writes that down, and does it (`REL-1`).
+//! Carries out an upgrade: observes the state, chooses the next step, records it in the journal, and executes it
+//! (`REL-1`).
 
 use std::time::{Duration, Instant};
 
@@ -19,27 +20,27 @@ use crate::installation::{Installation, Link, VersionName};
 use crate::output::text;
 use crate::programs::{GDN, ORCHESTRATOR};
 
-/// How an upgrade ended.
+/// Outcome of an upgrade.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The new version is the current one, and what was removed.
+    /// The new version is current; lists the versions that were removed.
     Upgraded(Vec<VersionName>),
-    /// The version before is, for a reason.
+    /// The previous version is current, for this reason.
     TakenBack(String),
 }
 
-/// An upgrade that is carried out.
+/// An upgrade in progress.
 pub(super) struct Carrying<'u> {
     pub(super) installation: &'u Installation,
-    /// For the state directory of the upgrade.
+    /// Context of the upgrade's state directory.
     pub(super) context: &'u Context,
     pub(super) journal: Journal,
-    /// Time that the turns in progress have; none for each swarm's own.
+    /// Grace period for turns in progress, in milliseconds; none for the default of each swarm.
     pub(super) grace_ms: Option<u64>,
 }
 
 impl Carrying<'_> {
-    /// Goes from step to step, to the end.
+    /// Runs all steps to the end.
     pub(super) async fn run(&mut self) -> Result<Ended, Failure> {
         let mut is_checked = false;
         for _ in 0..UPGRADE_STEPS_MAX {
@@ -124,7 +125,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// Ends the daemon of the new version, whatever it does.
+    /// Stops the new version's daemon, even if it does not respond.
     async fn end(&self, daemon: Daemon) -> Result<(), Failure> {
         self.hold_service();
         match daemon {
@@ -139,12 +140,12 @@ impl Carrying<'_> {
         Ok(())
     }
 
-    /// A service manager must not start what just failed over and over again.
+    /// Stops the service, so that its manager does not restart a failing daemon repeatedly.
     fn hold_service(&self) {
         if self.journal.ran == Ran::AsService
             && let Err(failure) = service::stop_own(self.context)
         {
-            // What matters is seen: whether a daemon still runs.
+            // The next observation shows if a daemon still runs.
             self.context.output.note(format!("{failure}"));
         }
     }
@@ -157,7 +158,8 @@ impl Carrying<'_> {
         Ok(daemon::start_program(&program, &self.journal.state_root).await?)
     }
 
-    /// Waits until the new daemon is as well as the one before was, and stays so for a while; tells why not otherwise.
+    /// Waits until the new daemon is at least as healthy as the previous one and stays so for a while; returns the
+    /// reason if it does not.
     async fn check(&self) -> Result<(), String> {
         let gdn = self.installation.program(&self.journal.to, GDN);
         let deadline = Instant::now() + Duration::from_millis(HEALTH_TIMEOUT_MS);
@@ -197,7 +199,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// What the new daemon is not as it should be.
+    /// Problem with the new daemon.
     fn problem_of(&self, look: &Look) -> Option<String> {
         let to = &self.journal.to;
         let name = look.program.as_deref().and_then(Installation::of);
@@ -227,7 +229,7 @@ impl Carrying<'_> {
         }
     }
 
-    /// Goes back to the version before, if it can still read what is there.
+    /// Switches back to the previous version, if it can still read the state directory.
     fn swap_back(&self) -> Result<(), Failure> {
         self.hold_service();
         let (installation, from) = (self.installation, &self.journal.from);
@@ -250,7 +252,7 @@ impl Carrying<'_> {
         Err(Failure::new(Exit::StartFailed, message, hint))
     }
 
-    /// What hinders is to be mended by a person; the upgrade goes on then.
+    /// Failure that the user must fix before the upgrade can be resumed.
     fn stuck(&self, failure: Failure) -> Failure {
         let resume = again(self.installation, "--resume");
         let doctor = self.context.daemon_command("doctor");
@@ -265,7 +267,7 @@ impl Carrying<'_> {
     }
 }
 
-/// Removes the versions that are neither the current one nor the one before, and gives their names.
+/// Removes all versions except the current and the previous one, and returns their names.
 pub(super) fn prune(installation: &Installation) -> Result<Vec<VersionName>, Failure> {
     let mut kept = Vec::new();
     for link in [Link::Current, Link::Previous] {

@@ -1,41 +1,41 @@
-//! What an upgrade does next, from its journal and what is there (`REL-1`). No I/O.
+//! Decides the next step of an upgrade, from its journal and the current state (`REL-1`). No I/O.
 //!
-//! Nothing but what is seen decides: after a kill between any two instants the same step is found again, and a step that
-//! was half done is done again. So every step may be repeated.
+//! The decision depends only on the observed state, so after a kill at any point the same step is chosen again, and a
+//! half-done step is repeated. Every step is therefore idempotent.
 
 use super::journal::{Journal, Ran, Step, Way};
 
-/// Where `current` leads.
+/// Target of the link `current`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leads {
     ToOld,
     ToNew,
-    /// To a third version, or nowhere.
+    /// A third version, or no version.
     Elsewhere,
 }
 
-/// Which daemon owns the state root.
+/// Daemon that owns the state root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runs {
     Nothing,
     Old,
     New,
-    /// One of a third version.
+    /// A daemon of a third version.
     Other,
-    /// One that does not answer.
+    /// A daemon that does not respond.
     Silent,
 }
 
-/// What is there.
+/// Observed state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Observed {
     pub(super) leads: Leads,
     pub(super) runs: Runs,
-    /// Whether the new daemon was found to do its work, by whoever asks.
+    /// True if the caller has found the new daemon healthy.
     pub(super) is_checked: bool,
 }
 
-/// The next step of an upgrade.
+/// Returns the next step of an upgrade.
 pub(super) fn next_step(journal: &Journal, observed: Observed) -> Step {
     let is_wanted = journal.ran != Ran::Not;
     match &journal.way {
@@ -48,7 +48,7 @@ fn forward(observed: Observed, is_wanted: bool) -> Step {
     match (observed.leads, observed.runs) {
         (Leads::ToOld | Leads::Elsewhere, Runs::Nothing) => Step::Swap,
         (Leads::ToOld | Leads::Elsewhere, _) => Step::Drain,
-        // Somebody started it, in between, by a path of its own.
+        // Another process started the daemon in the meantime, by the path of its version.
         (Leads::ToNew, Runs::Old | Runs::Other) => Step::Drain,
         (Leads::ToNew, Runs::Nothing) if is_wanted => Step::Start,
         (Leads::ToNew, Runs::Nothing) => Step::Finish,
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// What is there once a step is done.
+    /// State after a step.
     fn done(step: Step, mut observed: Observed) -> Observed {
         match step {
             Step::Drain | Step::EndNew => observed.runs = Runs::Nothing,
@@ -103,14 +103,14 @@ mod tests {
             Step::SwapBack => observed.leads = Leads::ToOld,
             Step::Start => observed.runs = Runs::New,
             Step::StartOld => observed.runs = Runs::Old,
-            // One that does not answer does so by then, or the way is back.
+            // By then a silent daemon responds, or the upgrade rolls back.
             Step::Check => (observed.runs, observed.is_checked) = (Runs::New, true),
             Step::Finish | Step::FinishBack => {}
         }
         observed
     }
 
-    /// The steps from what is there to the end.
+    /// All steps from this state to the end.
     fn steps(journal: &Journal, mut observed: Observed) -> Vec<Step> {
         let mut steps = Vec::new();
         loop {

@@ -1,8 +1,8 @@
-//! A version on its way in: taken from an archive or a directory into a directory without a name, checked there, and
-//! only then put among the others (`REL-1`).
+//! Installs a version: unpacks an archive or copies a directory to a temporary directory, checks it there, and then
+//! moves it to the other versions (`REL-1`).
 //!
-//! Nothing that an archive says is believed: a path that leads elsewhere, a link, a file that comes twice, or more of
-//! anything than there may be refuses all of it, and leaves nothing.
+//! Archives are untrusted: a path outside the directory, a link, a duplicate file, or an exceeded limit rejects the
+//! whole archive, and everything unpacked is removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -24,22 +24,22 @@ use crate::failure::Failure;
 use crate::installation::{Installation, NoVersionName, VersionName, rename, sync_dir};
 use crate::programs::{FURTHER_PROGRAMS, PROGRAMS};
 
-/// The file that says the digest of each other file, as `sha256sum` writes it.
+/// File with the digests of all other files, in the format of `sha256sum`.
 pub(super) const SUMS: &str = "SHA256SUMS";
 
-/// How the directory of a version on its way begins.
+/// Directory name prefix of a version being installed.
 const INCOMING: &str = ".incoming-";
 
-/// How the directory of a version that makes way begins.
+/// Directory name prefix of a version being replaced.
 const OUTGOING: &str = ".outgoing-";
 
-/// Bytes that are read at one time.
+/// Read size, in bytes.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// Why nothing is installed of what was named.
+/// Reason why the source is not installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// It cannot be read.
+    /// The source cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
@@ -53,7 +53,7 @@ pub(super) enum SourceError {
         #[source]
         source: io::Error,
     },
-    /// It holds what no version of goondan does.
+    /// The source contains something that no goondan version contains.
     #[error("{} is refused: {problem}", path.display())]
     Refused { path: PathBuf, problem: String },
 }
@@ -78,20 +78,20 @@ impl From<SourceError> for Failure {
     }
 }
 
-/// A version that has no name yet. It is gone when this is.
+/// A version that has not been moved to its final name. Deleted on drop.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// Holds all of it.
+    /// Temporary directory with all files.
     holder: TempDir,
-    /// The directory of its programs: that, or the one directory in it.
+    /// Directory of the programs: the temporary directory, or the only directory in it.
     dir: PathBuf,
-    /// What each file holds, by its path below `dir`.
+    /// Digest of each file, by its path below `dir`.
     sums: BTreeMap<String, String>,
 }
 
 impl Incoming {
-    /// Takes a version from an archive or a directory, and checks its files against what it says of them. `wanted` is
-    /// the digest that the archive has to have.
+    /// Unpacks a version from an archive or a directory, and verifies its files against its digests. `wanted` is the
+    /// expected digest of the archive.
     pub(super) fn take(
         source: &Path,
         wanted: Option<&str>,
@@ -130,14 +130,14 @@ impl Incoming {
         &self.dir
     }
 
-    /// The name of this version, whose number its programs said.
+    /// Name of this version, from the version number that its programs report.
     pub(super) fn name(&self, number: &str) -> Result<VersionName, NoVersionName> {
         let digest = ring::digest::digest(&SHA256, text_of(&self.sums).as_bytes());
         VersionName::new(number, &digits(&digest))
     }
 
-    /// Puts it among the versions. One of this name that is there and holds the same stays; one that does not is
-    /// replaced.
+    /// Moves it to the installed versions. An existing version with this name is kept if its files match, and replaced
+    /// otherwise.
     pub(super) fn settle(
         self,
         name: &VersionName,
@@ -161,27 +161,27 @@ impl Incoming {
         rename(&self.dir, &place).map_err(failed)?;
         sync_dir(&installation.versions()).map_err(failed)?;
         if self.dir == self.holder.path() {
-            // What it was called is no more.
+            // The directory was renamed, so there is nothing to delete.
             drop(self.holder.keep());
         }
         Ok(())
     }
 }
 
-/// Removes what a kill left of versions on their way.
+/// Removes leftovers of installations that were killed.
 pub(super) fn clear_away(installation: &Installation) {
     let entries = fs::read_dir(installation.versions());
     for entry in entries.into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.starts_with(INCOMING) || name.starts_with(OUTGOING) {
-            // It hinders nothing; the next time it is tried again.
+            // A leftover does no harm, and the next call tries again.
             drop(fs::remove_dir_all(entry.path()));
         }
     }
 }
 
-/// Whether a directory's files hold what they should.
+/// True if the files of a directory have the expected digests.
 fn holds(dir: &Path, sums: &BTreeMap<String, String>) -> bool {
     sums.iter().all(|(path, sum)| {
         let digest = File::open(dir.join(path)).and_then(|mut file| digest_of(&mut file));
@@ -189,17 +189,17 @@ fn holds(dir: &Path, sums: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// Taking files in.
+/// Copies files into the temporary directory.
 struct Taking<'s> {
     source: &'s Path,
     dir: PathBuf,
     sums: BTreeMap<String, String>,
-    /// Bytes so far.
+    /// Bytes copied so far.
     bytes: u64,
 }
 
 impl Taking<'_> {
-    /// Takes the programs of a directory, and what it says of them.
+    /// Copies the programs of a directory, and its digests.
     fn directory(&mut self) -> Result<(), SourceError> {
         let sums = self.source.join(SUMS);
         let is_there = |program: &&&str| self.source.join(program).is_file();
@@ -229,7 +229,7 @@ impl Taking<'_> {
             }
             file.rewind().map_err(|error| self.unread(error))?;
         }
-        // Headers count, too.
+        // The limit includes tar headers.
         let unpacked = GzDecoder::new(io::BufReader::new(file)).take(UNPACKED_BYTES_MAX);
         let mut archive = Archive::new(unpacked);
         let no_archive = |error: io::Error| SourceError::Refused {
@@ -269,7 +269,7 @@ impl Taking<'_> {
         fs::create_dir_all(&path).map_err(|source| self.unwritten(&path, source))
     }
 
-    /// Writes one file, which must not be there yet.
+    /// Writes one file, which must not exist yet.
     fn file(&mut self, path: &str, mode: u32, content: impl Read) -> Result<(), SourceError> {
         let place = self.dir.join(path);
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -307,7 +307,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// The directory of the programs and the digests of its files, once all is checked and durable.
+    /// Returns the directory of the programs and the digests of its files, once everything is checked and synced.
     fn finished(mut self) -> Result<(PathBuf, BTreeMap<String, String>), SourceError> {
         self.enter_only_dir();
         if let Some(missing) = PROGRAMS.iter().find(|it| !self.sums.contains_key(**it)) {
@@ -327,7 +327,7 @@ impl Taking<'_> {
         Ok((self.dir, self.sums))
     }
 
-    /// Archives often hold one directory with all in it.
+    /// Archives often contain a single top-level directory.
     fn enter_only_dir(&mut self) {
         let first = self
             .sums
@@ -349,7 +349,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Compares the files with what the version says of them.
+    /// Verifies the files against the version's digests.
     fn compare(&self) -> Result<(), SourceError> {
         let path = self.dir.join(SUMS);
         let mut text = String::new();
@@ -390,7 +390,7 @@ impl Taking<'_> {
         }
     }
 
-    /// What comes twice, or is a file here and a directory there, is the archive's fault.
+    /// Duplicate entries, or an entry that is both file and directory, are errors of the archive.
     fn unwritten(&self, path: &Path, source: io::Error) -> SourceError {
         let shown = path.strip_prefix(&self.dir).unwrap_or(path);
         match source.kind() {
@@ -412,7 +412,7 @@ impl Taking<'_> {
     }
 }
 
-/// A path of plain names; none if it is anything else.
+/// Parses a path of plain names; none for any other path.
 fn plain(bytes: &[u8]) -> Option<String> {
     let path = std::str::from_utf8(bytes).ok()?;
     if path.len() > ARCHIVE_PATH_BYTES_MAX || path.contains(char::is_control) {
@@ -434,7 +434,7 @@ fn plain(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// What a file as `sha256sum` writes it says; none if a line is something else.
+/// Parses a file in the format of `sha256sum`; none if a line is not valid.
 fn parsed(text: &str) -> Option<BTreeMap<String, String>> {
     let lines = text.lines().filter(|line| !line.is_empty());
     let said = lines.map(|line| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What an archive may hold.
+/// Entry of a test archive.
 enum Put<'p> {
     File(&'p str, &'p str),
     Link(&'p str, EntryType),
@@ -88,11 +88,11 @@ fn rel_1_an_archive_becomes_a_version_with_or_without_a_directory_around_it() {
     let again = place.take(&place.archive(&puts)).unwrap();
     assert_eq!(again.name("0.1.0").unwrap(), name);
     again.settle(&name, &place.installation).unwrap();
-    // The same once more changes nothing.
+    // Installing the same version again changes nothing.
     flat.settle(&name, &place.installation).unwrap();
     let gdn = place.installation.program(&name, "gdn");
     assert_eq!(fs::read_to_string(&gdn).unwrap(), "g");
-    // One that was damaged is replaced.
+    // A damaged version is replaced.
     fs::remove_file(&gdn).unwrap();
     let third = place.take(&place.archive(&WHOLE)).unwrap();
     third.settle(&name, &place.installation).unwrap();

@@ -1,4 +1,4 @@
-//! The journal of an upgrade: what it is about and which way it goes, so that whoever comes after a kill goes on
+//! Journal of an upgrade: the versions involved and the direction, so that an interrupted upgrade can be resumed
 //! (`REL-1`).
 
 use std::collections::BTreeSet;
@@ -13,74 +13,74 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::installation::{Installation, VersionName, sync_dir};
 
-/// The form of this file.
+/// Format version of this file.
 const FORM: u32 = 1;
 
-/// Which way an upgrade goes.
+/// Direction of an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "goes")]
 pub(super) enum Way {
     /// To the new version.
     Forward,
-    /// To the one before, for a reason.
+    /// Back to the previous version, for this reason.
     Back { why: String },
 }
 
-/// How the daemon ran before, and so is started again.
+/// State of the daemon before the upgrade, which is restored afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Ran {
-    /// None ran.
+    /// No daemon ran.
     Not,
     /// In the background, as `gdn run` starts it.
     InBackground,
-    /// As a service of the user.
+    /// As the user's service.
     AsService,
 }
 
-/// What is done next.
+/// Next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Step {
     /// Stop the daemon after its turns in progress.
     Drain,
-    /// Let `current` lead to the new version.
+    /// Point `current` to the new version.
     Swap,
     /// Start the new daemon.
     Start,
-    /// See whether it does its work.
+    /// Check that it is healthy.
     Check,
-    /// All is done: the new version is the current one.
+    /// Finish: the new version is current.
     Finish,
-    /// End the new daemon, whatever it does.
+    /// Stop the new daemon in any state.
     EndNew,
-    /// Let `current` lead to the version before.
+    /// Point `current` to the previous version.
     SwapBack,
-    /// Start the daemon of the version before.
+    /// Start the previous version's daemon.
     StartOld,
-    /// All is as it was.
+    /// Finish: the previous state is restored.
     FinishBack,
 }
 
-/// An upgrade under way.
+/// An upgrade in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Journal {
-    /// The form of this file.
+    /// Format version of this file.
     pub(super) form: u32,
     pub(super) from: VersionName,
     pub(super) to: VersionName,
     pub(super) state_root: PathBuf,
-    /// How the daemon ran.
+    /// State of the daemon before the upgrade.
     pub(super) ran: Ran,
-    /// The workspaces in which something did not run as it should before.
+    /// Workspaces that were unhealthy before the upgrade.
     pub(super) ill_before: BTreeSet<String>,
     pub(super) way: Way,
-    /// What was begun last, for people: what is to be done next is seen from what is there.
+    /// Step begun last, for display only: the next step is derived from the observed state.
     pub(super) step: Option<Step>,
 }
 
-/// Why a journal is not read or written.
+/// Error while reading or writing a journal.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JournalError {
     #[error("cannot read or write {}", path.display())]
@@ -136,7 +136,7 @@ impl Journal {
         }
     }
 
-    /// The journal of an upgrade that is under way, or was cut off; none if none is.
+    /// Reads the journal of an upgrade that is in progress or was interrupted; none if there is none.
     pub(super) fn read(installation: &Installation) -> Result<Option<Self>, JournalError> {
         let path = installation.journal_file();
         let mut text = Vec::new();
@@ -161,7 +161,7 @@ impl Journal {
         serde_json::from_slice(&text).map(Some).map_err(unreadable)
     }
 
-    /// Writes it: the one before or this one is there at every instant, and this one once this returns.
+    /// Writes the journal atomically and syncs it.
     pub(super) fn write(&self, installation: &Installation) -> Result<(), JournalError> {
         let path = installation.journal_file();
         let failed = |source| JournalError::Io {
@@ -179,7 +179,7 @@ impl Journal {
         sync_dir(prefix).map_err(failed)
     }
 
-    /// The upgrade is over.
+    /// Removes the journal at the end of the upgrade.
     pub(super) fn remove(installation: &Installation) -> Result<(), JournalError> {
         let path = installation.journal_file();
         let removed = match fs::remove_file(&path) {
@@ -197,7 +197,7 @@ impl Journal {
     }
 }
 
-/// What a journal of any form says.
+/// Field that journals of every format version have.
 #[derive(Deserialize)]
 struct Form {
     form: u32,

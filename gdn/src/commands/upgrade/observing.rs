@@ -1,4 +1,4 @@
-//! Which daemon owns a state directory, whatever its version (`REL-1`).
+//! Detects the daemon that owns a state directory, of any version (`REL-1`).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,27 +16,27 @@ use crate::failure::Failure;
 use crate::installation::{Installation, Link};
 use crate::programs::ORCHESTRATOR;
 
-/// How long a daemon that is just going is waited for, in milliseconds.
+/// Maximum wait for a daemon that is exiting, in milliseconds.
 const GOING_MS: u64 = 5_000;
 
-/// How often it is asked again meanwhile, in milliseconds.
+/// Polling interval during that wait, in milliseconds.
 const ASK_MS: u64 = 50;
 
-/// The daemon of a state directory.
+/// Daemon of a state directory.
 #[derive(Debug)]
 pub(super) enum Daemon {
     None,
-    /// One that answers.
+    /// A daemon that responds.
     Answers(Box<Answering>),
-    /// One that takes connections and does not answer, with its process if that is known.
+    /// A daemon that accepts connections and does not respond, with its process id if known.
     Silent(Option<u32>),
 }
 
-/// A daemon that answers.
+/// A daemon that responds.
 #[derive(Debug)]
 pub(super) struct Answering {
     pub(super) client: Client,
-    /// The file of its program; none if it does not say.
+    /// Path of its program; none if it does not report it.
     pub(super) program: Option<PathBuf>,
 }
 
@@ -51,12 +51,12 @@ impl Answering {
 }
 
 impl Daemon {
-    /// Asks the daemon of a state directory who it is.
+    /// Queries the daemon of a state directory.
     pub(super) async fn of(state_root: &Path) -> Result<Self, Failure> {
         let deadline = Instant::now() + Duration::from_millis(GOING_MS);
         loop {
             match Self::once(state_root).await {
-                // One that is about to listen, or does no more, owns the state directory all the same.
+                // A daemon that is about to listen, or no longer listens, still owns the state directory.
                 Err(ConnectError::NotRunning { .. }) => {
                     let pid = pid_in_file(state_root).filter(|pid| is_alive(*pid));
                     return Ok(pid.map_or(Self::None, |pid| Self::Silent(Some(pid))));
@@ -93,7 +93,7 @@ impl Daemon {
         Ok(Self::Answers(Box::new(Answering { client, program })))
     }
 
-    /// Which of the two versions it is of.
+    /// Returns which of the two versions the daemon has.
     fn runs(&self, journal: &Journal) -> Runs {
         let answering = match self {
             Self::None => return Runs::Nothing,
@@ -111,7 +111,7 @@ impl Daemon {
         if answering.program.is_some() {
             return Runs::Other;
         }
-        // The system does not tell which file a process runs.
+        // The path of the program is unknown, so compare version numbers.
         let number = answering.number();
         let (is_from, is_to) = (
             number == journal.from.number(),
@@ -130,7 +130,7 @@ impl Daemon {
     }
 }
 
-/// What is there of an upgrade.
+/// Observes the current state of an upgrade.
 pub(super) async fn observe(
     installation: &Installation,
     journal: &Journal,
@@ -151,7 +151,7 @@ pub(super) async fn observe(
     Ok((observed, daemon))
 }
 
-/// What the file of the daemon's process id says, if that process is a daemon as far as the system tells.
+/// Reads the daemon's process id file; none unless that process appears to be a daemon.
 fn pid_in_file(state_root: &Path) -> Option<u32> {
     let text = std::fs::read_to_string(state_root.join("run/orchestrator.pid")).ok()?;
     let pid: u32 = text.trim().parse().ok()?;
@@ -160,18 +160,18 @@ fn pid_in_file(state_root: &Path) -> Option<u32> {
         let command = String::from_utf8_lossy(&command).into_owned();
         command.contains(ORCHESTRATOR) && command.contains(&*state_root.to_string_lossy())
     };
-    // Where nothing tells what a process is, none is taken for it.
+    // If the process cannot be identified, it is not treated as the daemon.
     command.is_ok_and(is_its).then_some(pid)
 }
 
-/// Ends a daemon that does not answer: it is told to, and killed if it does not.
+/// Stops an unresponsive daemon with SIGTERM, then SIGKILL.
 pub(super) async fn end_silent(pid: u32) {
     let Ok(raw) = i32::try_from(pid) else {
         return;
     };
     let deadline = Instant::now() + Duration::from_millis(SILENT_END_TIMEOUT_MS);
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        // One that is gone already is what is wanted.
+        // A process that has already exited is fine.
         let _gone = kill(Pid::from_raw(raw), signal);
         while is_alive(pid) && (signal == Signal::SIGKILL || Instant::now() < deadline) {
             tokio::time::sleep(Duration::from_millis(ASK_MS)).await;

@@ -1,4 +1,4 @@
-//! `gdn validate --fix`: writes what [`goondan_config::autofix()`] made of the project's files.
+//! `gdn validate --fix`: writes the files fixed by [`goondan_config::autofix()`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use crate::failure::Failure;
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
-/// One thing that was fixed and written.
+/// A fix that was written.
 #[derive(Debug)]
 pub(super) struct Autofix {
     file: PathBuf,
     change: Change,
 }
 
-/// Fixes the project's files and says what was done. Each file is replaced as a whole or not at all.
+/// Fixes the project's files and returns the fixes. Each file is replaced atomically.
 pub(super) fn autofix(root: &Path, loader: &Loader<'_>) -> Result<Vec<Autofix>, Failure> {
-    // A Project Root that cannot be opened is told by the check that follows.
+    // If the Project Root cannot be opened, the check that follows reports it.
     let files = loader.autofix(root).unwrap_or_default();
     let mut fixes = Vec::new();
     for file in files {
@@ -53,7 +53,7 @@ impl Autofix {
         })
     }
 
-    /// The problem, and the line before and after.
+    /// The problem, and the line before and after the fix.
     pub(super) fn to_text(&self, palette: Palette) -> String {
         let problem = &self.change.problem;
         let place = format!("{}:{}", self.file.display(), problem.line);

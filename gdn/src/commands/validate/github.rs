@@ -1,11 +1,11 @@
-//! Problems as annotations of a GitHub workflow.
+//! Problems as annotations for GitHub workflows.
 
 use std::path::{Path, PathBuf};
 
 use goondan_config::{Diagnostic, Severity};
 
-/// One problem as a workflow command. GitHub shows it at the line, if the file's path is relative to
-/// the repository, which is where workflows run their commands.
+/// Formats a problem as a workflow command. GitHub shows it at the line if the file's path is relative to the
+/// repository, which is the working directory of workflow commands.
 pub(super) fn annotation(root: &Path, problem: &Diagnostic) -> String {
     let command = match problem.severity {
         Severity::Error => "error",
@@ -37,7 +37,7 @@ fn shown_path(root: &Path, file: &Path) -> PathBuf {
     }
 }
 
-/// A message, which must not end the line nor begin another command.
+/// Escapes a message, so that it cannot end the line or start another command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")

@@ -1,7 +1,7 @@
-//! The run: who is killed and when, the daemon that is started again each time, and the look at what is on disk.
+//! Runs the demo: chooses what to kill and when, restarts the daemon, and reads the result from disk.
 //!
-//! A start of the daemon is never given up half-way: then nobody could say whether it runs. Ctrl-C is heard between
-//! two kills.
+//! A daemon start is never canceled, because afterwards it would be unknown whether the daemon runs. Ctrl-C is handled
+//! between kills.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,26 +33,26 @@ use crate::failure::Failure;
 use crate::output::progress::Waiting;
 use crate::output::text;
 
-/// How long nobody is killed after a kill, in milliseconds.
+/// Pause between two kills, in milliseconds.
 const GAP_MS: std::ops::Range<u64> = 100..800;
 
-/// How often to look whether all is answered, in milliseconds.
+/// Interval between checks for unanswered events, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// Longest that no event is answered before the rest is given up as lost, in milliseconds.
+/// Maximum time without progress before the remaining events are counted as lost, in milliseconds.
 const PATIENCE_MS: u64 = 60_000;
 
-/// How often to look whether a killed daemon is gone, in milliseconds.
+/// Interval between checks for the exit of a killed daemon, in milliseconds.
 const GONE_POLL_MS: u64 = 2;
 
-/// Processes that were killed.
+/// Counts of killed processes.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Killed {
     pub(super) daemons: usize,
     pub(super) agents: usize,
     pub(super) connectors: usize,
-    /// How often all were killed at one moment; they are counted above, too.
+    /// Number of times all processes were killed together; they are also counted above.
     pub(super) at_once: usize,
 }
 
@@ -62,14 +62,14 @@ impl Killed {
     }
 }
 
-/// What came of it.
+/// Result of the run.
 #[derive(Debug)]
 pub(super) struct Came {
     pub(super) killed: Killed,
     pub(super) verdict: Verdict,
-    /// Parked events that had to be set going again: their turns had been killed too often.
+    /// Parked events that had to be retried because their turns were killed too often.
     pub(super) retried: usize,
-    /// Files that cannot be read any more.
+    /// Unreadable files.
     pub(super) damaged: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Came {
     }
 }
 
-/// Whoever is to be killed next.
+/// Next process to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Daemon,
@@ -87,7 +87,7 @@ enum Victim {
     All,
 }
 
-/// Out of how many kills so many are of these.
+/// Relative frequency of each victim.
 const VICTIMS: [(Victim, u32); 4] = [
     (Victim::Daemon, 3),
     (Victim::One(ChildRole::Agent), 4),
@@ -95,7 +95,7 @@ const VICTIMS: [(Victim, u32); 4] = [
     (Victim::All, 1),
 ];
 
-/// Kills for so long, waits until all is answered, and judges.
+/// Kills processes for the given time, waits until all events are answered, and judges the result.
 pub(super) async fn run(
     demo: &Context,
     scene: &Scene,
@@ -136,7 +136,7 @@ pub(super) async fn run(
     played?;
     sent?;
     play.wait_for_answers().await?;
-    // What is judged is what a daemon finds on disk that has seen nothing of it.
+    // The result is read by a daemon that was started after all kills.
     play.strike(Victim::All).await?;
     let damaged = play.damaged().await?;
     let conversations = play.conversations().await?;
@@ -151,7 +151,7 @@ pub(super) async fn run(
 struct Play<'a> {
     state_root: &'a Path,
     workspace_id: WorkspaceId,
-    /// To the daemon that runs.
+    /// Connection to the running daemon.
     client: Client,
     random: fastrand::Rng,
     interrupts: [Heard; 2],
@@ -161,7 +161,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Kills for so long, then lets nobody begin to send anything any more.
+    /// Kills processes for the given time, then stops the senders from starting new events.
     async fn kill_for(&mut self, for_ms: u64, ledger: &Ledger) -> Result<(), Failure> {
         let killed = self.kill_until(for_ms, ledger).await;
         match &killed {
@@ -193,7 +193,7 @@ impl Play<'_> {
         }
     }
 
-    /// Waits, unless Ctrl-C comes.
+    /// Waits unless Ctrl-C is pressed.
     async fn pause(&mut self, time: Duration) -> Result<(), Failure> {
         let [interrupt, terminate] = &mut self.interrupts;
         tokio::select! {
@@ -215,7 +215,7 @@ impl Play<'_> {
         Victim::All
     }
 
-    /// Kills, and starts a daemon if it was one.
+    /// Kills the victim, and restarts the daemon if it was killed.
     async fn strike(&mut self, victim: Victim) -> Result<(), Failure> {
         let daemon = self.client.daemon().pid;
         let listed = ListProcesses {
@@ -229,7 +229,7 @@ impl Play<'_> {
             Victim::Daemon => children.clear(),
             Victim::One(role) => {
                 children.retain(|child| child.role == role);
-                // Which one is chance; that one was chosen, whether any runs or not, is not.
+                // Picks one at random. The role was chosen before, whether or not a process of it runs.
                 let chosen = self.random.usize(0..usize::MAX);
                 let count = children.len().max(1);
                 children = children.into_iter().skip(chosen % count).take(1).collect();
@@ -237,7 +237,7 @@ impl Play<'_> {
             Victim::All => self.killed.at_once += 1,
         }
         let ends_daemon = !matches!(victim, Victim::One(_));
-        // Stopped first, so that none of them gets the chance to do anything about the death of another.
+        // All are stopped first, so that none can react to the death of another.
         for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
             if ends_daemon && send(daemon, signal) && signal == Signal::SIGKILL {
                 self.killed.daemons += 1;
@@ -263,8 +263,8 @@ impl Play<'_> {
         }
     }
 
-    /// Waits until no event waits any more, or none is answered for a long time. What is parked since its turn was
-    /// killed too often is set going again, as a person would.
+    /// Waits until no event is pending, or none is answered for a long time. Retries parked events whose turns were
+    /// killed too often, as an operator would.
     async fn wait_for_answers(&mut self) -> Result<(), Failure> {
         let (mut fewest, mut since) = (usize::MAX, Instant::now());
         loop {
@@ -304,7 +304,7 @@ impl Play<'_> {
         }
     }
 
-    /// The files that cannot be read any more.
+    /// Unreadable files, as `verify` reports them.
     async fn damaged(&mut self) -> Result<Vec<String>, Failure> {
         let verify = VerifyInstances {
             workspace_id: self.workspace_id.clone(),
@@ -319,7 +319,7 @@ impl Play<'_> {
         Ok(told.collect())
     }
 
-    /// All that was said, by the conversations as the daemon finds them.
+    /// Inputs and replies of every conversation, as the daemon reads them.
     async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
         let list = ListInstances {
             workspace_id: Some(self.workspace_id.clone()),
@@ -336,14 +336,14 @@ impl Play<'_> {
     }
 }
 
-/// Sends a signal; whether it reached a process.
+/// Sends a signal. True if it reached a process.
 fn send(pid: u32, signal: Signal) -> bool {
-    // 0 and below mean groups of processes.
+    // 0 and negative numbers address process groups.
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
     pid.is_some_and(|pid| kill(Pid::from_raw(pid), signal).is_ok())
 }
 
-/// Waits until a killed daemon is gone. It is a child of this process, since this process started it.
+/// Waits until a killed daemon has exited. It is a child of this process.
 async fn gone(pid: u32) {
     let Ok(raw) = i32::try_from(pid) else { return };
     loop {

@@ -1,4 +1,4 @@
-//! The project that is killed, in a temporary directory.
+//! Project for the kill demo, in a temporary directory.
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use goondan_protocol::sandbox::Level;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// The connection by which half of the events come.
+/// Connection that receives half of the events.
 pub(super) const HOOK: &str = "hook";
 
-/// Where it listens.
+/// Path of the webhook.
 pub(super) const HOOK_PATH: &str = "/events";
 
 const FILES: [(&str, &str); 2] = [
@@ -27,7 +27,7 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The project, and where its webhook listens.
+/// The project and the port of its webhook.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) project: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Writes the project into this directory, with programs confined so strictly.
+    /// Writes the project to this directory, with programs confined at `level`.
     pub(super) fn lay_out(project: PathBuf, level: Level) -> Result<Self, Failure> {
         let made = Self::write(project, level);
         made.map_err(|error| {
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-/// A port that nobody listens on. It stays the same over all restarts, so that senders need not look for it.
+/// Returns an unused port. It stays the same across restarts, so that senders need not look it up.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

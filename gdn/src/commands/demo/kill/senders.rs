@@ -1,5 +1,4 @@
-//! Those who send events all the time, and send each again, under the same id, until they are told that it is
-//! accepted.
+//! Senders that produce events continuously and resend each under the same id until it is acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -20,46 +19,46 @@ use crate::commands::demo::verdict::Event;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Conversations that get events by the control socket, and as many more by HTTP.
+/// Number of conversations fed over the control socket, and the same number over HTTP.
 const CONVERSATIONS: u64 = 2;
 
-/// How long a sender waits from one event to the next, in milliseconds.
+/// Pause between two events of a sender, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 50..350;
 
-/// How long a sender waits before it sends an event again, in milliseconds.
+/// Pause before a sender resends an event, in milliseconds.
 const AGAIN_MS: u64 = 50;
 
-/// Longest that one attempt to send an event may take, in milliseconds.
+/// Timeout of one attempt to send an event, in milliseconds.
 const ATTEMPT_MS: u64 = 10_000;
 
-/// What was sent.
+/// Record of the sent events.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     events: RefCell<Vec<Event>>,
-    /// Whether no further event is begun.
+    /// True once no new event may be started.
     is_over: Cell<bool>,
     given_up: Notify,
 }
 
 impl Ledger {
-    /// No further event is begun; those that were are sent until they are accepted.
+    /// Stops new events; events already started are resent until they are accepted.
     pub(super) fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// Nothing is sent any more.
+    /// Stops all sending.
     pub(super) fn give_up(&self) {
         self.end();
         self.given_up.notify_one();
     }
 
-    /// Events whose senders were told that they are accepted.
+    /// Number of events whose senders received an acknowledgment.
     pub(super) fn accepted(&self) -> usize {
         let events = self.events.borrow();
         events.iter().filter(|event| event.is_accepted).count()
     }
 
-    /// All that was sent.
+    /// Returns all sent events.
     pub(super) fn into_events(self) -> Vec<Event> {
         self.events.into_inner()
     }
@@ -81,7 +80,7 @@ impl Ledger {
     }
 }
 
-/// By which way events come in.
+/// Transport for events.
 #[derive(Debug)]
 enum Door {
     Socket {
@@ -93,7 +92,7 @@ enum Door {
     },
 }
 
-/// Sends events until the ledger is ended and all are accepted, or it is given up.
+/// Sends events until the ledger is ended and all events are accepted, or until it gives up.
 pub(super) async fn send_all(
     ledger: &Ledger,
     state_root: &Path,
@@ -122,7 +121,7 @@ pub(super) async fn send_all(
     }
 }
 
-/// Sends events to the conversation of this name.
+/// Sends events to the conversation with this name.
 async fn send(
     door: Door,
     name: String,
@@ -131,7 +130,7 @@ async fn send(
 ) -> Result<(), Failure> {
     let conversation = match &door {
         Door::Socket { .. } => name.clone(),
-        // The name is one among those of its connection.
+        // The listener prefixes the key with the name of its connection.
         Door::Http { .. } => format!("{HOOK}:{name}"),
     };
     let conversation = InstanceKey::new(conversation).map_err(|error| fault(&error))?;
@@ -174,12 +173,12 @@ async fn send(
     Ok(())
 }
 
-/// What cannot be: all names here are short words.
+/// Unreachable, because all names here are valid.
 fn fault(error: &InvalidId) -> Failure {
     Failure::of(Exit::Internal, error, "this is a fault in goondan")
 }
 
-/// Sends an event over the control socket; whether it is accepted, as far as anybody was told.
+/// Sends an event over the control socket. True if an acknowledgment arrived.
 async fn by_socket(client: &mut Option<Client>, state_root: &Path, event: SendEvent) -> bool {
     let attempt = async {
         let mut connected = match client.take() {
@@ -194,7 +193,7 @@ async fn by_socket(client: &mut Option<Client>, state_root: &Path, event: SendEv
     client.is_some()
 }
 
-/// Posts an event to the webhook; whether it is accepted, as far as anybody was told.
+/// Posts an event to the webhook. True if an acknowledgment arrived.
 async fn by_http(port: u16, key: &str, event_id: &EventId, input: &str) -> bool {
     let body = json!({ "key": key, "id": event_id, "text": input }).to_string();
     let request = format!(

@@ -1,7 +1,7 @@
-//! The play: a node is killed under load, and what the other one does is shown as it happens.
+//! Runs the demo: kills a node under load and reports the takeover by the other one.
 //!
-//! A start of a daemon is never given up half-way: then nobody could say whether it runs. Ctrl-C is heard between the
-//! steps.
+//! A daemon start is never canceled, because afterwards it would be unknown whether the daemon runs. Ctrl-C is handled
+//! between the steps.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,16 +28,16 @@ use crate::failure::Failure;
 use crate::output::progress::Waiting;
 use crate::output::text;
 
-/// How often something that is waited for is looked at, in milliseconds.
+/// Polling interval, in milliseconds.
 const LOOK_MS: u64 = 50;
 
-/// Longest that anything is waited for, in milliseconds.
+/// Maximum wait for any condition, in milliseconds.
 const PATIENCE_MS: u64 = 60_000;
 
-/// Events that a node accepts before the play goes on.
+/// Number of events a node must accept before the demo continues.
 const EVENTS: usize = 5;
 
-/// Which of the nodes is killed, and which one goes on.
+/// Node that is killed and node that takes over.
 const KILLED: Which = Which::First;
 const SURVIVES: Which = Which::Second;
 
@@ -66,21 +66,21 @@ impl Which {
     }
 }
 
-/// What came of it.
+/// Result of the run.
 #[derive(Debug)]
 pub(super) struct Came {
     pub(super) verdict: Verdict,
-    /// From the kill to when the other node said that the workspace is its, in milliseconds.
+    /// Time from the kill until the other node reported that it owns the workspace, in milliseconds.
     pub(super) take_over_ms: u64,
-    /// From the kill to the first event that it accepted, in milliseconds.
+    /// Time from the kill to the first event accepted by the other node, in milliseconds.
     pub(super) accepted_again_ms: u64,
-    /// Its epoch.
+    /// Epoch of the new owner.
     pub(super) epoch: u64,
-    /// Records of the log, which both nodes have followed to the end.
+    /// Number of log records, which both nodes have applied.
     pub(super) records: u64,
 }
 
-/// Plays it, with two daemons that it starts; who calls it stops them.
+/// Runs the demo with two daemons, which the caller must stop.
 pub(super) async fn run(
     nodes: &[Context; 2],
     scene: &Scene,
@@ -130,7 +130,7 @@ pub(super) async fn run(
     })
 }
 
-/// How a workspace was taken over.
+/// Measured takeover.
 struct Taken {
     after_ms: u64,
     accepted_ms: u64,
@@ -149,7 +149,7 @@ impl Play<'_> {
         demo.output.note(format!("{} {text}", mark(demo, what)));
     }
 
-    /// Kills the node that runs the workspace, and lets nobody begin to send anything any more when it is back.
+    /// Kills the node that runs the workspace, then stops the sender from starting new events after it is back.
     async fn kill_one(&mut self, pid: u32, ledger: &Ledger) -> Result<Taken, Failure> {
         let taken = self.live_through_it(pid, ledger).await;
         match &taken {
@@ -204,7 +204,7 @@ impl Play<'_> {
         })
     }
 
-    /// Waits until a node has accepted some events after a moment, and gives when it accepted the first.
+    /// Waits until a node has accepted some events after `after`, and returns the time of the first.
     async fn wait_for_events(
         &mut self,
         node: Which,
@@ -221,7 +221,7 @@ impl Play<'_> {
         .await
     }
 
-    /// Waits until a node has followed all that the owner has written by now, and gives how many records that are.
+    /// Waits until a node has applied everything the owner has written so far, and returns the number of records.
     async fn wait_until_followed(&mut self, owner: Which, by: Which) -> Result<u64, Failure> {
         let mut written = None;
         self.wait("the other node has followed the log", async |play| {
@@ -238,7 +238,7 @@ impl Play<'_> {
         .await
     }
 
-    /// Waits until no event waits any more.
+    /// Waits until no event is pending.
     async fn wait_for_answers(&mut self) -> Result<(), Failure> {
         self.wait("all is answered", async |play| {
             let list = ListEvents {
@@ -255,7 +255,7 @@ impl Play<'_> {
         .await
     }
 
-    /// All that was said, as the node that took the workspace over has it.
+    /// Inputs and replies of every conversation, as the surviving node reads them.
     async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
         let mut client = Client::connect(&SURVIVES.of(self.nodes).state_root).await?;
         let list = ListInstances {
@@ -272,7 +272,7 @@ impl Play<'_> {
         Ok(conversations)
     }
 
-    /// How the workspace stands, as a node sees it; none while it does not know.
+    /// State of the workspace as reported by a node; none if the node does not list it.
     async fn standing(&self, node: Which) -> Option<ReplicatedWorkspace> {
         let mut client = self.client(node).await?;
         let page = client.query(ListNodes::default()).await.ok()?;
@@ -284,7 +284,7 @@ impl Play<'_> {
         Client::connect(&node.of(self.nodes).state_root).await.ok()
     }
 
-    /// Looks until there is something, unless Ctrl-C comes.
+    /// Polls until there is a value, unless Ctrl-C is pressed.
     async fn wait<T>(
         &mut self,
         what: &str,

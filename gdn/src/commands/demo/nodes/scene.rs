@@ -1,4 +1,4 @@
-//! Two places for daemons, and the project that both have, in a temporary directory.
+//! State roots of the two daemons and the project they share, in a temporary directory.
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::Write as _;
@@ -11,10 +11,9 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What the nodes are called.
+/// Names of the nodes.
 pub(super) const NODES: [&str; 2] = ["a", "b"];
 
-/// Where the project is.
 pub(super) const PROJECT: &str = "project";
 
 const FILES: [(&str, &str); 2] = [
@@ -28,7 +27,7 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The places.
+/// Paths of the demo.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) project: PathBuf,
@@ -37,7 +36,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Writes all of it into this directory, with programs confined so strictly, and the log at this URL.
+    /// Writes the project and both state roots to this directory, with programs confined at `level` and the log at
+    /// `url`.
     pub(super) fn lay_out(room: &Path, level: Level, url: &str) -> Result<Self, Failure> {
         let made = Self::write(room, level, url);
         made.map_err(|error| {

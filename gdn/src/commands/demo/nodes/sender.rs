@@ -1,5 +1,5 @@
-//! Who sends events all the time, to whichever node takes them, and sends each again, under the same id, until one says
-//! that it is accepted.
+//! Sender that produces events continuously for the node that accepts them, and resends each under the same id until
+//! one acknowledges it.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -16,39 +16,39 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// The conversation that all events are for.
+/// Conversation of all events.
 const CONVERSATION: &str = "main";
 
-/// How long the sender waits from one event to the next, and before it sends one again, in milliseconds.
+/// Pause between two events and before a resend, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
-/// Longest that one attempt to send an event may take, in milliseconds.
+/// Timeout of one attempt to send an event, in milliseconds.
 const ATTEMPT_MS: u64 = 5_000;
 
-/// What was sent.
+/// Record of the sent events.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     events: RefCell<Vec<Event>>,
-    /// When events were accepted, and by which node.
+    /// Time of each acknowledgment, with the node.
     accepted: RefCell<Vec<(Instant, usize)>>,
-    /// Whether no further event is begun.
+    /// True once no new event may be started.
     is_over: Cell<bool>,
     given_up: Notify,
 }
 
 impl Ledger {
-    /// No further event is begun; the one that was is sent until it is accepted.
+    /// Stops new events; the event already started is resent until it is accepted.
     pub(super) fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// Nothing is sent any more.
+    /// Stops all sending.
     pub(super) fn give_up(&self) {
         self.end();
         self.given_up.notify_one();
     }
 
-    /// When a node accepted events after a moment.
+    /// Times of the events that a node accepted after `after`.
     pub(super) fn accepted_by(&self, node: usize, after: Instant) -> Vec<Instant> {
         let accepted = self.accepted.borrow();
         let by_node = accepted
@@ -57,13 +57,13 @@ impl Ledger {
         by_node.map(|(at, _)| *at).collect()
     }
 
-    /// All that was sent.
+    /// Returns all sent events.
     pub(super) fn into_events(self) -> Vec<Event> {
         self.events.into_inner()
     }
 }
 
-/// Sends events until the ledger is ended and all are accepted, or it is given up.
+/// Sends events until the ledger is ended and all events are accepted, or until it gives up.
 pub(super) async fn send_all(
     ledger: &Ledger,
     nodes: &[Context; 2],
@@ -114,7 +114,7 @@ async fn send(
     Ok(())
 }
 
-/// Sends an event to a node; whether it is accepted, as far as anybody was told.
+/// Sends an event to a node. True if an acknowledgment arrived.
 async fn is_accepted(node: Option<&Context>, event: SendEvent) -> bool {
     let attempt = async {
         let mut client = Client::connect(&node?.state_root).await.ok()?;
@@ -124,7 +124,7 @@ async fn is_accepted(node: Option<&Context>, event: SendEvent) -> bool {
     accepted.ok().flatten().is_some()
 }
 
-/// What cannot be: all names here are short words.
+/// Unreachable, because all names here are valid.
 fn fault(error: &InvalidId) -> Failure {
     Failure::of(Exit::Internal, error, "this is a fault in goondan")
 }

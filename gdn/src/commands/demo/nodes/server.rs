@@ -1,6 +1,6 @@
-//! A PostgreSQL server of this machine, on a socket in a directory of the demo's.
+//! A local PostgreSQL server on a Unix socket in the demo's directory.
 //!
-//! PostgreSQL does not run as root. For root it runs as `postgres`, or as `nobody`.
+//! PostgreSQL refuses to run as root. For root it runs as `postgres` or `nobody`.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -18,13 +18,13 @@ use crate::failure::Failure;
 /// The role that owns the database.
 const ROLE: &str = "goondan";
 
-/// Where the packages of distributions put the programs: beneath a directory for each version.
+/// Directories of distribution packages, with the prefix of the versioned directory.
 const PLACES: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-")];
 
 const INSTALL: &str = "install PostgreSQL 15 or newer, such as `apt install postgresql`, or put the directory of \
                        `initdb` and `pg_ctl` in PATH";
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct Server {
     programs: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Makes a database in a directory that is not there yet, and starts a server that nobody else reaches.
+    /// Creates a database in a new directory and starts a server that no other user can reach.
     pub(super) fn start(dir: PathBuf) -> Result<Self, Failure> {
         let Some(programs) = programs() else {
             let exit = Exit::StartFailed;
@@ -59,18 +59,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends it, and waits for that.
+    /// Stops the server and waits until it has exited.
     pub(super) fn stop(self) -> Result<(), Failure> {
         self.control(&["stop", "--wait", "--mode=fast"])
     }
 
-    /// Where clients find it.
     pub(super) fn url(&self) -> String {
         let host = percent_encoded(&self.dir);
         format!("postgres:///postgres?user={ROLE}&host={host}")
     }
 
-    /// Where it is, with its log.
+    /// Directory of the server, including its log.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -91,7 +90,7 @@ impl Server {
         }
     }
 
-    /// It listens in its directory alone.
+    /// Configures the server to listen only in its directory.
     fn set(&self) -> io::Result<()> {
         let dir = self.dir.to_string_lossy().replace('\'', "''");
         let mut settings = OpenOptions::new()
@@ -110,7 +109,7 @@ impl Server {
 
     fn run(&self, command: &mut Command) -> Result<(), Failure> {
         let program = command.get_program().to_owned();
-        // The server inherits these streams. A pipe would not end before it does.
+        // The server inherits these streams. A pipe would stay open as long as the server runs.
         let told = self.dir.with_extension("told");
         let streams = created(&told).and_then(|file| Ok((file.try_clone()?, file)));
         let ran = streams.and_then(|(stdout, stderr)| {
@@ -135,7 +134,7 @@ impl Server {
         }
     }
 
-    /// A program of PostgreSQL. Ctrl-C in the terminal is not for it.
+    /// Command for a PostgreSQL program, in its own process group so that Ctrl-C does not reach it.
     fn command(&self, program: &str) -> Command {
         let program = self.programs.join(program);
         let mut command = Command::new(program);
@@ -147,7 +146,7 @@ impl Server {
     }
 }
 
-/// As whom it runs, if this is root.
+/// User that runs the server if this process is root.
 fn other_user() -> Result<Option<User>, Failure> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -164,7 +163,7 @@ fn other_user() -> Result<Option<User>, Failure> {
     found.map(Some).ok_or_else(none)
 }
 
-/// Where the programs of PostgreSQL are: where PATH says, else the newest version of the distribution's.
+/// Directory of the PostgreSQL programs: from `PATH`, otherwise the newest version of the distribution.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let of_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -187,7 +186,7 @@ fn programs() -> Option<PathBuf> {
     })
 }
 
-/// A path as a value in a URL.
+/// Percent-encodes a path for use in a URL.
 fn percent_encoded(path: &Path) -> String {
     let mut encoded = String::new();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -195,7 +194,7 @@ fn percent_encoded(path: &Path) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
                 encoded.push(char::from(*byte));
             }
-            // Writing to a text does not fail.
+            // Writing to a `String` does not fail.
             byte => drop(write!(encoded, "%{byte:02X}")),
         }
     }
@@ -204,7 +203,7 @@ fn percent_encoded(path: &Path) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what a program says, which is gone afterwards"
+    reason = "temporary output of a program, removed afterwards"
 )]
 fn created(path: &Path) -> io::Result<fs::File> {
     fs::File::create(path)

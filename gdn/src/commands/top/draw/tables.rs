@@ -1,4 +1,4 @@
-//! The views that have rows.
+//! Table views.
 
 use goondan_protocol::control::ProcessInfo;
 use ratatui::Frame;
@@ -16,12 +16,12 @@ use crate::commands::top::rows;
 use crate::output::style;
 use crate::output::text;
 
-/// A terminal of fewer columns does without some of a table.
+/// Below this width, in columns, a table omits some columns.
 const NARROW_COLUMNS: u16 = 100;
-/// Lines of what needs a person, on the overview.
+/// Maximum number of lines in the overview's list of open decisions.
 const NEEDS_LINES_MAX: u16 = 6;
 
-/// What needs a person, what works, and what happened just now.
+/// Overview: open decisions, working agents, and recent events.
 pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     let needs = needs(app, ink);
     let lines = u16::try_from(needs.len()).unwrap_or(u16::MAX);
@@ -44,7 +44,7 @@ pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_
     texts::happened(frame, third, app, ink, 0);
 }
 
-/// What a person should do something about.
+/// Items that need an action by the user.
 fn needs(app: &App, ink: Ink<'_>) -> Vec<Line<'static>> {
     let Some(facts) = app.board.facts() else {
         return Vec::new();
@@ -93,7 +93,7 @@ fn working(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     rows(frame, area, (app, ink), &columns, nothing, row);
 }
 
-/// How many events wait behind the turn.
+/// Number of events queued behind the turn.
 fn behind(info: &ProcessInfo) -> String {
     match info.pending_events.saturating_sub(1) {
         0 => String::new(),
@@ -101,7 +101,7 @@ fn behind(info: &ProcessInfo) -> String {
     }
 }
 
-/// All conversations, those that changed last first.
+/// All conversations, most recently updated first.
 pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     let columns = [
         Column::new("CONVERSATION", Constraint::Fill(2)),
@@ -139,7 +139,6 @@ pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: I
     rows(frame, area, (app, ink), &columns, nothing, row);
 }
 
-/// All processes.
 pub(super) fn processes(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     let columns = [
         Column::new("KIND", Constraint::Length(9)),
@@ -182,11 +181,10 @@ fn cell(ink: Ink<'_>, look: anstyle::Style, said: &str) -> Cell<'static> {
     Cell::from(ink.span(look, text::one_line(said)))
 }
 
-/// A column of a table.
 struct Column {
     title: &'static str,
     width: Constraint,
-    /// Whether a narrow terminal does without it.
+    /// True if it is omitted on a narrow terminal.
     is_wide: bool,
 }
 
@@ -209,7 +207,7 @@ impl Column {
     }
 }
 
-/// Draws the rows around the chosen one, and no others: there may be very many.
+/// Draws only the rows around the selected one, because the list can be very long.
 fn rows(
     frame: &mut Frame<'_>,
     area: Rect,

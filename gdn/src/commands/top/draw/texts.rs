@@ -1,4 +1,4 @@
-//! The views that are text.
+//! Text views.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -19,14 +19,14 @@ pub(super) fn title(ink: Ink<'_>, said: &str) -> Line<'static> {
     Line::from(ink.span(style::FAINT, said.to_owned()))
 }
 
-/// Those lines that fit, so many lines before the end.
+/// Returns the lines that fit, scrolled `up` lines from the end.
 fn window<T>(lines: &[T], room: usize, up: usize) -> &[T] {
     let last = lines.len();
     let end = last.saturating_sub(up).max(room.min(last));
     lines.get(end.saturating_sub(room)..end).unwrap_or_default()
 }
 
-/// What happened, the latest last, so many lines before the end.
+/// Past events, the latest last, scrolled `up` lines from the end.
 pub(super) fn happened(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>, up: usize) {
     let wanted = app.wanted();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
