@@ -27,7 +27,7 @@ use crate::output::progress::{Streaming, TurnView};
 use crate::output::{style, text};
 use crate::schemas;
 
-/// Talk to an agent, line by line
+/// Chat with an agent
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -47,7 +47,7 @@ Examples:
   gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistoryArgs),
-    /// Make a checkpoint of one conversation and its files, to go back to with `gdn rewind`
+    /// Create a checkpoint of one conversation and its files, for `gdn rewind`
     #[command(after_help = "\
 Examples:
   gdn instance checkpoint
@@ -63,7 +63,7 @@ Examples:
     Checkpoints(InstanceCheckpointsArgs),
     Export(InstanceExportArgs),
     Import(InstanceImportArgs),
-    /// Delete the conversations that nobody has used for long
+    /// Delete conversations that have not been used for a long time
     #[command(after_help = "\
 Examples:
   gdn instance prune --dry-run                  what the swarm's policy lets go
@@ -89,10 +89,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceListArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
-    /// Only those of this agent
+    /// Only conversations of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
 }
@@ -109,23 +109,23 @@ pub(crate) struct InstanceHistoryArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Only the latest so many messages, or turns
+    /// Only this many of the latest messages, or turns
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// The turns with their outcomes, instead of the messages
+    /// Print turns with their outcomes, instead of messages
     #[arg(long)]
     turns: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InstancePruneArgs {
-    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    /// Conversations unchanged for this long, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
     older_than: Option<u64>,
-    /// Only show which they are
+    /// Only show the conversations
     #[arg(long)]
     dry_run: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -135,7 +135,7 @@ pub(crate) struct InstanceDeleteArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
     key: InstanceKey,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short, alias = "force")]
     yes: bool,
 }

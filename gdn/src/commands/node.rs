@@ -26,10 +26,10 @@ const MOVED_WITHIN_MS: u64 = 60_000;
 /// Polling interval, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// See which machine runs which workspace, and change it
+/// Show and control which node runs which workspace
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// List the nodes, and who runs each workspace
+    /// List the nodes and the owner of each workspace
     #[command(after_help = "\
 Examples:
   gdn node list
@@ -38,7 +38,7 @@ Examples:
 Nodes share workspaces through logs in PostgreSQL, which config.json names: `replication`. One of them runs a
 workspace; those that follow it have its files, and one of them takes it over when that one is gone.")]
     List,
-    /// Have another node run a workspace
+    /// Move a workspace to another node
     #[command(after_help = "\
 Examples:
   gdn node move srv_shop__no-package
@@ -46,7 +46,7 @@ Examples:
 
 Turns in progress finish first, as with `gdn stop`. To be run on the node that runs the workspace.")]
     Move(MoveArgs),
-    /// Have other nodes run all workspaces of this one, and take none
+    /// Move all workspaces to other nodes, and take none over
     #[command(after_help = "\
 Examples:
   gdn node drain            before this machine is shut down
@@ -54,7 +54,7 @@ Examples:
 
 Until the daemon starts again, it takes a workspace only if no other node does.")]
     Drain(DrainArgs),
-    /// Leave the other nodes for good, and stop the daemon
+    /// Remove this node from the cluster permanently, and stop the daemon
     #[command(after_help = "\
 Examples:
   gdn node drain && gdn node leave    other nodes run on what ran here
@@ -67,24 +67,24 @@ as well.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArgs {
-    /// The workspace, as `gdn node list` calls it
+    /// The workspace, as listed by `gdn node list`
     #[arg(value_name = "WORKSPACE")]
     workspace: WorkspaceId,
-    /// The node that is to run it [default: one of those that follow it]
+    /// Node that will run it [default: one of its followers]
     #[arg(long, value_name = "NODE")]
     to: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// Let this node take workspaces again
+    /// Allow this node to take workspaces again
     #[arg(long)]
     undo: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
-    /// Keep the workspaces that run here: their logs end, and no other node takes them over any more
+    /// Keep the workspaces that run here: their logs end, and other nodes can no longer take them over
     #[arg(long)]
     keep: bool,
 }

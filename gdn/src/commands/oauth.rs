@@ -25,10 +25,10 @@ use self::loopback::{Loopback, state_of};
 /// Maximum length of a pasted URL, in bytes.
 const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
 
-/// Log in at authorization servers, and look after their tokens
+/// Log in to authorization servers and manage their tokens
 #[derive(Debug, Subcommand)]
 pub(crate) enum OAuthCommand {
-    /// Log in for an OAuthApp of the project; its tokens are renewed by themselves from then on
+    /// Log in for an OAuthApp of the project; its tokens are then renewed automatically
     #[command(after_help = "\
 Examples:
   gdn oauth login github                 open the address in a browser of this machine
@@ -38,13 +38,13 @@ Examples:
 
 In goondan.yaml: apiKey: {valueFrom: {oauth: {app: OAuthApp/github}}}")]
     Login(LoginArgs),
-    /// List the tokens of the project, without what they are
+    /// List the project's tokens, without their values
     #[command(after_help = "\
 Examples:
   gdn oauth list
   gdn oauth list --all --json | jq -r '.grants[] | select(.state == \"needsAuth\") | .app'")]
     List(ListArgs),
-    /// Show how the tokens of an OAuthApp stand
+    /// Show the state of an OAuthApp's tokens
     #[command(after_help = "\
 Examples:
   gdn oauth show github")]
@@ -54,7 +54,7 @@ Examples:
 Examples:
   gdn oauth refresh github               what uses it is restarted with the new one")]
     Refresh(GrantArgs),
-    /// Have the server take tokens back, and forget them
+    /// Revoke tokens at the server and delete them
     #[command(after_help = "\
 Examples:
   gdn oauth revoke github
@@ -62,13 +62,13 @@ Examples:
     Revoke(RevokeArgs),
 }
 
-/// Whose tokens.
+/// Selects tokens.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
     /// The OAuthApp
     #[arg(value_name = "APP")]
     app: ResourceName,
-    /// Whose tokens, if the OAuthApp has `subjectMode: user`
+    /// Owner of the tokens, if the OAuthApp has `subjectMode: user`
     #[arg(long, value_name = "NAME")]
     subject: Option<OAuthSubject>,
 }
@@ -77,17 +77,17 @@ pub(crate) struct GrantArgs {
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Paste the address that the browser ends up at; for a browser on another machine
+    /// Paste the URL that the browser ends at; for a browser on another machine
     #[arg(long, conflicts_with = "device")]
     paste: bool,
-    /// Type a code on another device
+    /// Enter a code on another device
     #[arg(long)]
     device: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Those of all workspaces
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }
@@ -96,10 +96,10 @@ pub(crate) struct ListArgs {
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Forget the tokens here even if the server cannot be told
+    /// Delete the tokens here even if the server cannot be reached
     #[arg(long)]
     forget: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Read this project's configuration again, and restart what changed after the turns in progress
+/// Reload this project's configuration, and restart what changed after the turns in progress
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 A configuration that is not valid changes nothing: what ran goes on. SIGHUP reads those of all workspaces.")]
 pub(crate) struct ReloadArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long, conflicts_with_all = ["project", "workspace"])]
     all: bool,
 }

@@ -25,10 +25,10 @@ pub(crate) struct RestartArgs {
     /// Only this conversation's process
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Delete the conversations of what is restarted
+    /// Delete the conversations of the restarted processes
     #[arg(long)]
     fresh: bool,
-    /// With --fresh: ask nothing
+    /// With --fresh: do not ask for confirmation
     #[arg(long, short, requires = "fresh")]
     yes: bool,
 }

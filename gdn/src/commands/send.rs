@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
-/// Send a message to an agent and print its answer
+/// Send a message to an agent and print its reply
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,10 +34,10 @@ pub(crate) struct SendArgs {
     text: String,
     #[command(flatten)]
     to: To,
-    /// An image for the agent: a file, or its address (can be repeated)
+    /// Image for the agent: a file or URL (can be repeated)
     #[arg(long, value_name = "FILE|URL")]
     image: Vec<String>,
-    /// The event's id; the same id twice is one turn [default: a new one]
+    /// Event id; the same id twice is one turn [default: a new one]
     #[arg(long, value_name = "ID")]
     event_id: Option<EventId>,
     /// Return as soon as the message is accepted
@@ -46,10 +46,10 @@ pub(crate) struct SendArgs {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
-    /// Print the answer as it comes, also where no terminal is
+    /// Print the reply as it arrives, even without a terminal
     #[arg(long, conflicts_with = "no_wait")]
     stream: bool,
-    /// Wait at most this long for the answer
+    /// Maximum time to wait for the reply
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }

@@ -33,10 +33,10 @@ pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
 
-/// Give work to command-line agents, and steer it
+/// Manage tasks of command-line agents
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Make a task with a work area of its own
+    /// Create a task with its own work area
     #[command(after_help = "\
 Examples:
   gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
@@ -46,14 +46,14 @@ Examples:
 
 Without `--description` it is read from stdin.")]
     New(TaskNewArgs),
-    /// List the tasks, those that wait for you first
+    /// List tasks, those that wait for you first
     #[command(after_help = "\
 Examples:
   gdn task list                     those that have not ended
   gdn task list --needs-me          those that wait for you
   gdn task list --all --json | jq -r '.tasks[] | select(.status == \"failed\") | .taskId'")]
     List(TaskListArgs),
-    /// Show a task on one page: how it stands, what it waits for, what to do
+    /// Show a task on one page: its state, what it waits for, and next commands
     #[command(after_help = "\
 Examples:
   gdn task show shop
@@ -64,20 +64,20 @@ Examples:
 Examples:
   gdn task start shop")]
     Start(TaskAtArgs),
-    /// Stop a task's agent where it is, with all it started
+    /// Pause a task: stop its agent and all it started
     #[command(after_help = "\
 Examples:
   gdn task pause shop
   gdn task resume shop")]
     Pause(TaskAtArgs),
-    /// Let a paused task go on
+    /// Resume a paused task
     #[command(after_help = "\
 Examples:
   gdn task resume shop
 
 A task that its budget holds needs more first, or room in its work area: `gdn task budget`.")]
     Resume(TaskAtArgs),
-    /// End a task for good; its work area stays
+    /// Cancel a task permanently; its work area is kept
     #[command(after_help = "\
 Examples:
   gdn task cancel shop --yes")]
@@ -97,7 +97,7 @@ Examples:
   gdn task answer shop PostgreSQL            the only question that waits
   gdn task answer shop --id q-0003 allow     one of several; a permission is `allow` or `refuse`")]
     Answer(TaskAnswerArgs),
-    /// Approve the phase that waits for a review
+    /// Approve the phase that waits for review
     #[command(after_help = "\
 Examples:
   gdn task approve shop
@@ -108,12 +108,12 @@ Examples:
 If its agent works on the project, the approval of the last phase applies the proposal to the project first: all of it,
 or nothing, and then the task stays in review.")]
     Approve(TaskApproveArgs),
-    /// Have the phase that waits for a review done better
+    /// Request changes to the phase that waits for review
     #[command(after_help = "\
 Examples:
   gdn task rework shop 'The price list lacks taxes'")]
     Rework(TaskReworkArgs),
-    /// Set what a task may take
+    /// Set the budget of a task
     #[command(after_help = "\
 Examples:
   gdn task budget shop --max-usd 10
@@ -131,13 +131,13 @@ Examples:
   gdn task logs shop --log stdout -f    what its program writes, as it comes
   gdn task logs shop --log history      every fact, as JSON lines")]
     Logs(TaskLogsArgs),
-    /// Show what a task has taken: tokens and money
+    /// Show a task's usage: tokens and cost
     #[command(after_help = "\
 Examples:
   gdn task usage shop
   gdn task usage shop --json | jq .cost")]
     Usage(TaskAtArgs),
-    /// Make a checkpoint of a task's work area
+    /// Create a checkpoint of a task's work area
     #[command(after_help = "\
 Examples:
   gdn task checkpoint shop
@@ -148,7 +148,7 @@ Examples:
 Examples:
   gdn task checkpoints shop")]
     Checkpoints(TaskAtArgs),
-    /// Take a work area back to a checkpoint
+    /// Restore a work area from a checkpoint
     #[command(after_help = "\
 Examples:
   gdn task restore shop --dry-run                  what the newest would change
@@ -156,7 +156,7 @@ Examples:
 
 What was made since is kept in a checkpoint of its own first. The history of the task is not taken back.")]
     Restore(TaskRestoreArgs),
-    /// Try whether the newest checkpoint could be restored
+    /// Test that the newest checkpoint can be restored
     #[command(after_help = "\
 Examples:
   gdn task drill shop
@@ -165,20 +165,20 @@ Examples:
 It is unpacked into a temporary directory, compared with its manifest, and removed again; nothing else changes.
 `policy.tasks.drillHours` of the Swarm lets the daemon do so by itself.")]
     Drill(TaskAtArgs),
-    /// Take over a work area from elsewhere
+    /// Import a work area from another place
     #[command(after_help = "\
 Examples:
   gdn task import /backup/shop
 
 The work area alone restores the task. It is copied; the original is not changed.")]
     Import(TaskImportArgs),
-    /// Remove a task that has ended, with a backup
+    /// Remove a finished task, with a backup
     #[command(after_help = "\
 Examples:
   gdn task rm shop
   gdn task rm shop --no-backup --yes")]
     Rm(TaskRmArgs),
-    /// Remove the tasks that ended long ago, with backups
+    /// Remove tasks that ended long ago, with backups
     #[command(after_help = "\
 Examples:
   gdn task prune --dry-run                  what the swarm's policy lets go
@@ -189,7 +189,7 @@ The policy is `policy.tasks.keepDays` of the Swarm; the daemon carries it out by
     Prune(TaskPruneArgs),
 }
 
-/// Names one task.
+/// Selects one task.
 #[derive(Debug, Args)]
 pub(crate) struct TaskAtArgs {
     /// The task
@@ -199,31 +199,30 @@ pub(crate) struct TaskAtArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskNewArgs {
-    /// What people call it
+    /// Title of the task
     #[arg(value_name = "TITLE")]
     title: String,
-    /// What is to be done: the agent's first prompt
+    /// Description of the work: the agent's first prompt
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Its id; `task_`, the day and six random characters if it is not said
+    /// Id of the task [default: `task_`, the date and six random characters]
     #[arg(long, value_name = "ID")]
     id: Option<TaskId>,
-    /// The agent; may be left out where one only is a program, or where there is one only
+    /// The agent; optional if only one runs a program, or if there is only one
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
-    /// What kind of task it is
+    /// Type of the task
     #[arg(long = "type", value_name = "TYPE", default_value = "custom")]
     kind: String,
-    /// Phases that you review one by one; 0 for a task without
+    /// Number of phases that you review one by one; 0 for a task without phases
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// What it works on: a copy of the project, or nothing but its work area; the agent's `runtime.source` if it is not
-    /// said
+    /// Source of its files: a copy of the project, or an empty work area [default: the agent's `runtime.source`]
     #[arg(long, value_name = "SOURCE", value_parser = source_of)]
     source: Option<TaskSource>,
-    /// Start it at once
+    /// Start it immediately
     #[arg(long)]
     start: bool,
 }
@@ -234,16 +233,16 @@ fn source_of(text: &str) -> Result<TaskSource, String> {
     found.ok_or_else(|| "expected `project` or `none`".to_owned())
 }
 
-/// What a task may take.
+/// Budget of a task.
 #[derive(Debug, Args)]
 struct BudgetArgs {
-    /// Most tokens, in and out
+    /// Maximum tokens, input and output
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<u64>,
-    /// Most money, in dollars
+    /// Maximum cost, in dollars
     #[arg(long, value_name = "DOLLARS")]
     max_usd: Option<MicroUsd>,
-    /// Most of the disk that its work area may take, in MiB
+    /// Maximum disk usage of its work area, in MiB
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     max_disk_mib: Option<u64>,
 }
@@ -262,7 +261,7 @@ impl BudgetArgs {
 pub(crate) struct TaskCancelArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -271,10 +270,10 @@ pub(crate) struct TaskCancelArgs {
 pub(crate) struct TaskProvideArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// The id or name of what is needed; may be left out where it is one thing only
+    /// Id or name of the need; optional if there is only one
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// That it is there, in words; for what is no key and no variable
+    /// Confirmation text, for needs other than keys and variables
     #[arg(long, value_name = "TEXT")]
     say: Option<String>,
 }
@@ -286,7 +285,7 @@ pub(crate) struct TaskAnswerArgs {
     /// The answer
     #[arg(value_name = "ANSWER")]
     answer: String,
-    /// The id of the question; may be left out where it is one only
+    /// Id of the question; optional if there is only one
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -295,13 +294,13 @@ pub(crate) struct TaskAnswerArgs {
 pub(crate) struct TaskApproveArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Only if it is this phase that waits
+    /// Only if this phase waits for review
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
-    /// Leave its proposal as it is: `gdn proposal apply` can still apply it
+    /// Do not apply its proposal; `gdn proposal apply` can still apply it
     #[arg(long)]
     without_delivery: bool,
-    /// Deliver it though the project has moved on: other files, or another commit
+    /// Apply it even if the project has changed: other files, or another commit
     #[arg(long, conflicts_with = "without_delivery")]
     allow_moved_base: bool,
 }
@@ -310,10 +309,10 @@ pub(crate) struct TaskApproveArgs {
 pub(crate) struct TaskReworkArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// What is to be better
+    /// Requested changes
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Only if it is this phase that waits
+    /// Only if this phase waits for review
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
 }
@@ -324,7 +323,7 @@ pub(crate) struct TaskBudgetArgs {
     at: TaskAtArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// No bounds
+    /// Remove all limits
     #[arg(long, conflicts_with_all = ["max_tokens", "max_usd", "max_disk_mib"])]
     none: bool,
 }
@@ -334,7 +333,7 @@ pub(crate) struct TaskImportArgs {
     /// A work area
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The agent for a task whose history names none; the only one if it is not said
+    /// Agent for a task whose history names none [default: the only one]
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
 }
@@ -343,10 +342,10 @@ pub(crate) struct TaskImportArgs {
 pub(crate) struct TaskRmArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Without a backup
+    /// Do not create a backup
     #[arg(long)]
     no_backup: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -18,7 +18,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Check that every file is as it was written
+/// Verify the integrity of stored files
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +33,10 @@ pub(crate) struct VerifyArgs {
     /// Only this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
-    /// Those of every workspace, those among them that this node stands by for
+    /// Include every workspace, and replicas of other nodes' workspaces
     #[arg(long)]
     all: bool,
-    /// Set damage aside, so that everything else can be used; nothing is deleted
+    /// Quarantine damaged data, so that everything else can be used; no data is deleted
     #[arg(long)]
     repair: bool,
 }
