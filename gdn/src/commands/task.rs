@@ -270,7 +270,7 @@ pub(crate) struct TaskCancelArgs {
 pub(crate) struct TaskProvideArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Id or name of the need; optional if there is only one
+    /// Id or name of what the agent needs; optional if there is only one
     #[arg(value_name = "ID")]
     id: Option<String>,
     /// Confirmation text, for needs other than keys and variables

@@ -228,8 +228,8 @@ fn named(package: &Package) -> Result<(PackageName, Version), Failure> {
     }
 }
 
-/// Manifest for npm's tools: `package.json` if it exists, without fields that installs must not use, and with the
-/// requirements of `goondan.yaml`.
+/// Manifest for npm's tools: `package.json` if it exists, without `scripts`, `devDependencies` and `private`, and with
+/// the requirements of `goondan.yaml`.
 fn for_npm(
     package: &Package,
     name: &PackageName,

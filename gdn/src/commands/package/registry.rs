@@ -182,8 +182,8 @@ impl<'r> Registry<'r> {
         self.web.ask(&question, answer).await.map_err(Asked::Web)
     }
 
-    /// Returns the token for a registry, if there is one: from the environment for the default registry, from the
-    /// secret store for any other.
+    /// Returns the token for a registry, if there is one: from the environment for the default registry, otherwise
+    /// from the secret store.
     pub(super) fn token(&self, url: &Url) -> Result<Option<SecretString>, Failure> {
         let usual = self.usual.as_ref();
         let usual = usual.and_then(|it| Url::parse(it.as_str()).ok());

@@ -302,7 +302,7 @@ impl App {
         }
     }
 
-    /// Resets the filter and closes details.
+    /// Resets the filter; in the log view, also returns to the project's log.
     fn back(&mut self) -> Vec<Effect> {
         self.filter.clear();
         match self.view {
