@@ -1,4 +1,4 @@
-//! What can happen to a task: the lines of `history.jsonl` (`TASK-5`).
+//! Events of a task: the records of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
 use goondan_protocol::control::{TaskProposal, TaskVerdict};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 
-/// What a task is to be.
+/// Definition of a new task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTask {
@@ -19,35 +19,35 @@ pub struct NewTask {
     pub task_id: TaskId,
     /// The agent.
     pub agent: AgentName,
-    /// What that is.
+    /// Kind of worker: a program or an in-process agent.
     #[serde(default, skip_serializing_if = "Runtime::is_program")]
     pub runtime: Runtime,
-    /// What people call it.
+    /// Title shown to people.
     pub title: String,
-    /// What kind of task it is, such as `create_app`.
+    /// Task type, such as `create_app`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is to be done: the first prompt.
+    /// Description of the work: the first prompt.
     pub description: String,
     /// Phases that are reviewed one by one; 0 for a task without.
     pub total_phases: u32,
-    /// What it may take.
+    /// Token and cost limits.
     #[serde(default)]
     pub budget: Budget,
-    /// Whether the agent's output tells a result; if not, its exit code does.
+    /// True if the agent's output contains a result; if not, the exit code decides.
     pub tells_result: bool,
-    /// The conversation whose agent made it; none of one that a person made.
+    /// Conversation whose agent created the task; none if a person created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
-    /// Where the files that it works on come from.
+    /// Source of the files that the task works on.
     #[serde(default, skip_serializing_if = "TaskSource::is_none")]
     pub source: TaskSource,
-    /// The commands that it runs there beside its agent's program.
+    /// Commands that the task runs in addition to the agent's program.
     #[serde(default, skip_serializing_if = "TaskChecks::is_none")]
     pub checks: TaskChecks,
 }
 
-/// What works for a task (`TASK-8`): the `runtime.kind` of its agent.
+/// Kind of worker of a task (`TASK-8`): the `runtime.kind` of its agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
@@ -64,7 +64,7 @@ impl Runtime {
     }
 }
 
-/// Who asks a question.
+/// Source of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -76,39 +76,39 @@ pub enum Origin {
         run: u64,
         /// The id of its request.
         request: String,
-        /// What is allowed with it if it is allowed for the task.
+        /// Kind of tool that an approval for the whole task covers.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         kind: String,
     },
-    /// goondan: the work cannot go on without a word of a person.
+    /// goondan: the task cannot continue without a person's decision.
     Supervisor,
 }
 
-/// How a question came to its end.
+/// Outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// A person said so.
     Person(String),
-    /// Nobody said anything in time; this stands in its place, or nothing.
+    /// The wait timed out; the default, if any, is used.
     TimedOut(Option<String>),
-    /// It is asked no more.
+    /// The question was withdrawn.
     Withdrawn,
 }
 
-/// What was provided for a dependency.
+/// Value provided for a dependency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provision {
     /// A secret, by the reference under which it is kept.
     Secret(String),
-    /// That it is there now, in words.
+    /// The dependency is ready, with an explanation.
     Ready(String),
-    /// Nothing in time; its default stands in its place, or it is left out.
+    /// The wait timed out; the default, if any, is used, or the dependency is skipped.
     TimedOut(Option<String>),
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -122,7 +122,7 @@ pub enum Outcome {
     Ended,
     /// The provider refuses to serve until then.
     RateLimited(Timestamp),
-    /// It is not known how: it exited without a result, or was lost.
+    /// Unknown: the run exited without a result, or was lost.
     Unknown,
     /// It could not be started.
     NotStarted(String),
@@ -132,27 +132,28 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseReason {
-    /// A person wanted it.
+    /// A person paused it.
     Person,
     /// The next call might pass the task's own budget.
     Budget,
-    /// It might pass a budget that it shares with others. It goes on by itself when that allows it again.
+    /// The next call might exceed a shared budget. The task resumes automatically when that budget
+    /// allows it.
     SharedBudget,
     /// Its work area takes more than it may (`TASK-9`).
     Quota,
 }
 
-/// Something that a connection is to tell people.
+/// Notification that a connection must deliver to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notification {
-    /// What it is about.
+    /// Kind of occasion.
     pub on: NotifyOn,
     /// By which connection.
     pub connection: ConnectionName,
     /// The tool of its service.
     pub service: String,
-    /// What it does.
+    /// Action of the connector.
     pub action: String,
     /// With what.
     pub args: Value,
@@ -168,7 +169,7 @@ pub struct Notification {
 )]
 #[expect(
     missing_docs,
-    reason = "the fields are those of the commands and reports that make the facts"
+    reason = "each field is documented on the command or report that creates the fact"
 )]
 pub enum Fact {
     /// The first of all.
@@ -177,17 +178,17 @@ pub enum Fact {
     NodeEntered {
         node: String,
     },
-    /// A run is to be started. Its process may never have been.
+    /// A run was requested. Its process may never have started.
     RunRequested {
         run: u64,
         session: Option<String>,
-        /// How many of the notes its prompt carries.
+        /// Number of notes in its prompt.
         carried: usize,
-        /// What it does.
+        /// Kind of run.
         #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
         kind: TaskRunKind,
     },
-    /// The agent works on the run, by a process of its own if it is a program.
+    /// The agent has started the run, in a separate process if it is a program.
     AgentStarted {
         run: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,12 +206,12 @@ pub enum Fact {
         session: String,
         model: Option<String>,
     },
-    /// The agent's program does not know its session any more: the next run begins one of its own.
+    /// The agent's program no longer has its session: the next run starts a new one.
     SessionLost {
         run: u64,
         problem: String,
     },
-    /// The run's process is gone.
+    /// The run's process has exited.
     RunEnded {
         run: u64,
         outcome: Outcome,
@@ -256,10 +257,10 @@ pub enum Fact {
     CheckpointCreated {
         checkpoint_id: String,
     },
-    /// The work area's files are those of an earlier checkpoint.
+    /// The work area was rolled back to an earlier checkpoint.
     CheckpointRestored {
         checkpoint_id: String,
-        /// The checkpoint of what was there before.
+        /// Checkpoint of the files before the restore.
         pre_restore: Option<String>,
     },
     /// It was tried whether the newest checkpoint could be restored.
@@ -289,12 +290,12 @@ pub enum Fact {
         id: String,
         answer: Answer,
     },
-    /// What is complete was proved, or was not.
+    /// The verification of a completed phase finished.
     WorkVerified {
         run: u64,
         verdict: TaskVerdict,
     },
-    /// A proposal was made of what is complete; none if nothing was changed, or for the problem.
+    /// The proposal of a completed phase was created; none if nothing changed, or with the problem.
     ProposalMade {
         phase: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,20 +327,20 @@ pub enum Fact {
     WorkHandedOff {
         text: String,
     },
-    /// What an agent wrote was no block, or one that cannot be now.
+    /// The agent wrote an invalid block, or one that is not allowed now.
     ProtocolRefused {
         protocol: String,
         problem: String,
     },
-    /// What a counter stands at.
+    /// Current value of a usage counter.
     UsageRecorded {
         counter: String,
         usage: Usage,
         cost: Option<MicroUsd>,
-        /// The phase that it was taken in, if that is not the one under way.
+        /// Phase that is charged, if different from the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
-        /// What the session stands at, as its program keeps it: from there the next run counts.
+        /// Session totals as the program reports them: the next run counts from there.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionUsage>,
     },
@@ -349,7 +350,7 @@ pub enum Fact {
     BudgetChanged {
         budget: Budget,
     },
-    /// People are to be told of something by a connection.
+    /// A connection must notify people.
     NotificationRequested {
         id: String,
         notification: Notification,
@@ -384,7 +385,7 @@ pub enum Fact {
 pub struct Entry {
     /// When it happened.
     pub timestamp: Timestamp,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub fact: Fact,
 }
@@ -406,7 +407,7 @@ impl Entry {
     }
 }
 
-/// Facts as earlier versions wrote them: what an agent asked for was an object of its own in `data`.
+/// Facts as earlier versions wrote them: an agent's request was nested in `data`.
 mod nested {
     use serde_json::Value;
 

@@ -1,9 +1,9 @@
-//! Tasks: pieces of work for command-line agents, with a directory of their own.
+//! Tasks: pieces of work for command-line agents, each with its own directory.
 //!
-//! The lowest first: what can happen to a task, as the lines of its history ([`fact`]); what a task is, which
-//! is what its facts add up to ([`state`]); what is done when something comes in ([`machine`]); and the
-//! work area on disk, which alone restores the task ([`work_area`], `TASK-1`). [`plain_area`] reads the format that the layout of work
-//! areas comes from.
+//! Bottom up: the events of a task, as records of its history ([`fact`]); the task's state, which is the
+//! sum of its facts ([`state`]); the transitions ([`machine`]); and the work area on disk, which alone
+//! restores the task ([`work_area`], `TASK-1`). [`plain_area`] reads the format that the layout of work
+//! areas is based on.
 //!
 //! ```text
 //! idle → running ⇄ waiting_dependency / waiting_question / waiting_review / paused
@@ -12,14 +12,14 @@
 //!
 //! # Invariants
 //!
-//! * The machine does no I/O and reads no clock: inputs and times come in, facts and effects go out.
-//! * A state is the sum of its facts and of nothing else. Every prefix of a task's facts is a state from which
-//!   it goes on: a crash between two of them loses no task.
-//! * Facts are durable before their effects are carried out. Effects that a crash took away follow from the
-//!   state again.
-//! * At most one run of a task's agent is under way; the next begins when the last has ended.
-//! * An answer, a dependency and a review are taken once, by their id.
-//! * No fact holds a secret: what is provided as one is named by a reference.
+//! * The machine does no I/O and reads no clock: inputs and times go in, facts and effects come out.
+//! * A state is the sum of its facts and nothing else. The task can resume from every prefix of its facts:
+//!   a crash between two facts loses no task.
+//! * Facts are durable before their effects are executed. Effects that a crash prevented are derived from
+//!   the state again.
+//! * At most one run of a task's agent is in flight; the next starts when the last has ended.
+//! * An answer, a dependency and a review are accepted once, by their id.
+//! * No fact contains a secret: secrets are stored by reference.
 
 pub mod fact;
 pub mod limits;

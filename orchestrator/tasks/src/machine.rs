@@ -1,5 +1,4 @@
-//! What is done when something comes in (`TASK-7`, `TASK-8`): a pure function of the state, the input and the
-//! time.
+//! Task state machine (`TASK-7`, `TASK-8`): a pure function of the state, the input and the time.
 
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
 use goondan_protocol::task::TaskRunKind;
@@ -41,19 +40,19 @@ struct Watch {
     paused_at: Option<Timestamp>,
 }
 
-/// A task with what is known of its run.
+/// Task, with transient information about its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     state: State,
     watch: Watch,
     agent: AgentProfile,
-    /// What its work area took when it was last looked at.
+    /// Disk use of its work area at the last measurement.
     disk: Option<DiskUse>,
-    /// Which budget that it shares with others lets it take no more, if one does.
+    /// Shared budget that is exhausted, if one is.
     shortage: Option<String>,
-    /// True if [`Input::Tick`] came since it was restored.
+    /// True if [`Input::Tick`] was received since the task was restored.
     has_ticked: bool,
-    /// The proposal that is being made, and what is known for it.
+    /// Proposal in progress, and its inputs.
     proposing: proposing::Making,
     output: Output,
 }
@@ -80,8 +79,8 @@ impl Task {
         Ok((Self::restored(State::new(task, now)), created))
     }
 
-    /// A task as its facts have it. Nothing is known of a run that was under way: what runs of it is to be
-    /// ended, and then told as [`Input::Exited`].
+    /// Restores a task from its facts. The state of a run that was in flight is unknown: end what
+    /// is left of it, then report it as [`Input::Exited`].
     #[must_use]
     pub fn restored(state: State) -> Self {
         Self {
@@ -96,7 +95,7 @@ impl Task {
         }
     }
 
-    /// What it is.
+    /// Durable state of the task.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -113,11 +112,11 @@ impl Task {
         session.filter(|_| self.agent.resumes)
     }
 
-    /// Takes an input. What is refused changes nothing.
+    /// Handles an input. A refused input changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Refused`], for inputs of persons only.
+    /// [`Refused`], for inputs from people only.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Output, Refused> {
         // Long: one arm for each input.
         match input {
@@ -205,7 +204,7 @@ impl Task {
                     self.watch.is_ended_on_purpose = true;
                     self.exited(run, code, now);
                 }
-                // The next run is for whoever opens the task again.
+                // The next run starts when the task is opened again.
                 return Ok(std::mem::take(&mut self.output));
             }
             // Nothing of the task itself follows from these.
@@ -244,7 +243,7 @@ impl Task {
         Ok(std::mem::take(&mut self.output))
     }
 
-    /// When [`Input::Tick`] is due next, as far as that is known.
+    /// Time when [`Input::Tick`] is due next, if known.
     #[must_use]
     pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         let asks = self.state.open_asks().filter_map(|(_, ask)| ask.until);
@@ -341,12 +340,12 @@ impl Task {
         Ok(())
     }
 
-    /// What its work area takes, if that is more than it may.
+    /// Disk use of its work area, if it exceeds the quota.
     fn over_quota(&self) -> Option<DiskUse> {
         self.disk.filter(|disk| disk.is_over())
     }
 
-    /// A run that fills the disk is held where it is: nothing of it is lost, and nothing of it is deleted.
+    /// Pauses a run that exceeds its disk quota in place. No work is lost and no file is deleted.
     fn measured(&mut self, disk: DiskUse, now: Timestamp) {
         self.disk = Some(disk);
         let is_held = self.state.ended.is_some() || self.state.is_paused.is_some();
@@ -361,8 +360,8 @@ impl Task {
         }
     }
 
-    /// What budgets that it shares with others say. A run that they let take no more is ended, since nothing keeps a
-    /// program from its next call but that.
+    /// Applies the shared budgets. A run that exceeds one is ended because nothing else keeps a
+    /// program from making its next call.
     fn shared_budgets(&mut self, shortage: Option<String>, now: Timestamp) {
         self.shortage = shortage;
         if self.state.ended.is_some() {
@@ -387,7 +386,7 @@ impl Task {
         self.record(now, Fact::TaskPaused { reason, why });
     }
 
-    /// What the next call may take at most is known of it, and more than what is left.
+    /// The maximum cost of the next call is known, and exceeds the remaining budget.
     fn call_refused(&mut self, run: u64, now: Timestamp) {
         if self.state.ended.is_none() && self.state.is_paused.is_none() {
             if self.shortage.is_some() {
@@ -441,7 +440,7 @@ impl Task {
         Ok(())
     }
 
-    /// Has the documents of what was completed last looked for, since a review relies on them.
+    /// Checks that the documents of the last completed work exist, because a review relies on them.
     pub(super) fn find_documents(&mut self) {
         let documents = self.state.completed_documents.clone();
         if !documents.is_empty() {
@@ -459,7 +458,7 @@ impl Task {
         self.effect(Effect::EndRun { run });
     }
 
-    /// The run has nothing more to do: it has some time to exit by itself.
+    /// Gives the run some time to exit on its own, because its work is done.
     fn let_exit(&mut self, now: Timestamp) {
         let end_at = plus(now, EXIT_GRACE_MS);
         self.watch.end_at.get_or_insert(end_at);
@@ -501,7 +500,7 @@ impl Task {
         self.withdraw_permissions(run, now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         if outcome == Outcome::Done && !is_taken {
-            // Who ended well has read the prompt.
+            // An agent that succeeded has read the prompt.
             self.record(now, Fact::PromptTaken { run });
         }
         let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
@@ -524,7 +523,7 @@ impl Task {
         let times = if has_failed {
             self.state.failures.checked_sub(1)
         } else if !is_limited && self.state.fruitless > fruitless {
-            // The first one follows at once: most often it does better.
+            // The first retry is immediate, because it usually succeeds.
             self.state.fruitless.checked_sub(2)
         } else {
             None
@@ -618,7 +617,7 @@ impl Task {
         let is_approved = state
             .notes
             .contains(&Note::Approved(state.task.total_phases));
-        // A task without phases is done when its agent is, whatever it says.
+        // A task without phases is done when its agent is, whatever the agent reports.
         let is_done = state.is_work_completed
             || (state.task.total_phases == 0 && state.status() == Status::Running && state.rests());
         if state.review.is_none() && (is_done || is_approved) {
@@ -651,7 +650,7 @@ impl Task {
         }
     }
 
-    /// Whether it may take no more, for which it is paused then.
+    /// Returns true if a budget is exhausted; then pauses the task.
     fn is_short(&mut self, now: Timestamp) -> bool {
         let state = &self.state;
         if state.tokens.would_pass(&state.task.budget) {
@@ -712,7 +711,7 @@ fn check_text(text: &str) -> Result<(), Refused> {
     }
 }
 
-/// What an ask is, if it is open.
+/// Finds an open ask.
 fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s Asked, Refused> {
     let ask = state
         .asks

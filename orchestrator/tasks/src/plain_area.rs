@@ -1,8 +1,9 @@
-//! Work areas in the plain format that the layout comes from: a history without checksums, and `task.json`,
-//! `agent-state.json` and `tokens.json` that hold what the history does not.
+//! Work areas in the plain format that the layout is based on: a history without checksums, and
+//! `task.json`, `agent-state.json` and `tokens.json` with data that the history lacks.
 //!
-//! Such a work area is imported by writing a history of ours that says the same. Everything about an agent's
-//! program that the plain format does not name, such as its session, is unknown then: the next run begins anew.
+//! Such a work area is imported by writing an equivalent history in our format. Agent properties
+//! that the plain format does not record, such as the session, are unknown then: the next run
+//! starts over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ use crate::work_area::{HISTORY, WorkAreaError};
 /// Bytes of one of its files that are read at most.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What the history that came is called after it was replaced.
+/// Name of the imported history after it was replaced.
 const CAME: &str = ".metadata/history.jsonl.imported";
 
 /// The agent that works for the task from now on.
@@ -32,7 +33,7 @@ const CAME: &str = ".metadata/history.jsonl.imported";
 pub struct PlainWorker {
     /// Its name.
     pub agent: AgentName,
-    /// What it is.
+    /// Kind of worker.
     pub runtime: Runtime,
     /// True if its output has a result.
     pub tells_result: bool,
@@ -121,7 +122,7 @@ impl TakenFile {
         MicroUsd((self.cost * MicroUsd::USD.0 as f64).round() as u64)
     }
 
-    /// What this is more than others together.
+    /// Usage that exceeds the sum of the others.
     fn beyond(&self, others: &BTreeMap<u32, Self>) -> Self {
         others.values().fold(*self, |rest, other| Self {
             input: rest.input.saturating_sub(other.input),
@@ -298,7 +299,7 @@ impl PlainArea {
         self.add_status(to, at);
     }
 
-    /// Adds the event that the status comes from, if the history does not have it.
+    /// Adds the event that led to the status, if the history lacks it.
     fn add_status(&self, to: &mut Translation, at: Timestamp) {
         let task = &self.task;
         let (at, fact) = match task.status.as_str() {
@@ -347,7 +348,7 @@ impl Translation {
         self.entries.iter().any(|entry| is_wanted(&entry.fact))
     }
 
-    /// A run of a program that is not known here is over.
+    /// Ends a run whose program is unknown here.
     fn end_run(&mut self, at: Timestamp) {
         if std::mem::take(&mut self.is_running) {
             let (run, outcome) = (self.run, Outcome::Ended);
@@ -364,7 +365,7 @@ impl Translation {
     fn line(&mut self, line: &Line) {
         let at = line.timestamp;
         match line.event.as_str() {
-            // Made of all that is known of the task.
+            // Created from the complete task.
             "task_created" => {}
             "agent_started" => {
                 self.end_run(at);
@@ -383,7 +384,7 @@ impl Translation {
                 );
                 let pid = line.data.get("pid").and_then(Value::as_u64);
                 let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-                // Without the time of its start, no process of this machine is taken for it.
+                // Without its start time, no process of this computer can be mistaken for it.
                 let start_time = None;
                 self.push(
                     at,
@@ -448,7 +449,7 @@ fn read_file<T: for<'de> Deserialize<'de>>(
 }
 
 impl Translated {
-    /// Writes this in the place of the history that came, which stays beside it. Durable when it returns.
+    /// Replaces the imported history, and keeps it next to the new one. Durable on return.
     ///
     /// # Errors
     ///

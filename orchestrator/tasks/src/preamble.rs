@@ -1,29 +1,29 @@
-//! What a program is told of the protocol in its first prompt (`AGENT-2`).
+//! Protocol instructions in a program's first prompt (`AGENT-2`).
 //!
-//! The examples are indented: a tag counts at the start of a line alone, so that a program that prints its prompt says
-//! nothing by it.
+//! The examples are indented because a tag counts only at the start of a line: a program that
+//! prints its prompt triggers nothing.
 
-/// How an agent talks to people.
+/// Instructions for messages to people.
 const TALKING: &str = include_str!("preamble/talking.txt");
 
-/// How it completes a phase.
+/// Instructions for completing a phase.
 const PHASES: &str = include_str!("preamble/phases.txt");
 
-/// How it completes a task without phases.
+/// Instructions for completing a task without phases.
 const WHOLE: &str = include_str!("preamble/whole.txt");
 
 /// Place of the number of phases in a preamble that a project writes.
 const PHASES_PLACE: &str = "{phases}";
 
-/// What an agent is told of the protocol.
+/// Protocol instructions for an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Preamble {
     /// Nothing.
     #[default]
     None,
-    /// What goondan has for it.
+    /// goondan's built-in instructions.
     Usual,
-    /// A text of the project; `{phases}` stands for the number of phases.
+    /// A text of the project; `{phases}` is replaced by the number of phases.
     Own(String),
 }
 

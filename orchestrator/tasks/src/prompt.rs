@@ -1,23 +1,24 @@
-//! What an agent is told when it begins.
+//! Prompts of runs.
 
 use crate::fact::{Answer, Origin, Provision};
 use crate::preamble::Preamble;
 use crate::state::{Asked, Note, State};
 
-/// What an agent hears whose last run was lost.
+/// Prompt text after a run was lost.
 const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
     repeat anything, and ask again what was not answered.";
 
-/// What an agent hears whose program has forgotten its session.
+/// Prompt text after the program lost its session.
 const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
     directory, and go on from there.";
 
-/// What an agent hears that knows nothing of what was done before.
+/// Prompt text for an agent without memory of earlier work.
 const BEGUN: &str = "The work on this has begun, and you do not remember it. Look at what is in this directory, and go \
     on from there.";
 
-/// The prompt of the next run. One that resumes a session is told what happened since; one that does not is given the
-/// whole task (`AGENT-3`): the description, what was answered and provided, the phases approved, the rework wanted.
+/// Prompt of the next run. A resumed session receives the changes since its last run; any other
+/// receives the whole task (`AGENT-3`): description, answers, provided dependencies, approved
+/// phases, and requested rework.
 pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) -> String {
     let mut prompt = String::new();
     let is_retold = !is_resumed && state.has_begun;
@@ -49,7 +50,7 @@ pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) ->
     prompt
 }
 
-/// Progress of the task, for an agent that knows nothing of it.
+/// Progress of the task, for an agent without memory of it.
 fn progress_so_far(state: &State) -> String {
     let begun = if state.is_session_lost {
         SESSION_LOST
@@ -70,7 +71,7 @@ fn progress_so_far(state: &State) -> String {
     text
 }
 
-/// What earlier runs were told and this one does not remember.
+/// Notes of earlier runs that this run does not remember.
 fn settled_before(state: &State) -> Vec<Note> {
     let is_agents = |id: &&String| {
         let ask = state.asks.get(*id).map(|ask| &ask.what);

@@ -1,8 +1,8 @@
-//! Whole lives of tasks: an agent that lies, hangs, floods and exits at any time, people who say everything
-//! twice, and a daemon that dies at any call to the disk.
+//! Simulates whole lives of tasks: an agent that reports falsehoods, hangs, floods and exits at any
+//! time, people who repeat every input, and a daemon that dies at any disk operation.
 //!
-//! The oracle: what was acknowledged is never lost or changed; an answer is taken once and told once; never do
-//! two runs live at a time, and none outlives its task; in the end every task comes to its end.
+//! Oracle: acknowledged facts are never lost or changed; an answer is accepted once and delivered
+//! once; two runs never live concurrently, and none outlives its task; every task ends eventually.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,15 +34,15 @@ struct World {
     area: WorkArea,
     task: Task,
     now: i64,
-    /// The run whose process lives, and whether it was told to end.
+    /// Run whose process is alive, and true if it was asked to end.
     process: Option<(u64, bool)>,
-    /// What was acknowledged: the answers of people by their ids, and the facts.
+    /// Acknowledged answers by their ids, and acknowledged facts.
     answers: BTreeMap<String, String>,
     facts: Vec<Entry>,
     runs: BTreeSet<u64>,
     /// Notifications that were handed on.
     sent: BTreeSet<String>,
-    /// The phase of which a proposal is being made.
+    /// Phase whose proposal is being created.
     proposing: Option<u32>,
     crashes: u32,
 }
@@ -222,7 +222,7 @@ impl World {
         );
     }
 
-    /// Something is told to people, in one of the steps it takes.
+    /// Advances a notification by one step.
     fn tell_people(&mut self) {
         let open = self.state().open_notifications();
         let open: Vec<(String, Stage)> = open.map(|(id, told)| (id, told.stage.clone())).collect();
@@ -507,7 +507,7 @@ impl World {
         }
     }
 
-    /// How often each answer was told to an agent that took it.
+    /// Number of times that each answer was delivered to an agent that accepted it.
     fn told(&self) -> BTreeMap<String, u32> {
         let mut told = BTreeMap::new();
         let mut state: Option<State> = None;

@@ -1,4 +1,4 @@
-//! What a task is: the sum of its facts.
+//! Task state: the sum of its facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,19 @@ pub const GIVE_UP: &str = "fail";
 /// The answer to a permission that allows all of its kind as long as the task lasts.
 pub const ALLOW_FOR_TASK: &str = "allow for this task";
 
-/// The progress of what is completed.
+/// Progress of completed work.
 const DONE_PERCENT: u8 = 100;
 
 /// Something that was asked of people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// What.
+    /// The request.
     pub what: Asked,
-    /// When its default stands in for an answer; never, if it is required.
+    /// Time when its default replaces an answer; none if it is required.
     pub until: Option<Timestamp>,
 }
 
-/// What was asked, and what came of it.
+/// Request and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// A dependency.
@@ -47,17 +47,17 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Whether it still waits.
+    /// True while unanswered.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Dependency(_, None) | Self::Question(_, _, None))
     }
 }
 
-/// What the agent is told when it next begins.
+/// Note for the agent's next prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// What came of something it asked, by its id.
+    /// Outcome of a request, by its id.
     Asked(String),
     /// A phase was approved.
     Approved(u32),
@@ -65,7 +65,7 @@ pub enum Note {
     Rework(u32, String),
     /// The command that proves its work failed, and wrote this last.
     Unverified(String),
-    /// How its last run ended is not known.
+    /// The outcome of its last run is unknown.
     OutcomeUnknown,
     /// Its last run failed.
     Failed(String),
@@ -73,9 +73,9 @@ pub enum Note {
     Interrupted,
     /// It is on another node than before, which was this one.
     Moved(String),
-    /// Its files were taken back to a checkpoint.
+    /// Its files were rolled back to a checkpoint.
     Restored(String),
-    /// What it wrote was no block.
+    /// It wrote an invalid block.
     Refused(String, String),
     /// It reported an error that can be recovered from, and how.
     Error(String, Option<String>),
@@ -86,26 +86,26 @@ pub enum Note {
 pub struct Run {
     /// Its number, from 1.
     pub number: u64,
-    /// What it does.
+    /// Kind of run.
     pub kind: TaskRunKind,
-    /// The session it goes on with.
+    /// Session that it resumes.
     pub session: Option<String>,
     /// Its process: the id, and when it started, as the kernel counts.
     pub process: Option<(u32, u64)>,
     carried: usize,
-    /// Whether the agent has shown that it works on its prompt.
+    /// True once the agent has shown progress on its prompt.
     pub is_taken: bool,
-    /// True if the agent will begin again because of it: a block was refused, an error was reported, or the session
-    /// was lost; and nothing was completed since.
+    /// True if the agent will restart because a block was refused, an error was reported, or the
+    /// session was lost, and nothing was completed since.
     is_fruitless: bool,
 }
 
-/// How a run ended.
+/// Outcome of the last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastRun {
     /// Its number.
     pub number: u64,
-    /// How.
+    /// Its outcome.
     pub outcome: Outcome,
     /// The last words of the agent.
     pub last_words: String,
@@ -116,7 +116,7 @@ pub struct LastRun {
 /// A task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// What it is to be.
+    /// Definition of the task.
     pub task: NewTask,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
@@ -125,26 +125,26 @@ pub struct State {
     /// Why a failed task failed.
     pub failure: Option<String>,
     pub(crate) is_paused: Option<PauseReason>,
-    /// Which budget it waits for, as long as it is paused for one that it shares.
+    /// Shared budget that it waits for, while it is paused for one.
     pub(crate) shared_budget: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without phases.
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
-    /// What is proposed, of a task with a source.
+    /// Proposal, for a task with a source.
     pub(crate) proposing: proposal::Proposing,
     pub(crate) is_work_completed: bool,
     /// The run that is under way.
     pub run: Option<Run>,
     pub(crate) runs: u64,
-    /// The session of its agent that the next run goes on with.
+    /// Session that the next run resumes.
     pub session: Option<String>,
     sessions: BTreeSet<String>,
-    /// Whether the session that knew the task is gone, and no other has begun.
+    /// True if the session with the task's context is lost, and no other has started.
     pub(crate) is_session_lost: bool,
-    /// What its program calls its model, once it has said so.
+    /// Model name reported by its program.
     pub model: Option<String>,
     pub(crate) asks: BTreeMap<String, Ask>,
-    /// Kinds of tools that are allowed as long as it lasts.
+    /// Kinds of tools that are allowed for the whole task.
     pub(crate) allowed: BTreeSet<String>,
     pub(crate) notes: Vec<Note>,
     /// The node that it is on, of a workspace that several have.
@@ -155,34 +155,34 @@ pub struct State {
     pub(crate) unknown: u32,
     /// Errors to recover from that were reported since something was completed.
     pub(crate) recoveries: u32,
-    /// Runs in a row after which the agent began again, and completed nothing.
+    /// Consecutive runs after which the agent restarted without completing anything.
     pub(crate) fruitless: u32,
     /// Runs in a row that ended at a rate limit.
     pub(crate) rate_limited: u32,
     /// Why no run can succeed before a person has changed something.
     pub(crate) blocked: Option<String>,
-    /// How its last run ended.
+    /// Outcome of its last run.
     pub(crate) last_run: Option<LastRun>,
-    /// True once a prompt was taken: what follows is no beginning.
+    /// True once an agent has accepted a prompt: later runs are continuations.
     pub(crate) has_begun: bool,
-    /// What people wanted done better, with the phase.
+    /// Requested rework, with the phase.
     pub(crate) reworks: Vec<(u32, String)>,
-    /// Whether the last run ended well.
+    /// True if the last run succeeded.
     is_run_done: bool,
     pub(crate) step: Option<String>,
-    /// Its agent's plan, as the agent last told it.
+    /// Its agent's plan, as last reported.
     pub(crate) plan: Vec<PlanStep>,
     pub(crate) progress: u8,
     pub(crate) documents: Vec<String>,
-    /// Documents of what was completed last, as its agent lists them.
+    /// Documents of the last completed work, as its agent lists them.
     pub(crate) completed_documents: Vec<String>,
-    /// Those of them that do not exist in the work area.
+    /// Listed documents that do not exist in the work area.
     pub(crate) missing_documents: Vec<String>,
     pub(crate) checkpoint: Option<String>,
     pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
     pub(crate) notifications: notifications::Notifications,
-    /// What it has taken.
+    /// Usage so far.
     pub tokens: Tokens,
 }
 
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// How it stands. Of several things that wait, the most urgent (`PROTO-5`).
+    /// Current status. If it waits for several things, the most urgent one (`PROTO-5`).
     #[must_use]
     pub fn status(&self) -> Status {
         let is_open = |is_dependency: bool| {
@@ -258,7 +258,7 @@ impl State {
         }
     }
 
-    /// What it waits for (`TASK-4`).
+    /// Reason why it waits (`TASK-4`).
     pub(crate) fn blocked_by(&self) -> Option<&'static str> {
         match self.status() {
             Status::WaitingDependency => Some("dependency"),
@@ -269,13 +269,13 @@ impl State {
         }
     }
 
-    /// What waits for a person, in the order in which it was asked.
+    /// Open asks, in the order in which they were made.
     pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
         let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());
         asks.map(|(id, ask)| (id.as_str(), ask))
     }
 
-    /// Whether its agent has ended well, and there is nothing to tell it.
+    /// True if its agent succeeded, and there is nothing to report to it.
     pub(crate) fn rests(&self) -> bool {
         let is_for_later = |note: &Note| matches!(note, Note::Interrupted | Note::Moved(_));
         self.is_run_done && self.notes.iter().all(is_for_later)
@@ -563,7 +563,8 @@ impl State {
         }
     }
 
-    /// What was completed has been recovered from. What the run's prompt carries stays until that is taken.
+    /// Resets the restart counters after progress. Notes in the current prompt are kept until the
+    /// prompt is accepted.
     fn recovered(&mut self) {
         self.forget_restarts();
         if let Some(run) = &mut self.run {
@@ -594,7 +595,7 @@ impl State {
         self.ended.get_or_insert((Status::Failed, at));
     }
 
-    /// Whether a question of goondan was answered by giving up.
+    /// True if a person answered goondan's question by giving up.
     fn is_given_up(&self, id: &str) -> bool {
         let ask = self.asks.get(id).map(|ask| &ask.what);
         matches!(ask, Some(Asked::Question(Origin::Supervisor, _, Some(Answer::Person(text)))) if text == GIVE_UP)
@@ -614,7 +615,7 @@ impl State {
         self.is_run_done = *outcome == Outcome::Done;
         match outcome {
             Outcome::Done => (self.failures, self.unknown) = (0, 0),
-            // That it begins again is said already.
+            // The prompt already reports the restart.
             Outcome::Ended if self.is_session_lost => {}
             Outcome::Ended => self.notes.push(Note::Interrupted),
             Outcome::Blocked(why) => {
@@ -645,14 +646,14 @@ impl State {
         }
     }
 
-    /// The files are those of a checkpoint. The session knows of what is not there any more, so the next run begins
-    /// another (`CKPT-6`), and hears nothing of how a run ended that it does not know.
+    /// Applies a restore. The session remembers files that no longer exist, so the next run starts
+    /// a new one (`CKPT-6`). Outcomes of runs that it does not remember are not reported to it.
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
-        // What was complete is not there any more.
+        // The completed work no longer exists.
         self.proposing.reviewed();
         self.is_session_lost = false;
-        // How earlier runs ended says nothing of these files, and a person wanted them so.
+        // Outcomes of earlier runs do not apply to these files, and a person requested the restore.
         (self.failures, self.unknown) = (0, 0);
         self.blocked = None;
         self.forget_restarts();
@@ -677,7 +678,7 @@ impl State {
             self.allowed.insert(kind.clone());
         }
         let told = match &ask.what {
-            // A run that waited has its answer; one that is over needs none.
+            // A waiting run has received its answer; a finished one needs none.
             Asked::Question(Origin::Permission { .. }, ..) => false,
             Asked::Question(_, _, Some(Answer::Withdrawn)) => false,
             Asked::Question(..) | Asked::Dependency(..) => true,
@@ -694,7 +695,7 @@ impl State {
         }
         if is_supervisors || is_by_person {
             self.forget_restarts();
-            // What a person said is not kept waiting for a retry.
+            // A person's answer does not wait for a retry delay.
             if !self.is_rate_limited {
                 self.not_before = None;
             }

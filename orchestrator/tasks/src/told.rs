@@ -1,4 +1,4 @@
-//! What clients are told of a task.
+//! Task information for clients.
 
 use std::path::Path;
 
@@ -69,14 +69,14 @@ impl State {
         self.drill.as_ref()
     }
 
-    /// Whether it goes on though the last drill could not restore its newest checkpoint.
+    /// True if it continues although the last drill could not restore its newest checkpoint.
     #[must_use]
     pub fn is_drill_failed(&self) -> bool {
         let drill = self.drill.as_ref().filter(|_| self.ended.is_none());
         drill.is_some_and(|drill| drill.problem.is_some())
     }
 
-    /// What a person should look at though it holds nothing up.
+    /// Warning for people that does not block the task.
     fn warning(&self) -> Option<String> {
         if self.ended.is_some() {
             return None;
@@ -101,7 +101,7 @@ impl State {
         Some(format!("{id} could not be restored in a drill: {problem}"))
     }
 
-    /// That its budget is nearly spent (`TASK-6`), while there is time to raise it.
+    /// Warning that its budget is nearly spent (`TASK-6`), while it can still be raised.
     fn near_budget(&self) -> Option<String> {
         let is_held = self.is_paused == Some(PauseReason::Budget);
         (self.budget_warned && !is_held).then(|| {
@@ -111,13 +111,13 @@ impl State {
         })
     }
 
-    /// Which budget that it shares with others holds it, if one does.
+    /// Shared budget that blocks it, if one does.
     #[must_use]
     pub fn shared_budget(&self) -> Option<&str> {
         self.shared_budget.as_deref()
     }
 
-    /// Whether a person must do something for it to go on.
+    /// True if it cannot continue without a person.
     #[must_use]
     pub fn needs_person(&self) -> bool {
         let is_held = matches!(
@@ -128,7 +128,8 @@ impl State {
             && (self.review.is_some() || is_held || self.open_asks().next().is_some())
     }
 
-    /// What it waits for: as in `agent-state.json`, and `budget`, `shared_budget` or `quota` while that holds it.
+    /// Reason why it waits: as in `agent-state.json`, or the `budget`, `shared_budget` or `quota`
+    /// that blocks it.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let waits_for = match self.is_paused.filter(|_| self.ended.is_none()) {
@@ -140,7 +141,7 @@ impl State {
         waits_for.map(ToOwned::to_owned)
     }
 
-    /// What clients are told of something that was asked, by its id.
+    /// Ask as shown to clients, by its id.
     pub(crate) fn ask(&self, id: &str) -> Option<TaskAsk> {
         self.asks.get(id).map(|ask| told(id, ask))
     }
@@ -170,7 +171,7 @@ impl State {
         }
     }
 
-    /// All that is known of it.
+    /// All details.
     #[must_use]
     pub fn detail(
         &self,
@@ -178,17 +179,17 @@ impl State {
         work_area: &Path,
         recent: Vec<TaskHappening>,
     ) -> TaskDetail {
-        // What has ended waits for nobody, whatever was open then.
+        // A finished task waits for nothing, even if asks were open.
         let is_live = self.ended.is_none();
         let asks = self.open_asks().filter(|_| is_live);
         let mut asks: Vec<TaskAsk> = asks.map(|(id, ask)| told(id, ask)).collect();
-        // What somebody must provide comes before what somebody must answer (`PROTO-5`).
+        // Dependencies are listed before questions (`PROTO-5`).
         asks.sort_by_key(|ask| matches!(ask.kind, TaskAskKind::Question | TaskAskKind::Permission));
         TaskDetail {
             info: self.info(workspace_id),
             description: self.task.description.clone(),
             work_area: work_area.to_owned(),
-            // Where it is, is not known here.
+            // Unknown here.
             sandbox: None,
             proposal: self.proposing.proposal().cloned(),
             proposal_problem: self.proposing.problem().map(ToOwned::to_owned),
@@ -197,7 +198,7 @@ impl State {
             ended_at: self.ended.map(|(_, at)| at),
             failure: self.failure.clone(),
             asks,
-            // These are of its conversation, which is not known here.
+            // These belong to its conversation, which is unknown here.
             approvals: Vec::new(),
             review: self.review.filter(|_| is_live),
             documents: self.documents.clone(),
@@ -245,7 +246,7 @@ fn told(id: &str, ask: &Ask) -> TaskAsk {
         ),
         Asked::Question(origin, question, _) => (
             match origin {
-                // A permission is waited for some time; the program's own questions and plans are as long as it takes.
+                // A permission times out; the program's own questions and plans wait indefinitely.
                 Origin::Permission { .. } if !question.required => TaskAskKind::Permission,
                 Origin::Permission { .. } | Origin::Agent | Origin::Supervisor => {
                     TaskAskKind::Question

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision, TaskId};
 
-/// Characters of what a fact is about at most.
+/// Maximum characters of a fact's detail.
 const DETAIL_CHARS_MAX: usize = 200;
 
 /// A fact in words.
@@ -31,28 +31,28 @@ pub fn happening(entry: &Entry) -> TaskHappening {
 pub struct LogLine {
     /// When it happened.
     pub timestamp: Timestamp,
-    /// How much it matters to people.
+    /// Importance to people.
     pub level: LogLevel,
-    /// What happened, in words.
+    /// Description of the event.
     pub message: String,
     /// The task.
     pub task_id: TaskId,
 }
 
-/// How much a line of `agent.log` matters to people.
+/// Level of a line of `agent.log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// The work goes on.
+    /// The work continues.
     Info,
-    /// A person is needed, or something did not go as it should.
+    /// A person is needed, or something failed.
     Warn,
     /// The task has failed.
     Error,
 }
 
 impl LogLine {
-    /// Returns the line that tells of a fact.
+    /// Returns the log line of a fact.
     #[must_use]
     pub fn new(task_id: TaskId, entry: &Entry) -> Self {
         let TaskHappening { at, event, detail } = happening(entry);
@@ -105,7 +105,7 @@ fn level(fact: &Fact) -> LogLevel {
     }
 }
 
-/// What a fact is about; empty if its name says all.
+/// Detail of a fact; empty if its name suffices.
 fn detail(fact: &Fact) -> String {
     // Long: one arm for each fact.
     match fact {

@@ -1,8 +1,8 @@
 //! The work area: the directory of a task, which alone restores it (`TASK-1`, `TASK-2`).
 //!
-//! `.metadata/history.jsonl` is what counts. The other files of `.metadata` are written from the state after
-//! it, for people and programs that want to know how the task stands; where they differ, they are written
-//! anew.
+//! `.metadata/history.jsonl` is authoritative. The other files of `.metadata` are views for people
+//! and programs, written from the state after each change; views that differ from the state are
+//! rewritten.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ mod views;
 
 pub use repair::{Records, Repaired, read_history};
 
-/// Directories of every work area, above before below. `src` and `tests` are for those that have them.
+/// Directories of every work area, parents first. `src` and `tests` are optional.
 const DIRECTORIES: [&str; 11] = [
     ".metadata",
     ".checkpoints",
@@ -44,13 +44,13 @@ const DIRECTORIES: [&str; 11] = [
     "tests/unit",
 ];
 
-/// Where integration tests lie.
+/// Directory of integration tests.
 const INTEGRATION_TESTS: &str = "tests/integration";
 
-/// Where it is written how the task stands.
+/// Directory of the history and the views.
 const METADATA: &str = ".metadata";
 
-/// Where the logs lie.
+/// Directory of the logs.
 const LOGS: &str = ".logs";
 
 /// The link to the guide.
@@ -62,13 +62,13 @@ const VIEW_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Why a work area cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkAreaError {
-    /// A file could not be read or written. The work area is to be loaded again.
+    /// A file could not be read or written. The work area must be loaded again.
     #[error(transparent)]
     File(#[from] FileError),
     /// There is a task already.
     #[error("`{}` holds a task already", .0.display())]
     Taken(PathBuf),
-    /// There is no task.
+    /// The directory contains no task.
     #[error("`{}` holds no task: `{HISTORY}` is missing or empty", .0.display())]
     NoTask(PathBuf),
     /// There are files of something else, which a task must not take over.
@@ -82,12 +82,12 @@ pub enum WorkAreaError {
         /// The first of the files.
         file: PathBuf,
     },
-    /// The history is not as it was written: the task cannot be known from it.
+    /// The history is damaged, so the task cannot be restored from it.
     #[error("`{}` is damaged: {problem}; restore it from a backup", path.display())]
     Damaged {
         /// The history.
         path: PathBuf,
-        /// What is wrong, the first of it.
+        /// First problem found.
         problem: String,
     },
     /// The guide could not be copied.
@@ -98,7 +98,7 @@ pub enum WorkAreaError {
     Refused(#[from] Refused),
 }
 
-/// Where a task's guide comes from.
+/// Source of a task's guide.
 #[derive(Debug, Clone, Copy)]
 pub struct Guide<'g> {
     /// Its directory, which the link points to.
@@ -107,7 +107,7 @@ pub struct Guide<'g> {
     pub copier: &'g dyn CopyGuide,
 }
 
-/// Copies a guide. Trees of files are no concern of tasks.
+/// Copies a guide. Tasks do not handle file trees themselves.
 pub trait CopyGuide: std::fmt::Debug {
     /// Copies it into a directory, under this name. Durable when it returns.
     ///
@@ -148,11 +148,12 @@ pub fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(
             }
         }
     }
-    // One that a crash left may not have its name for good.
+    // After a crash, the entry of an existing directory may not be durable.
     Ok(folder.sync_dir(Path::new("")).during("sync", root)?)
 }
 
-/// Whether a directory that is there is one: by a link, files elsewhere would be written.
+/// Checks that an existing path is a directory: through a link, files elsewhere would be
+/// overwritten.
 fn check_directory(disk: &dyn Disk, path: &Path) -> Result<(), WorkAreaError> {
     match disk.stat(path).during("look at", path)? {
         Some(stat) if stat.kind != EntryKind::Directory => Err(WorkAreaError::Damaged {
@@ -163,20 +164,20 @@ fn check_directory(disk: &dyn Disk, path: &Path) -> Result<(), WorkAreaError> {
     }
 }
 
-/// A file of `.logs`. Each is only appended to; what a crash takes of it is gone.
+/// A file of `.logs`. Logs are append-only and not synced; a crash can lose their tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {
-    /// What happened, in words: `agent.log`.
+    /// Readable events: `agent.log`.
     Agent,
-    /// What the agent wrote: `stdout.log`.
+    /// Output of the agent: `stdout.log`.
     Stdout,
-    /// What it wrote beside: `stderr.log`.
+    /// Its error output: `stderr.log`.
     Stderr,
     /// The protocol blocks: `protocols.jsonl`.
     Protocols,
 }
 
-/// All of them. They exist from the start (`TASK-2`).
+/// All logs. They exist from the start (`TASK-2`).
 const LOG_FILES: [Log; 4] = [Log::Agent, Log::Stdout, Log::Stderr, Log::Protocols];
 
 impl Log {
@@ -198,9 +199,9 @@ pub struct WorkArea {
     root: PathBuf,
     history: SealedLog,
     recent: VecDeque<Entry>,
-    /// What the views hold, as far as that is known.
+    /// Contents of the views, if known.
     written: [Option<Vec<u8>>; 3],
-    /// Why the views are behind the history.
+    /// Reason why the views are behind the history.
     stale: Option<WorkAreaError>,
 }
 
@@ -234,7 +235,7 @@ impl WorkArea {
         for directory in DIRECTORIES.iter().chain([&INTEGRATION_TESTS]) {
             let path = root.join(directory);
             files::ensure_dir(disk, root, &path)?;
-            // One that a crash left may not have its name for good.
+            // After a crash, the entry of an existing directory may not be durable.
             let above = path.parent().unwrap_or(root);
             disk.sync_dir(above).during("sync", above)?;
         }
@@ -260,8 +261,8 @@ impl WorkArea {
         Ok((area, task))
     }
 
-    /// True if a task was being made there when the machine stopped, and nobody was told that it exists: it can be made
-    /// again. A directory that holds any file of another making is no such one.
+    /// True if the machine stopped during the creation of a task there, and the task was never
+    /// acknowledged: it can be created again. False if the directory holds any unrelated file.
     ///
     /// # Errors
     ///
@@ -270,8 +271,8 @@ impl WorkArea {
         Ok(foreign(disk, root)?.is_none())
     }
 
-    /// Makes the directories and logs that are missing in a work area that came from another node, which has its
-    /// history alone.
+    /// Creates missing directories and logs in a work area that came from another node, which
+    /// contains only its history.
     ///
     /// # Errors
     ///
@@ -286,8 +287,8 @@ impl WorkArea {
         make_logs(disk, root)
     }
 
-    /// Opens a work area, and gives its task as it was left, with nothing but what lies in it. What a crash
-    /// left over is cut off and told.
+    /// Opens a work area and restores its task from the directory alone. Crash leftovers are
+    /// truncated and reported.
     ///
     /// # Errors
     ///
@@ -333,7 +334,7 @@ impl WorkArea {
             note(&mut recent, entry);
         }
         let state = state.ok_or_else(|| WorkAreaError::NoTask(root.to_owned()))?;
-        // What a killed daemon wrote can be read before it is durable.
+        // The output of a killed daemon can be read before it is durable.
         history.sync()?;
         let mut area = Self {
             root: root.to_owned(),
@@ -350,12 +351,13 @@ impl WorkArea {
         Ok((area, task, reading.findings))
     }
 
-    /// Writes facts, and how the task stands with them. The facts are durable when it returns; only then what follows
-    /// from them may be done.
+    /// Writes facts, and the views that include them. The facts are durable on return; their
+    /// effects must not be executed earlier.
     ///
     /// # Errors
     ///
-    /// [`WorkAreaError::File`]: nothing of it may be acknowledged, and the work area is to be loaded again.
+    /// [`WorkAreaError::File`]: none of the facts may be acknowledged, and the work area must be
+    /// loaded again.
     pub fn write(
         &mut self,
         disk: &dyn Disk,
@@ -383,13 +385,13 @@ impl WorkArea {
         &self.recent
     }
 
-    /// Writes how the task stands. The history has it already, so a full disk, say, is no reason to refuse what is durable:
-    /// the next write tries again.
+    /// Writes the views. The facts are already durable, so a failure (a full disk, for example) is
+    /// not reported as an error: the next write tries again.
     fn refresh_views(&mut self, disk: &dyn Disk, state: &State) {
         self.stale = self.write_views(disk, state).err();
     }
 
-    /// Why the files that say how the task stands are behind its history; nothing if they are not. Returned once.
+    /// Returns why the views are behind the history, once; none if they are current.
     pub fn take_stale(&mut self) -> Option<WorkAreaError> {
         self.stale.take()
     }
@@ -406,7 +408,7 @@ impl WorkArea {
         Ok(())
     }
 
-    /// Where a log is.
+    /// Path of a log.
     #[must_use]
     pub fn log_path(&self, log: Log) -> PathBuf {
         self.root.join(log.path())
@@ -441,7 +443,7 @@ impl WorkArea {
     }
 }
 
-/// Makes the logs that are missing. What is missing after a crash is made by the next one to open them.
+/// Creates missing logs, including those that a crash removed.
 fn make_logs(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
     for log in LOG_FILES {
         let path = root.join(log.path());
@@ -450,8 +452,8 @@ fn make_logs(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
     Ok(())
 }
 
-/// A file in a directory that the making of a task does not leave there when it is cut short; none if there is none. A
-/// history is one as soon as it has a line.
+/// Returns a file that an interrupted creation of a task does not leave behind; none if there is no
+/// such file. A history counts as soon as it has a line.
 fn foreign(disk: &dyn Disk, root: &Path) -> Result<Option<PathBuf>, WorkAreaError> {
     let mut directories = vec![PathBuf::new()];
     while let Some(directory) = directories.pop() {
@@ -473,7 +475,7 @@ fn foreign(disk: &dyn Disk, root: &Path) -> Result<Option<PathBuf>, WorkAreaErro
             if !is_own {
                 return Ok(Some(root.join(path)));
             }
-            // A guide that was copied has files of its own.
+            // A copied guide has its own files.
             if entry.kind == EntryKind::Directory && !is_guide(&path) {
                 directories.push(path);
             }
@@ -488,7 +490,7 @@ fn is_made(path: &Path) -> bool {
     is_guide(path) || made.any(|made| path == Path::new(made))
 }
 
-/// True for a guide that was copied, and for what of it a crash leaves.
+/// True for a copied guide, and for the parts that a crash leaves.
 fn is_guide(path: &Path) -> bool {
     let name = path.to_string_lossy();
     path.components().count() == 1 && name.trim_start_matches('.').starts_with(GUIDE)
@@ -504,7 +506,7 @@ fn is_empty_log(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkA
     Ok(stat.is_none_or(|stat| stat.len == 0))
 }
 
-/// True for a history without a whole line, and for the torn lines that were kept beside it.
+/// True for a history without a complete line, and for the torn lines kept next to it.
 fn is_empty_history(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkAreaError> {
     if path != Path::new(HISTORY) {
         let torn = format!("{HISTORY}.torn-");
@@ -514,7 +516,7 @@ fn is_empty_history(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, W
     Ok(whole_lines == 0)
 }
 
-/// Keeps the last of what happened.
+/// Keeps the most recent facts.
 fn note(recent: &mut VecDeque<Entry>, entry: Entry) {
     if recent.len() >= RECENT_FACTS {
         recent.pop_front();
@@ -530,7 +532,7 @@ struct ProtocolLine<'b> {
     block: &'b Block,
 }
 
-/// A view as it lies there. One that cannot be read as one is written anew.
+/// Reads a view; none if it is unreadable, so that it is rewritten.
 fn read_view(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let Some(stat) = disk.stat(path).during("look at", path)? else {
         return Ok(None);

@@ -170,7 +170,7 @@ fn proto_5_a_run_of_any_program_ends_by_its_exit_code() {
     );
 }
 
-/// Runs of one session of the real program, of which it tells cumulative figures.
+/// Runs of one recorded session of the real program, which reports cumulative figures.
 #[test]
 fn agent_4_a_recorded_session_of_claude_is_counted_once() {
     let recorded =

@@ -1,4 +1,4 @@
-//! What people are asked, and what they say: each taken once, by its id (`PROTO-2`, `PROTO-3`).
+//! Asks to people and their answers: each is accepted once, by its id (`PROTO-2`, `PROTO-3`).
 
 use goondan_cli_agents::blocks::{DependencyRequest, UserQuestion};
 use goondan_cli_agents::reply::Decision;
@@ -10,8 +10,8 @@ use crate::limits::{ASKS_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS};
 use crate::state::{Asked, GIVE_UP};
 
 impl Task {
-    /// The next id, or why nothing more can be asked. goondan's own questions are not counted: without them
-    /// the task could not go on.
+    /// Next id, or the reason why nothing more can be asked. goondan's own questions are not
+    /// limited, because the task could not continue without them.
     fn next_ask(&self, kind: char, is_own: bool) -> Result<String, &'static str> {
         if is_own {
             return Ok(self.next_id(kind));
@@ -92,8 +92,8 @@ impl Task {
         }
     }
 
-    /// Asks again for secrets that were provided, by the variables that hold them: nobody can read them any
-    /// more.
+    /// Asks again for secrets that were provided, by their variable names, because their values can
+    /// no longer be read.
     pub(super) fn ask_again(&mut self, names: &[String], now: Timestamp) {
         let asked = |name: &String| {
             let asks = self.state.asks.values().rev();
@@ -132,7 +132,8 @@ impl Task {
             return Err(Refused::WrongKind(id.to_owned()));
         };
         match &provision {
-            // What becomes a variable of the environment may be secret, and is never written out.
+            // Environment variables may be secret, so their values are never written to the
+            // history.
             Provision::Ready(_) if request.kind.is_environment() => {
                 return Err(Refused::WrongKind(id.to_owned()));
             }
@@ -222,7 +223,7 @@ impl Task {
         }
     }
 
-    /// Withdraws goondan's own questions: what a person did has answered them.
+    /// Withdraws goondan's own questions, because a person's action has answered them.
     pub(super) fn withdraw_own_questions(&mut self, now: Timestamp) {
         let open = self.state.open_asks();
         let own =
@@ -234,7 +235,7 @@ impl Task {
         }
     }
 
-    /// A run is over: nobody waits for its permissions any more.
+    /// Withdraws the permissions of a run that is over.
     pub(super) fn withdraw_permissions(&mut self, run: u64, now: Timestamp) {
         self.withdraw_permission(run, None, now);
     }

@@ -1,4 +1,4 @@
-//! What comes in, and what goes out.
+//! Inputs and outputs of the state machine.
 
 use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision;
@@ -9,7 +9,7 @@ use crate::fact::{Budget, Entry, Notification, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
-/// What a work area takes, and may take (`TASK-9`).
+/// Disk use and quota of a work area (`TASK-9`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskUse {
     /// Bytes of all its files.
@@ -19,14 +19,14 @@ pub struct DiskUse {
 }
 
 impl DiskUse {
-    /// Whether it takes more than it may.
+    /// True if the use exceeds the quota.
     #[must_use]
     pub fn is_over(self) -> bool {
         self.bytes > self.quota_bytes
     }
 }
 
-/// What was done with the proposal of a task before its last phase is approved.
+/// Delivery of a task's proposal before its last phase is approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// Nothing: there is none, or it is not delivered yet.
@@ -38,11 +38,11 @@ pub enum Delivery {
         /// The branch that it is, if it is one.
         branch: Option<String>,
     },
-    /// It is left as it is, by the configuration or because a person wants it so.
+    /// Not delivered, by configuration or because a person chose so.
     Left,
 }
 
-/// What comes in.
+/// Input of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// It is on this node, of a workspace that several have.
@@ -51,7 +51,7 @@ pub enum Input {
     Start,
     /// A person pauses it.
     Pause,
-    /// A person lets it go on.
+    /// A person resumes it.
     Resume,
     /// A person ends it.
     Cancel,
@@ -59,7 +59,7 @@ pub enum Input {
     Provide {
         /// The id of the dependency.
         id: String,
-        /// What is there.
+        /// Provided value.
         provision: Provision,
     },
     /// A person answers a question.
@@ -71,32 +71,32 @@ pub enum Input {
     },
     /// A person approves a phase.
     Approve {
-        /// Which.
+        /// Phase to approve.
         phase: u32,
-        /// What was done with its proposal.
+        /// Delivery of its proposal.
         delivery: Delivery,
     },
     /// The proposal of a phase was made.
     ProposalMade {
         /// The phase.
         phase: u32,
-        /// The proposal, none if nothing was changed; or why it could not be made.
+        /// The proposal, none if nothing changed; or the reason why it could not be created.
         result: Result<Option<TaskProposal>, String>,
     },
     /// A person wants a phase done better.
     Rework {
-        /// Which.
+        /// Phase to rework.
         phase: u32,
-        /// What is to be better.
+        /// Requested changes.
         text: String,
     },
     /// A person sets what it may take.
     SetBudget(Budget),
-    /// What its work area takes was looked at.
+    /// The disk use of the work area was measured.
     Measured(DiskUse),
     /// The budgets that it shares with others were looked at.
     SharedBudgets {
-        /// Which of them lets it take no more, in words; none if all do.
+        /// Description of the exhausted budget; none if all have capacity.
         shortage: Option<String>,
     },
     /// A checkpoint was made.
@@ -106,16 +106,16 @@ pub enum Input {
     },
     /// A HANDOFF of its program names what is not there.
     HandoffRefused {
-        /// What.
+        /// Problem found.
         problem: String,
     },
     /// It was tried whether the newest checkpoint could be restored.
     Drilled(TaskDrill),
-    /// The work area was taken back to a checkpoint.
+    /// The work area was rolled back to a checkpoint.
     Restored {
         /// Its id.
         id: String,
-        /// The checkpoint of what was there before; none if nothing changed.
+        /// Checkpoint of the files before the restore; none if nothing changed.
         pre_restore: Option<String>,
     },
     /// Documents that its agent lists as created were looked for in its work area.
@@ -132,7 +132,7 @@ pub enum Input {
         /// When it started, as the kernel counts.
         start_time: u64,
     },
-    /// A run that has no process of its own has begun.
+    /// A run without a process has started.
     Begun {
         /// The run.
         run: u64,
@@ -149,7 +149,7 @@ pub enum Input {
         /// Why.
         error: String,
     },
-    /// A run could not be started: secrets that were provided cannot be read. They are asked for again.
+    /// A run failed to start because provided secrets cannot be read. They are requested again.
     SecretsLost {
         /// The run.
         run: u64,
@@ -158,18 +158,18 @@ pub enum Input {
         /// Why.
         error: String,
     },
-    /// Something that a run's output tells.
+    /// Event in a run's output.
     Told {
         /// The run.
         run: u64,
-        /// What.
+        /// Event.
         event: Event,
     },
-    /// The end of what a run has written that is none of the agent's.
+    /// Tail of a run's output that is not the agent's.
     Printed {
         /// The run.
         run: u64,
-        /// What.
+        /// Output text.
         text: String,
     },
     /// A run shows a sign of life: bytes, processor time, or a child.
@@ -177,56 +177,57 @@ pub enum Input {
         /// The run.
         run: u64,
     },
-    /// A run's process is gone, with all that belongs to it.
+    /// A run's process and all its descendants have exited.
     Exited {
         /// The run.
         run: u64,
         /// Its exit code, if it has one.
         code: Option<i32>,
     },
-    /// The same, since the daemon or the workspace ends. The task goes on when it is open again.
+    /// Like `Exited`, because the daemon or workspace stops. The task resumes when it is opened
+    /// again.
     Stopped {
         /// The run.
         run: u64,
         /// Its exit code, if it has one.
         code: Option<i32>,
     },
-    /// Connections are to tell people something.
+    /// Connections must notify people.
     Notify(Vec<Notification>),
     /// A notification is about to be handed to its connection.
     NotificationBegun {
         /// Its id.
         id: String,
     },
-    /// What became of a notification.
+    /// A notification was delivered or failed.
     NotificationEnded {
         /// Its id.
         id: String,
-        /// That it arrived, or why it did not.
+        /// Success, or the reason of the failure.
         result: Result<(), String>,
     },
     /// Time has passed.
     Tick,
 }
 
-/// What is to be done, after the facts are durable.
+/// Effect to execute after the facts are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Start the agent's program.
     StartRun {
         /// The run.
         run: u64,
-        /// The session to go on with.
+        /// Session to resume.
         session: Option<String>,
-        /// What it is told.
+        /// Prompt.
         prompt: String,
-        /// Variables that hold secrets, with the references of these.
+        /// Variables that hold secrets, with their references.
         environment: Vec<(String, String)>,
-        /// What it does: a command in place of the agent's program is told nothing.
+        /// Kind of run: a command receives no prompt.
         kind: TaskRunKind,
     },
-    /// End the run's process with all that belongs to it: ask, and kill after a grace. Asked again, nothing
-    /// more.
+    /// End the run's process and all its descendants: ask, then kill after a grace period.
+    /// Idempotent.
     EndRun {
         /// The run.
         run: u64,
@@ -236,12 +237,12 @@ pub enum Effect {
         /// The run.
         run: u64,
     },
-    /// Let the run's process group go on.
+    /// Resume the run's process group.
     ContinueRun {
         /// The run.
         run: u64,
     },
-    /// Look for documents in the work area: [`Input::DocumentsFound`] returns those that do not exist.
+    /// Check documents in the work area: [`Input::DocumentsFound`] returns those that do not exist.
     FindDocuments {
         /// Paths in the work area, as the agent wrote them.
         documents: Vec<String>,
@@ -255,7 +256,7 @@ pub enum Effect {
         /// The answer.
         decision: Decision,
     },
-    /// Have a connection tell people something, when it can.
+    /// Deliver a notification through a connection as soon as possible.
     Notify {
         /// The id of the notification.
         id: String,
@@ -270,13 +271,13 @@ pub enum Effect {
         /// The HANDOFF.
         text: String,
     },
-    /// Make a proposal of what its agent changed: [`Input::ProposalMade`] returns it.
+    /// Create a proposal of the agent's changes: [`Input::ProposalMade`] returns it.
     MakeProposal {
         /// The phase that is complete.
         phase: u32,
         /// Its agent's last words.
         words: Option<String>,
-        /// What the command that proves it wrote.
+        /// Output of the verify command.
         test_log: Option<String>,
     },
     /// Make a checkpoint, for this reason.
@@ -286,7 +287,7 @@ pub enum Effect {
     },
 }
 
-/// Why an input of a person changes nothing.
+/// Reason why a person's input was refused. Nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Refused {
@@ -329,11 +330,11 @@ pub enum Refused {
     BadTask,
 }
 
-/// What came of an input.
+/// Result of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// What happened. It must be durable before anything else is done.
+    /// New facts. They must be durable before any effect is executed.
     pub facts: Vec<Entry>,
-    /// What is to be done then, in this order.
+    /// Effects to execute then, in this order.
     pub effects: Vec<Effect>,
 }

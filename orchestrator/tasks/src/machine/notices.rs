@@ -1,4 +1,4 @@
-//! What people are told of by connections, and what becomes of it. Nothing of a task waits for it.
+//! Notifications to people by connections, and their outcomes. No task waits for them.
 
 use goondan_protocol::control::{TaskAsk, TaskAskKind};
 use goondan_protocol::ids::WorkspaceId;
@@ -13,7 +13,7 @@ use crate::state::{Stage, State};
 /// Files of a proposal that a review names.
 const FILES_TOLD: usize = 10;
 
-/// Something that people may be told of.
+/// Occasion for a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occasion {
     on: NotifyOn,
@@ -22,7 +22,7 @@ pub struct Occasion {
 }
 
 impl Occasion {
-    /// What a fact gives occasion to tell, if anything; `state` is how the task stands with it.
+    /// Returns the occasion for a notification that a fact is, if any; `state` includes the fact.
     #[must_use]
     pub fn of(state: &State, fact: &Fact, workspace: &WorkspaceId) -> Option<Self> {
         let task = &state.task.task_id;
@@ -77,7 +77,7 @@ impl Occasion {
         })
     }
 
-    /// What an entry of the agent's `notify` says of it, if that is about such things.
+    /// Returns the text for an entry of the agent's `notify`, if the entry covers this occasion.
     #[must_use]
     pub fn told_by(
         &self,
@@ -103,7 +103,7 @@ impl Occasion {
     }
 }
 
-/// What is proposed, for whoever reviews it; empty for a task without a source.
+/// Describes the proposal for the reviewer; empty for a task without a source.
 fn proposed(state: &State) -> String {
     let proposing = &state.proposing;
     let mut text = String::new();
@@ -138,7 +138,7 @@ fn occasion_of(ask: &TaskAsk) -> NotifyOn {
     }
 }
 
-/// What is asked, with what may be answered.
+/// Describes the ask and its possible answers.
 fn need_of(ask: &TaskAsk) -> String {
     let mut need = ask.text.clone();
     if !ask.description.is_empty() {
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// What is told of a fact.
+    /// Returns the notification text for a fact.
     fn told(task: &mut Task, fact: &Fact, on: &[NotifyOn]) -> Option<String> {
         task.record(at(), fact.clone());
         let workspace = "w".parse().unwrap();

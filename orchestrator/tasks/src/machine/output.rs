@@ -1,4 +1,4 @@
-//! What follows from what a run's output tells.
+//! Effects of the events in a run's output.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use crate::limits::{
 impl Task {
     pub(super) fn told(&mut self, run: u64, event: Event, now: Timestamp) {
         if !self.run_kind().is_agent() {
-            // What tests print is no word of the agent.
+            // Output of tests is not output of the agent.
             self.watch.active_at = Some(now);
             return;
         }
@@ -87,13 +87,13 @@ impl Task {
                 self.watch.last_words.tool();
                 self.watch.tools.count(&tool);
             }
-            // What people and the log read; nothing is decided by it.
+            // Only shown and logged; no decision depends on these.
             Event::Retrying(_)
             | Event::Error(_)
             | Event::Unsupported { .. }
             | Event::Noise(_)
             | Event::Skipped(_) => {}
-            // A task that has ended asks for nothing and cannot be completed.
+            // A finished task makes no requests and cannot be completed.
             _ if self.state.ended.is_some() => {}
             Event::Block(block) => self.block(block, now),
             Event::Refused(refusal) => {
@@ -124,8 +124,8 @@ impl Task {
         }
     }
 
-    /// The run cannot go on; the next one begins a session, and is told how the task stands. One that began a session
-    /// of its own has none to be refused.
+    /// The run cannot continue; the next one starts a session, and receives the task's progress. A
+    /// run that started its own session has none that could be refused.
     fn session_refused(&mut self, run: u64, problem: String, now: Timestamp) {
         let is_resumed = self
             .state
@@ -140,11 +140,11 @@ impl Task {
     }
 
     fn block(&mut self, block: Block, now: Timestamp) {
-        // Nothing is asked once all is done.
+        // Requests are ignored after the whole work is complete.
         if self.state.is_work_completed && block.priority() > Priority::Completion {
             return;
         }
-        // An agent that completes a phase or asks for something has a person look at it.
+        // After a completed phase or a request, a person reviews the agent's work.
         self.watch.is_answered = !matches!(block, Block::CustomTaskComplete(_));
         match block {
             Block::DependencyRequest(request) => self.dependency_requested(request, now),
@@ -215,7 +215,7 @@ impl Task {
 
     fn progress(&mut self, progress: Progress, now: Timestamp) {
         match progress {
-            // The phase is what was approved, not what is said.
+            // The approved phase counts, not the reported one.
             Progress::Phase { .. } => {}
             Progress::Step { title, .. } if self.state.step.as_ref() != Some(&title) => {
                 let step = shortened(title);
@@ -231,7 +231,7 @@ impl Task {
         }
     }
 
-    /// The program asks for something within its run, and waits.
+    /// The program requests something within its run, and waits.
     fn permission_asked(&mut self, run: u64, asked: PermissionRequest, now: Timestamp) {
         let request = asked.id.clone();
         if matches!(asked.consent, Consent::Tool) && self.state.allowed.contains(&asked.kind) {
@@ -263,13 +263,13 @@ impl Task {
             }
         };
         if !self.ask(origin, question, wait, now) {
-            // Nobody will ever be asked: the agent must not wait for it.
+            // This will never be shown to a person: the agent must not wait for it.
             let why = "too much was asked already".to_owned();
             self.answer_permission(run, request, Decision::Refuse(why), now);
         }
     }
 
-    /// A person has answered what the program asks within its run.
+    /// Forwards a person's answer to the program's request within its run.
     pub(super) fn program_answered(&mut self, origin: Origin, text: &str, now: Timestamp) {
         let Origin::Permission { run, request, .. } = &origin else {
             return;
@@ -349,7 +349,8 @@ impl Task {
         }
     }
 
-    /// When the next run may begin: as it was told, within bounds, and not all tasks at once.
+    /// Start time of the next run: as reported, within limits, and with jitter so that tasks do not
+    /// all start together.
     fn rate_limited_until(&self, reset: Reset, now: Timestamp) -> Timestamp {
         let wait = match reset {
             Reset::At(at) => at.as_unix_millis().saturating_sub(now.as_unix_millis()),
@@ -372,7 +373,7 @@ impl Task {
 
 /// May the agent do that?
 fn permission_question(asked: &PermissionRequest) -> UserQuestion {
-    // A title that repeats the command says nothing more.
+    // Omit a title that only repeats the command.
     let is_repeated = asked.detail.starts_with(&asked.tool);
     let question = match (asked.detail.as_str(), is_repeated) {
         ("", _) => format!("{}?", asked.tool),

@@ -1,4 +1,5 @@
-//! What a task with a source proposes: when its proposal is made, and what of it comes before an approval (`REPO-3`).
+//! Proposals of tasks with a source: when they are created, and the steps before an approval
+//! (`REPO-3`).
 
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
 use goondan_protocol::control::{TaskProposal, TaskVerdict};
@@ -13,12 +14,12 @@ use crate::state::{GIVE_UP, Status};
 /// Characters of an agent's last words that are kept for the summary of its proposal.
 const WORDS_CHARS_MAX: usize = 4_000;
 
-/// What is known of the proposal that is to be made, as long as the daemon runs.
+/// Transient information about the next proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Making {
-    /// Whether it is being made.
+    /// True while the proposal is being created.
     is_under_way: bool,
-    /// What its agent said last.
+    /// Last message of its agent.
     words: Option<String>,
 }
 
@@ -52,10 +53,10 @@ fn test_log_of(verdict: &TaskVerdict) -> String {
 }
 
 impl Task {
-    /// Whether what is complete is to be proposed first; the next run is not begun then.
+    /// Returns true if completed work must be proposed first; the next run does not start then.
     pub(super) fn propose(&mut self, now: Timestamp) -> bool {
         let state = &self.state;
-        // The only phase of a task is complete when its agent is done, whatever that says.
+        // The only phase of a task is complete when its agent is done, whatever the agent reports.
         let is_done = !state.task.source.is_none()
             && state.task.total_phases == 1
             && state.status() == Status::Running
@@ -90,7 +91,7 @@ impl Task {
         true
     }
 
-    /// Whether the copy of the project is to be prepared first; its agent does not begin then.
+    /// Returns true if the copy of the project must be set up first; the agent does not start then.
     pub(super) fn set_up(&mut self, now: Timestamp) -> bool {
         let state = &self.state;
         if !state.task.checks.setup || state.proposing.is_set_up() {
@@ -117,10 +118,10 @@ impl Task {
         run.map(|run| run.kind).unwrap_or_default()
     }
 
-    /// Has one of its commands run, unless it is to wait for its next attempt.
+    /// Runs one of the task's commands, unless its next attempt must wait.
     fn request_check(&mut self, kind: TaskRunKind, now: Timestamp) {
         let state = &self.state;
-        // When the provider serves again is no concern of it.
+        // Rate limits of the provider do not apply to it.
         let is_early = !state.is_rate_limited && state.not_before.is_some_and(|at| now < at);
         if is_early {
             return;
@@ -184,7 +185,7 @@ impl Task {
         };
         self.record(now, Fact::RunEnded { run, outcome });
         self.watch = Watch::default();
-        // The first one that was lost is repeated at once.
+        // The first lost attempt is repeated immediately.
         if is_lost && self.state.ended.is_none() && lost > 0 {
             let at = plus(now, RETRY_MS.saturating_mul(i64::from(lost)));
             self.record(now, Fact::RetryPlanned { at });

@@ -21,7 +21,7 @@ mod agents;
 mod nodes;
 mod proposals;
 
-/// A task, driven by hand: every input with the time it comes at.
+/// Test driver for a task: feeds each input with an explicit time.
 struct Driven {
     task: Task,
     now: i64,
@@ -246,7 +246,8 @@ fn task_7_an_answer_is_taken_once_and_told_once() {
     assert!(prompt.contains("Answer q-0001 to \"Which?\": a"));
     assert_eq!(*environment, [("API_KEY".to_owned(), "vault:1".to_owned())]);
     assert_eq!(session.as_deref(), Some("s"));
-    // The run dies before it has shown that it works: its successor is told again, and none after that.
+    // The run dies before it shows progress: its successor receives the note again, and later runs
+    // do not.
     let run = task.run();
     task.does(Input::NotSpawned {
         run,
@@ -344,7 +345,7 @@ fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
     task.tells(question("Which?", true));
     task.ends_well();
     task.does(answer("q-0001", "a"));
-    // The session has heard of it.
+    // The session has received it.
     task.tells(Event::Text("I go on".to_owned()));
     task.does(Input::Pause);
     task.exits(None);
@@ -376,7 +377,7 @@ fn task_8_done_is_a_result_and_then_the_exit() {
     assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
     task.exits(None);
     assert_eq!(task.status(), Status::Completed, "it counts as done");
-    // No result: resumed once by its session, then a person is asked.
+    // No result: its session is resumed once, then a person is asked.
     let mut task = Driven::running(0);
     let effects = task.exits(Some(0));
     assert!(started(&effects).contains("without a result"));
@@ -506,7 +507,7 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
     assert!(task.ends_well().is_empty());
     assert_eq!(task.status(), Status::WaitingQuestion, "it goes in circles");
     started(&task.does(answer("q-0001", "go on")));
-    // What was recovered from in the same run is not told any more.
+    // An error that the same run recovered from is not reported again.
     task.tells(error(Some("Use the other one.")));
     task.tells(complete(1));
     task.ends_well();
@@ -540,7 +541,7 @@ fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
     task.ends_well();
     assert_eq!(task.status(), Status::WaitingQuestion);
     started(&task.does(answer("q-0001", "go on")));
-    // What is completed counts, whatever was refused before it.
+    // Completed work counts, regardless of earlier refusals.
     task.tells(refused());
     task.tells(complete(1));
     task.ends_well();
@@ -818,7 +819,7 @@ fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
         let expected = [Status::Completed, Status::WaitingQuestion];
         assert_eq!(task.status(), expected[usize::try_from(phases).unwrap()]);
     }
-    // A person lets it go on, and hears of it again.
+    // A person resumes it, and is asked again.
     let mut task = Driven::idle(1);
     task.task.state.task.tells_result = false;
     task.does(Input::Start);
@@ -827,7 +828,7 @@ fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
         let effects = task.does(answer(&format!("q-{number:04}"), "go on"));
         started(&effects);
     }
-    // One that fails waits longer each time, and then asks.
+    // A failing run waits longer each time, and then a person is asked.
     for wait in [RETRY_MS, RETRY_MS * 4, RETRY_MS * 16] {
         task.exits(Some(1));
         assert!(task.waits(wait - 1).is_empty());

@@ -1,4 +1,4 @@
-//! Facts about a run that matter as long as it is under way.
+//! Transient facts about the current run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,20 +10,20 @@ use crate::limits::LAST_WORDS_CHARS_MAX;
 /// Characters of a tool's name at most, which may be a command.
 const TOOL_CHARS_MAX: usize = 200;
 
-/// What is known of a run as long as it is under way, and of no use afterwards.
+/// Information about the current run, which is discarded when the run ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Watch {
     pub(super) active_at: Option<Timestamp>,
     pub(super) result: Option<Result<(), String>>,
     /// When it is ended if it has not exited.
     pub(super) end_at: Option<Timestamp>,
-    /// Whether it was told to end, and not for want of life.
+    /// True if it was asked to end for a reason other than a stall.
     pub(super) is_ended_on_purpose: bool,
     pub(super) is_stalled: bool,
     pub(super) rate_limit: Option<Timestamp>,
     /// Why neither it nor the next run can succeed.
     pub(super) blocked: Option<String>,
-    /// How many facts it has told.
+    /// Number of facts it has reported.
     pub(super) facts: usize,
     pub(super) paused_at: Option<Timestamp>,
     pub(super) tools: Tools,
@@ -32,14 +32,15 @@ pub(super) struct Watch {
     pub(super) last_words: LastWords,
     /// The last lines of its standard error.
     pub(super) stderr: String,
-    /// What its program asks of its user, by the id of the request. What is not here is a permission.
+    /// Requests of its program to its user, by request id. Requests that are not listed are
+    /// permissions.
     pub(super) program_asks: BTreeMap<String, ProgramAsk>,
 }
 
-/// Something that a program asks of its user within a run, and that is no permission.
+/// Request of a program to its user within a run, other than a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramAsk {
-    /// Questions that are asked one by one: those that are left, and the answers to the others.
+    /// Questions that are asked one at a time: the remaining ones, and the answers so far.
     Choices {
         choices: VecDeque<AskedChoice>,
         answers: Vec<(String, String)>,
@@ -53,7 +54,7 @@ pub(super) enum ProgramAsk {
 pub(super) struct Tools {
     completed: u64,
     failed: u64,
-    /// The last one that has a name.
+    /// Name of the last named call.
     last: String,
 }
 
@@ -69,7 +70,8 @@ impl Tools {
         }
     }
 
-    /// Returns why a run is no success of which every tool call failed; none if one did not, or there was none.
+    /// Returns why a run whose tool calls all failed is not a success; none if a call succeeded or
+    /// there were none.
     pub(super) fn all_failed(&self) -> Option<String> {
         if self.failed == 0 || self.completed > 0 {
             return None;
@@ -85,7 +87,7 @@ impl Tools {
     }
 }
 
-/// The end of what the agent said since its last tool call.
+/// End of the agent's text since its last tool call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LastWords {
     text: String,

@@ -7,7 +7,7 @@ use crate::work_area::WorkArea;
 
 const ROOT: &str = "/p";
 
-/// The examples of the page that the layout comes from, to the letter.
+/// Verbatim examples of the page that defines the layout.
 const FILES: [(&str, &str); 4] = [
     (
         HISTORY,

@@ -1,4 +1,4 @@
-//! What people are told of by connections, and how far that is.
+//! Notifications to people by connections, and their progress.
 
 use goondan_protocol::control::{TaskNotification, TaskNotificationState};
 use goondan_protocol::time::Timestamp;
@@ -7,7 +7,7 @@ use super::State;
 use crate::fact::Notification;
 use crate::limits::NOTIFICATIONS_KEPT;
 
-/// How far a notification is.
+/// Progress of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Nothing was done.
@@ -16,12 +16,12 @@ pub enum Stage {
     Begun,
     /// It was done.
     Sent,
-    /// It was not, or nobody knows.
+    /// Failed, or unknown.
     Failed(String),
 }
 
 impl Stage {
-    /// Whether something is still to become of it.
+    /// True until it was delivered or failed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Requested | Self::Begun)
@@ -31,9 +31,9 @@ impl Stage {
 /// A notification, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// What is told.
+    /// The notification.
     pub what: Notification,
-    /// How far it is.
+    /// Its progress.
     pub stage: Stage,
     at: Timestamp,
 }
@@ -88,7 +88,7 @@ impl State {
         id_of(self.notifications.count + 1)
     }
 
-    /// How far one is.
+    /// Progress of a notification.
     pub(crate) fn stage_of(&self, id: &str) -> Option<&Stage> {
         self.notification(id).map(|told| &told.stage)
     }
@@ -99,14 +99,14 @@ impl State {
         self.notifications.find(id).map(|(_, told)| told)
     }
 
-    /// Those of which something is still to become, by their ids.
+    /// Open notifications, by their ids.
     pub fn open_notifications(&self) -> impl Iterator<Item = (String, &Told)> {
         let kept = self.notifications.kept.iter();
         let open = kept.filter(|(_, told)| told.stage.is_open());
         open.map(|(number, told)| (id_of(*number), told))
     }
 
-    /// What clients are shown of them.
+    /// Notifications as shown to clients.
     pub(crate) fn told_notifications(&self) -> Vec<TaskNotification> {
         let kept = self.notifications.kept.iter();
         let shown = kept.map(|(number, told)| {

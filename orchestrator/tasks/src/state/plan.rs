@@ -1,11 +1,11 @@
-//! The plan of a task's agent, and what of it is done (`TASK-4`).
+//! Plan of a task's agent, and its completed steps (`TASK-4`).
 
 use goondan_protocol::task::{PlanStep, PlanStepState};
 
 use super::State;
 
 impl State {
-    /// The agent told its plan. The step it works on is the step of the task.
+    /// Records the agent's plan. The step in progress becomes the step of the task.
     pub(super) fn planned(&mut self, steps: &[PlanStep]) {
         self.plan = steps.to_vec();
         let begun = steps
@@ -16,7 +16,7 @@ impl State {
         }
     }
 
-    /// What is done: the steps of the plan that are; of an agent that tells no plan, the documents it wrote.
+    /// Completed steps of the plan; without a plan, the documents that the agent wrote.
     pub(crate) fn completed_steps(&self) -> impl Iterator<Item = &str> {
         let documents: &[String] = if self.plan.is_empty() {
             &self.documents
@@ -27,7 +27,7 @@ impl State {
         documents.iter().map(String::as_str).chain(done)
     }
 
-    /// What the agent means to do, and has not begun.
+    /// Planned steps that have not started.
     pub(crate) fn pending_steps(&self) -> impl Iterator<Item = &str> {
         self.steps_of_plan(PlanStepState::Pending)
     }

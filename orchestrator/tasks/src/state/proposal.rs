@@ -1,4 +1,4 @@
-//! What the agent of a task with a source proposes (`REPO-3`).
+//! Proposal of a task with a source (`REPO-3`).
 
 use goondan_protocol::control::{TaskProposal, TaskVerdict};
 use goondan_protocol::task::{TaskRunKind, TaskSource};
@@ -9,26 +9,26 @@ use crate::limits::RETRIES_MAX;
 /// The proposal of a task, from the end of a phase to its delivery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Proposing {
-    /// The phase that is complete and under no review yet: its proposal is to be made.
+    /// Completed phase whose proposal must be created; none while it is under review.
     phase: Option<u32>,
     /// The last one.
     proposal: Option<TaskProposal>,
     /// Why there is none.
     problem: Option<String>,
-    /// Whether it was tried to make one.
+    /// True once its creation was attempted.
     is_made: bool,
-    /// What the command that proves it said.
+    /// Verdict of the verify command.
     verdict: Option<TaskVerdict>,
-    /// Whether its copy of the project was prepared.
+    /// True once its copy of the project was set up.
     is_set_up: bool,
     /// Why the command that prepares it failed.
     setup_problem: Option<String>,
-    /// Runs of either command in a row of which it is not known how they ended.
+    /// Consecutive runs of either command with an unknown outcome.
     lost: u32,
 }
 
 impl Proposing {
-    /// The phase whose proposal is to be made once its run is over.
+    /// Phase whose proposal is created once its run is over.
     pub(crate) fn phase(&self) -> Option<u32> {
         self.phase
     }
@@ -37,19 +37,19 @@ impl Proposing {
         self.proposal.as_ref()
     }
 
-    /// Why there is no proposal: what a review is told in place of one.
+    /// Reason why there is no proposal, shown in the review instead.
     pub(crate) fn problem(&self) -> Option<&str> {
         let is_unchanged = self.is_made && self.proposal.is_none();
         let unchanged = is_unchanged.then_some("nothing of the project was changed");
         self.problem.as_deref().or(unchanged)
     }
 
-    /// Whether a proposal could not be made.
+    /// True if a proposal could not be created.
     pub(crate) fn has_failed(&self) -> bool {
         self.problem.is_some()
     }
 
-    /// What the command that proves what is complete said of it.
+    /// Verdict of the verify command on the completed work.
     pub(crate) fn verdict(&self) -> Option<&TaskVerdict> {
         self.verdict.as_ref()
     }
@@ -67,7 +67,7 @@ impl Proposing {
         self.setup_problem.as_deref()
     }
 
-    /// Runs of its commands in a row of which it is not known how they ended.
+    /// Consecutive runs of its commands with an unknown outcome.
     pub(crate) fn lost(&self) -> u32 {
         self.lost
     }
@@ -116,7 +116,7 @@ impl Proposing {
         self.is_made = true;
     }
 
-    /// What is complete is under review, or is not complete any more.
+    /// The completed phase is under review, or is no longer complete.
     pub(super) fn reviewed(&mut self) {
         self.phase = None;
     }

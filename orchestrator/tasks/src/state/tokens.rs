@@ -1,4 +1,4 @@
-//! What a task has taken (`TASK-6`).
+//! Usage of a task (`TASK-6`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::limits::{BUDGET_WARN_PERCENT, TOKEN_HISTORY_MAX};
 pub struct Taken {
     /// Tokens.
     pub usage: Usage,
-    /// Money, as far as it is known.
+    /// Cost, as far as it is known.
     pub cost: MicroUsd,
 }
 
@@ -24,7 +24,7 @@ impl Taken {
         self.cost = self.cost.plus(other.cost);
     }
 
-    /// What of this is more than another.
+    /// Usage that exceeds `other`.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         Self {
@@ -34,16 +34,16 @@ impl Taken {
     }
 }
 
-/// What was taken at one time.
+/// Usage at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenEntry {
     /// When.
     pub at: Timestamp,
-    /// How much more than before.
+    /// Increase since the previous entry.
     pub taken: Taken,
 }
 
-/// All that a task has taken. Sums only grow.
+/// Total usage of a task. Sums only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
     by_counter: BTreeMap<String, Taken>,
@@ -60,7 +60,7 @@ pub struct Tokens {
 struct SessionFigure {
     /// The counter of the run that reported it last.
     counter: String,
-    /// What it stood at when that run began.
+    /// Total when that run started.
     before: Taken,
     now: Taken,
 }
@@ -80,13 +80,13 @@ fn grown(now: &Usage, before: &Usage) -> Usage {
 }
 
 impl Tokens {
-    /// All of it.
+    /// Total usage.
     #[must_use]
     pub fn total(&self) -> Taken {
         self.total
     }
 
-    /// The most that was taken at one time: what the next call may take.
+    /// Largest single charge, which is the estimate for the next call.
     #[must_use]
     pub fn largest(&self) -> Charge {
         Charge {
@@ -117,8 +117,8 @@ impl Tokens {
             let cost = session.cost.map(|_| taken.cost);
             return (largest(usage, &taken.usage), cost);
         }
-        // The program has forgotten some of the session: how much of its figures is new is not known. The run's own
-        // tokens are, and their share of the money.
+        // The program lost part of the session, so the new part of its figures is unknown. The
+        // run's own tokens are known, and their share of the cost.
         let own = usage.total();
         if own == 0 || tokens == 0 {
             return (largest(usage, &session.usage), session.cost);
@@ -130,7 +130,7 @@ impl Tokens {
         (*usage, session.cost.map(share))
     }
 
-    /// Whether a session stands at another figure than is known of it.
+    /// True if a session reports figures that differ from the recorded ones.
     pub(crate) fn is_session_news(&self, counter: &str, session: &SessionUsage) -> bool {
         self.sessions.get(&session.id).is_none_or(|known| {
             known.counter != counter
@@ -139,7 +139,7 @@ impl Tokens {
         })
     }
 
-    /// Takes what a session stands at.
+    /// Records the totals of a session.
     pub(crate) fn record_session(&mut self, counter: &str, session: &SessionUsage) {
         let known = self.sessions.entry(session.id.clone()).or_default();
         if known.counter != counter {
@@ -152,13 +152,13 @@ impl Tokens {
         };
     }
 
-    /// Whether a figure tells more than is known of its counter.
+    /// True if a figure exceeds the recorded value of its counter.
     pub(crate) fn is_news(&self, counter: &str, usage: &Usage, cost: Option<MicroUsd>) -> bool {
         let known = self.by_counter.get(counter).copied().unwrap_or_default();
         largest(&known.usage, usage) != known.usage || cost.unwrap_or_default() > known.cost
     }
 
-    /// Takes what a counter stands at: what is more than it stood at before counts.
+    /// Records the value of a counter and charges the increase.
     pub(crate) fn record(
         &mut self,
         at: Timestamp,
@@ -183,7 +183,7 @@ impl Tokens {
         self.history.drain(..beyond);
     }
 
-    /// How many percent of a budget are taken, of the part that is taken furthest.
+    /// Percentage of a budget that is used, for the limit that is closest to exhaustion.
     #[must_use]
     pub fn percent_of(&self, budget: &Budget) -> u64 {
         let percent = |taken: u64, limit: Option<u64>| {
@@ -196,12 +196,12 @@ impl Tokens {
         tokens.max(money)
     }
 
-    /// Whether it is time to warn.
+    /// True if a warning is due.
     pub(crate) fn is_near(&self, budget: &Budget) -> bool {
         self.percent_of(budget) >= BUDGET_WARN_PERCENT
     }
 
-    /// Whether a call as large as the largest so far would pass the budget.
+    /// True if a call as large as the largest so far would exceed the budget.
     #[must_use]
     pub fn would_pass(&self, budget: &Budget) -> bool {
         let passes = |taken: u64, next: u64, limit: Option<u64>| {

@@ -1,4 +1,4 @@
-//! Making a damaged history whole again, with what checkpoints hold of it (`TASK-1`, `MSG-11`).
+//! Repairs a damaged history with the records in checkpoints (`TASK-1`, `MSG-11`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,22 +21,22 @@ const HISTORY_BYTES_MAX: usize = 1 << 40;
 const WHY_PAUSED: &str =
     "records of its history are lost; look at its work area before it is resumed";
 
-/// What a history was made whole with.
+/// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired {
-    /// Where it is kept as it was; none if it was missing.
+    /// Path of the damaged history; none if it was missing.
     pub kept: Option<PathBuf>,
-    /// Records that are lost all the same.
+    /// Records that could not be recovered.
     pub lost: u64,
 }
 
-/// The records of a history by their numbers, each as it was written.
+/// Records of a history by number, verbatim.
 #[derive(Debug, Default)]
 pub struct Records(BTreeMap<u64, Box<RawValue>>);
 
 impl Records {
-    /// Adds what can be read of an earlier copy of a history, and nothing of one that is another's: a history that was
-    /// repaired without all of its records has other numbers than before.
+    /// Adds the readable records of an earlier copy of the history. A copy of a different history
+    /// is ignored: an incomplete repair renumbers the records.
     pub fn add(&mut self, copy: &[u8]) {
         let mut records = BTreeMap::new();
         for line in copy.split(|byte| *byte == b'\n') {
@@ -57,7 +57,8 @@ impl Records {
         }
     }
 
-    /// How many of the first `count` records are missing, and of those before the last one that is there.
+    /// Number of records that are missing, either from the first `count` or before the last
+    /// available one.
     #[must_use]
     pub fn missing(&self, count: u64) -> u64 {
         let last = self.0.keys().next_back().copied().unwrap_or_default();
@@ -67,12 +68,14 @@ impl Records {
 }
 
 impl WorkArea {
-    /// Writes a history anew with the records there are, and keeps it as it was beside itself. A task that lacks records
-    /// is paused: what it has done may be missing. Nobody may have the work area open. Durable when it returns.
+    /// Rewrites a history from the available records, and keeps the damaged one next to it. A task
+    /// with missing records is paused because part of its work may be missing. The work area must
+    /// not be open. Durable on return.
     ///
     /// # Errors
     ///
-    /// [`WorkAreaError::NoTask`] if nobody has the first record, and [`WorkAreaError::File`].
+    /// [`WorkAreaError::NoTask`] if the first record is missing everywhere, and
+    /// [`WorkAreaError::File`].
     pub fn repair(
         disk: &dyn Disk,
         root: &Path,

@@ -417,7 +417,7 @@ fn task_2_the_guide_is_copied_where_no_link_can_be_made() {
             let again = create(&disk);
             assert!(matches!(again, Ok(_) | Err(WorkAreaError::Taken(_))));
         }
-        // No fault is left for those who look.
+        // The checks below must not run into an injected fault.
         let disk = disk.after_crash(Crash::ProcessOnly);
         let folder = disk.folder(Path::new(ROOT));
         if folder.look(guide).unwrap().unwrap().kind == NodeKind::Directory {

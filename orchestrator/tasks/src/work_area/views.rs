@@ -1,4 +1,5 @@
-//! `task.json`, `agent-state.json` and `tokens.json`: how a task stands (`TASK-3`, `TASK-4`, `TASK-6`).
+//! `task.json`, `agent-state.json` and `tokens.json`: views of the task (`TASK-3`, `TASK-4`,
+//! `TASK-6`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use crate::state::{State, Status, Taken};
 
-/// Where they lie, in the order of [`views_of`].
+/// Paths of the views, in the order of [`views_of`].
 pub(super) const NAMES: [&str; 3] = [
     ".metadata/task.json",
     ".metadata/agent-state.json",
@@ -175,11 +176,11 @@ fn pretty(view: &impl Serialize) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Returns a record as a line of JSON, as logs have it.
+/// Returns a record as a line of JSON.
 ///
 /// # Errors
 ///
-/// [`FileError::Unwritable`]; none is known.
+/// [`FileError::Unwritable`]; no known case.
 pub fn json_line(record: &impl Serialize) -> Result<Vec<u8>, FileError> {
     let mut bytes = serde_json::to_vec(record).map_err(|error| unwritable(&error))?;
     bytes.push(b'\n');

@@ -1,4 +1,4 @@
-//! What differs between programs: sessions, permissions, figures and failures.
+//! Differences between programs: sessions, permissions, usage figures and failures.
 
 use goondan_cli_agents::blocks::CustomTaskComplete;
 use goondan_cli_agents::usage::SessionUsage;
@@ -51,7 +51,7 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
     task.ends_well();
     started(&task.does(Input::Approve { phase: 1 }));
     task.tells(Event::Text("I go on".to_owned()));
-    // How the run ended is not known, and there is no session to ask.
+    // The run's outcome is unknown, and there is no session to resume.
     task.exits(None);
     assert_eq!(task.status(), Status::WaitingQuestion);
     let effects = task.does(answer("q-0003", "go on"));
@@ -131,7 +131,7 @@ fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
         "{prompt}"
     );
     assert_eq!(task.task.state().open_asks().count(), 0);
-    // What waits for something else is no phase that ended.
+    // A phase that waits for an answer has not ended.
     task.tells(question("Which?", true));
     task.ends_well();
     assert_eq!(
@@ -148,7 +148,7 @@ fn agent_3_a_lost_session_is_replaced_once_and_the_next_run_is_no_retry() {
     let run = task.run();
     let lost = Event::SessionRefused("No conversation found".to_owned());
     assert_eq!(task.tells(lost), [Effect::EndRun { run }]);
-    // The program exits with an error of its own: that is the same failure.
+    // The program also exits with an error: that is the same failure.
     let effects = task.exits(Some(1));
     let [
         Effect::StartRun {
@@ -197,12 +197,13 @@ fn agent_4_of_a_cumulative_figure_the_difference_counts() {
     tells(&mut task, 100, 100, 10);
     assert_eq!(total(&task), (100, 10));
     next(&mut task);
-    // A helper model took 20 that no message of the run tells of.
+    // A helper model used 20 tokens that no message of the run reports.
     tells(&mut task, 80, 200, 20);
     tells(&mut task, 80, 200, 20);
     assert_eq!(total(&task), (200, 20));
     next(&mut task);
-    // The program was killed before it could remember the run before: its share of the money is told by its tokens.
+    // The program was killed before it saved the previous run: that run's share of the cost is
+    // estimated from its tokens.
     tells(&mut task, 50, 150, 15);
     assert_eq!(total(&task), (250, 25));
     next(&mut task);
@@ -254,7 +255,7 @@ fn agent_6_an_exit_with_an_error_output_says_why() {
     assert_eq!(last.last_words, "I begin");
     let effects = task.waits(RETRY_MS);
     assert!(started(&effects).contains(why));
-    // An error output that names a wrong key is no reason to try again.
+    // An error output about an invalid key must not cause a retry.
     task.tells(Event::Stderr(
         "Error: Incorrect API key provided".to_owned(),
     ));
@@ -273,7 +274,7 @@ fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     let effects = task.waits(RETRY_MS);
     let why = "its only tool call failed, the last one: bash -lc make";
     assert!(started(&effects).contains(why), "{effects:?}");
-    // Its word that all is done is not taken then.
+    // Its report that all work is done is then rejected.
     task.tells(tool(bwrap, ToolState::Failed));
     task.tells(tool(bwrap, ToolState::Failed));
     task.tells(work_complete());

@@ -1,4 +1,4 @@
-//! What an agent hears whose task goes on at another node of its workspace.
+//! Prompt of an agent whose task resumes on another node of its workspace.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn rep_1_an_agent_is_told_that_its_task_goes_on_at_another_node() {
         prompt.contains("on another machine until now, `a`"),
         "{prompt}"
     );
-    // It is no reason to begin anew.
+    // A move is no reason to start over.
     let mut driven = Driven::running(0);
     driven.does(Input::OnNode("a".to_owned()));
     driven.tells(complete(0));

@@ -1,4 +1,4 @@
-//! Tasks with a source: what is complete becomes a proposal before it is reviewed (`REPO-3`).
+//! Tasks with a source: completed work becomes a proposal before it is reviewed (`REPO-3`).
 
 use goondan_protocol::control::{FileStatus, TaskProposal, TaskProposalFile};
 use goondan_protocol::task::{TaskChecks, TaskRunKind, TaskSource};
@@ -130,7 +130,7 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
         goondan_cli_agents::blocks::CustomTaskComplete { documents },
     )));
     assert!(is_proposed(&task.ends_well()));
-    // One that asks has not done its work.
+    // An agent that asks a question has not completed its work.
     let mut task = with_source(1);
     task.tells(question("Which?", true));
     assert!(task.ends_well().is_empty());
@@ -161,7 +161,7 @@ fn repo_3_a_daemon_that_finds_no_proposal_has_it_made() {
     assert!(is_proposed(&next.does(Input::Tick)));
     next.does(Input::Pause);
     next.does(made(1, "d"));
-    // A paused task is not proposed before it goes on, and a cancelled one never.
+    // A paused task is not proposed before it resumes, and a canceled one never.
     let mut paused = with_source(1);
     paused.tells(complete(1));
     paused.does(Input::Pause);
@@ -193,7 +193,7 @@ fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
     });
     task.does(Input::Start);
     assert_eq!(begun(&task.ends_well()), TaskRunKind::Verify);
-    // What tests print counts for nothing.
+    // Output of tests is ignored.
     task.tells(question("Which?", true));
     assert_eq!(task.status(), Status::Running);
     // A daemon that dies has it repeated.
@@ -210,7 +210,7 @@ fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
     let log = "1 test failed\n[`verify` failed: it exited with 1]\n";
     assert_eq!(test_log.as_deref(), Some(log));
     task.does(made(1, "d"));
-    // The agent hears what failed, and it is proved again.
+    // The agent is notified about the failure, and the work is verified again.
     let effects = task.does(Input::Rework {
         phase: 1,
         text: "Mend it.".to_owned(),
