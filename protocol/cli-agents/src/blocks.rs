@@ -1,4 +1,4 @@
-//! Protocol blocks: how an agent speaks with goondan in its own text (`PROTO-1` to `PROTO-5`).
+//! Protocol blocks: an agent's messages to goondan in its own text (`PROTO-1` to `PROTO-5`).
 //!
 //! ```text
 //! [USER_QUESTION]
@@ -12,8 +12,8 @@
 //! [/USER_QUESTION]
 //! ```
 //!
-//! A tag stands alone in its line, at its start. A field is a known name, a colon and text; lines that begin
-//! with no name of a field that is still missing belong to the field before.
+//! A tag is alone on its line, at the start. A field is a known name, a colon and text; lines that do not
+//! begin with the name of a missing field belong to the previous field.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub use scanner::{Found, Scanner};
 pub enum Block {
     /// Something is needed that the agent has not (`PROTO-2`).
     DependencyRequest(DependencyRequest),
-    /// Something is to be decided by a person (`PROTO-3`).
+    /// A person must decide something (`PROTO-3`).
     UserQuestion(UserQuestion),
     /// A phase is done (`PROTO-4`).
     PhaseComplete(PhaseComplete),
@@ -43,17 +43,17 @@ pub enum Block {
     CustomTaskComplete(CustomTaskComplete),
     /// Something went wrong (`PROTO-5`).
     Error(AgentError),
-    /// Work is handed over (`PROP-6`): the message as it was written.
+    /// Work is handed over (`PROP-6`): the message, verbatim.
     Handoff(HandoffText),
 }
 
-/// What kind of thing is needed.
+/// Kind of dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
     /// A key of a service. Secret.
     ApiKey,
-    /// A variable of the environment. Secret, since nobody can tell.
+    /// An environment variable. Treated as secret, because its kind is unknown.
     EnvVariable,
     /// A service that must run.
     Service,
@@ -66,7 +66,7 @@ pub enum DependencyKind {
 }
 
 impl DependencyKind {
-    /// Whether what is provided becomes a variable of the environment, by the dependency's name.
+    /// True if the provided value becomes an environment variable with the dependency's name.
     #[must_use]
     pub fn is_environment(self) -> bool {
         matches!(self, Self::ApiKey | Self::EnvVariable)
@@ -76,55 +76,55 @@ impl DependencyKind {
 /// Something that the agent needs (`PROTO-2`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyRequest {
-    /// What kind of thing it is.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: DependencyKind,
     /// Its name; of keys and variables a name of the environment.
     pub name: String,
-    /// What it is for.
+    /// Purpose.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Whether the work cannot go on without it.
+    /// True if the work cannot continue without it.
     #[serde(default = "is_required")]
     pub required: bool,
-    /// What stands in for it if nobody provides it.
+    /// Value used if none is provided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
 }
 
-/// What a question is about.
+/// Category of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionCategory {
-    /// What is to be built, and for whom.
+    /// Requirements of the product and its users.
     Business,
-    /// What was meant.
+    /// Ambiguous instructions.
     Clarification,
     /// One of several ways.
     Choice,
-    /// Whether to go on.
+    /// Confirmation to continue.
     Confirmation,
 }
 
 /// A question to a person (`PROTO-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserQuestion {
-    /// What it is about.
+    /// Its category.
     pub category: QuestionCategory,
     /// The question.
     pub question: String,
     /// Answers to choose from; none if any text is an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// The answer if nobody gives one.
+    /// Answer used if none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Whether the work cannot go on without an answer.
+    /// True if the work cannot continue without an answer.
     #[serde(default = "is_required")]
     pub required: bool,
 }
 
-/// Returns what holds where a block does not say whether the work can go on without it.
+/// Default of `required`.
 fn is_required() -> bool {
     true
 }
@@ -132,50 +132,50 @@ fn is_required() -> bool {
 /// A phase that is done (`PROTO-4`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseComplete {
-    /// Which, from 1.
+    /// Phase number, from 1.
     pub phase: u32,
-    /// What was written: paths in the work area, in the order they were listed.
+    /// Documents: paths in the work area, in the order they were listed.
     pub documents: Vec<String>,
 }
 
 /// A task without phases that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomTaskComplete {
-    /// What was written: paths in the work area, in the order they were listed.
+    /// Documents: paths in the work area, in the order they were listed.
     pub documents: Vec<String>,
 }
 
-/// How bad an error is.
+/// Severity of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The work can go on.
+    /// The work can continue.
     Recoverable,
     /// The task has failed.
     Fatal,
 }
 
-/// An error that the agent tells (`PROTO-5`).
+/// An error that the agent reports (`PROTO-5`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentError {
-    /// How bad it is.
+    /// Severity.
     #[serde(rename = "type")]
     pub kind: ErrorKind,
-    /// What went wrong.
+    /// Error message.
     pub message: String,
-    /// What is to be done about it.
+    /// Suggested recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<String>,
 }
 
-/// A message that hands work over, as it was written between its tags.
+/// A handoff message, verbatim between its tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffText {
     /// Its lines.
     pub text: String,
 }
 
-/// How urgent a block is, the most urgent first (`PROTO-5`).
+/// Priority of a block, the most urgent first (`PROTO-5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The task has failed.
@@ -184,14 +184,14 @@ pub enum Priority {
     Completion,
     /// Something is needed.
     Dependency,
-    /// Something is asked.
+    /// A question or dependency.
     Question,
     /// Nothing waits for it.
     Other,
 }
 
 impl Block {
-    /// How urgent it is among those that come together.
+    /// Priority among blocks that arrive together.
     #[must_use]
     pub fn priority(&self) -> Priority {
         match self {
@@ -204,24 +204,24 @@ impl Block {
     }
 }
 
-/// A line that tells how far the work is. Nothing is decided by it.
+/// A progress line. Informational only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Progress {
     /// `Phase N: title`.
     Phase {
-        /// Which, from 1.
+        /// Phase number, from 1.
         number: u32,
-        /// What it is.
+        /// Title.
         title: String,
     },
     /// `Step N: title` or `Step N/M: title`.
     Step {
-        /// Which, from 1.
+        /// Step number, from 1.
         number: u32,
-        /// Of how many, if that is told.
+        /// Total number of steps, if reported.
         total: Option<u32>,
-        /// What it is.
+        /// Title.
         title: String,
     },
     /// `Progress: N%`.
@@ -235,11 +235,11 @@ pub enum Progress {
 pub struct Refusal {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: &'static str,
-    /// What is wrong with it.
+    /// Problem found.
     pub problem: Problem,
 }
 
-/// What is wrong with a block.
+/// Problem of a refused block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It is not ended before the text, or before another block begins.
@@ -265,9 +265,9 @@ pub enum Problem {
     BadValue {
         /// The field.
         field: &'static str,
-        /// What it says, shortened.
+        /// Value found, shortened.
         value: String,
-        /// What it can say.
+        /// Allowed values.
         allowed: &'static str,
     },
     /// More is listed than fits.
@@ -275,7 +275,7 @@ pub enum Problem {
     TooMany {
         /// The field.
         field: &'static str,
-        /// How many fit.
+        /// Maximum.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What happens in a run of an agent, as its output tells it.
+//! Events of an agent's run, parsed from its output.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::blocks::{Block, Progress};
 use crate::usage::UsageReport;
 
-/// Something that an agent's output tells. Its serde form is that of `task.told`.
+/// Event in an agent's output. The serde form is the one of `task.told`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
@@ -18,7 +18,7 @@ pub enum Event {
     Session {
         /// Its id.
         id: String,
-        /// The model it works with, if that is told.
+        /// Model in use, if reported.
         model: Option<String>,
     },
     /// The program has a session that ends with this run: it cannot be resumed.
@@ -26,26 +26,26 @@ pub enum Event {
         /// Its id.
         id: String,
     },
-    /// The session that was to be gone on with is refused or not known, and why. Without it there is no run: the next
-    /// one has to begin a session of its own.
+    /// The session to resume was rejected or does not exist, with the reason. The run cannot
+    /// continue: the next one must start a new session.
     SessionRefused(String),
     /// A failure that no retry can mend, such as a wrong key: a person must change something first.
     Permanent(String),
-    /// The last lines of the program's standard error, told once, at its end.
+    /// Last lines of the program's standard error, reported once at its end.
     Stderr(String),
     /// The assistant's own text.
     Text(String),
     /// A protocol block in the assistant's own text.
     Block(Block),
-    /// A block that is none, and why. The agent should be told.
+    /// An invalid block, with the reason. The agent should be notified.
     Refused(RefusedBlock),
-    /// A line that tells how far the work is.
+    /// A progress line.
     Progress(Progress),
     /// The agent's own plan; each replaces the one before.
     Plan(Vec<PlanStep>),
     /// A tool began or ended.
     Tool(ToolActivity),
-    /// What the run has taken so far; each report replaces the one before of the same counter.
+    /// Usage of the run so far; each report replaces the previous one of the same counter.
     Usage(UsageReport),
     /// The agent waits for a permission.
     Permission(PermissionRequest),
@@ -54,17 +54,17 @@ pub enum Event {
         /// The id of the request.
         id: String,
     },
-    /// The provider refuses to serve until some time. The session can go on then.
+    /// The provider rejects requests for some time. The session can resume afterwards.
     RateLimit(Reset),
-    /// The agent tries again by itself; nothing is to be done.
+    /// The agent retries automatically; no action is needed.
     Retrying(String),
     /// The run has come to its end. Nothing but the exit should follow.
     Result(RunResult),
-    /// Something failed; the run may go on.
+    /// Something failed; the run may continue.
     Error(String),
-    /// The agent asks for something that is not offered. This line is to be written to it.
+    /// The agent requests something unsupported. This line must be written to it.
     Unsupported {
-        /// What it asked for.
+        /// Requested method.
         method: String,
         /// The answer, without its newline.
         reply: String,
@@ -81,7 +81,7 @@ pub enum Event {
 pub struct RefusedBlock {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: String,
-    /// What is wrong with it, in words.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -91,25 +91,25 @@ pub struct RefusedBlock {
 pub enum Reset {
     /// At this time.
     At(Timestamp),
-    /// So long after it was told.
+    /// After a delay from the time of the report.
     After(Duration),
-    /// That was not told.
+    /// Not reported.
     Unknown,
 }
 
-/// What a tool does.
+/// Activity of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolActivity {
     /// The id of the call, if it has one.
     pub id: String,
-    /// The tool, or what it runs; empty if only its end is told.
+    /// Tool name or command; empty if only its end is reported.
     pub name: String,
-    /// How it stands.
+    /// Its state.
     pub state: ToolState,
 }
 
-/// How a call of a tool stands.
+/// State of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolState {
@@ -127,24 +127,24 @@ pub enum ToolState {
 pub struct PermissionRequest {
     /// Its id, which the answer repeats.
     pub id: String,
-    /// The tool that is to be run, or what it is to do.
+    /// Tool to run, or a description of its action.
     pub tool: String,
-    /// What is allowed with it if it is allowed for the whole task: a tool, or a kind of tools. Empty: nothing is.
+    /// Tool or kind of tools that an approval for the whole task covers. Empty: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The command or the change, for people. Hostile text: shown, never executed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// What it asks for.
+    /// Kind of consent requested.
     #[serde(default, skip_serializing_if = "Consent::is_tool")]
     pub consent: Consent,
-    /// What it is to be run with. Hostile text: shown, never executed.
+    /// Tool input. Hostile text: shown, never executed.
     pub input: Value,
-    /// What can be answered; empty where the answer is yes or no.
+    /// Possible answers; empty for yes or no.
     pub options: Vec<PermissionOption>,
 }
 
-/// What a request asks for.
+/// Kind of consent that a request needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consent {
@@ -169,31 +169,31 @@ impl Consent {
 pub struct AskedChoice {
     /// The question.
     pub question: String,
-    /// What can be answered, each with what it means. Another answer is possible.
+    /// Possible answers, each with its meaning. Free text is also allowed.
     pub options: Vec<(String, String)>,
 }
 
-/// What can be answered to a request for a permission.
+/// Possible answer to a permission request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionOption {
     /// Its id.
     pub id: String,
-    /// What people read.
+    /// Label shown to people.
     pub name: String,
-    /// Whether it allows what was asked for.
+    /// True if it allows the request.
     pub allows: bool,
-    /// Whether it holds for this once only.
+    /// True if it applies only once.
     pub is_once: bool,
 }
 
-/// How a run ended, as the program says.
+/// Result of a run, as the program reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunResult {
-    /// Whether it says that all is well.
+    /// True if it reports success.
     pub is_ok: bool,
-    /// What it says: its last words, or what is wrong.
+    /// Final message, or the error.
     pub text: String,
     /// Tools that it was not allowed to run.
     pub denied: Vec<String>,

@@ -1,9 +1,9 @@
-//! Meaning of a failure's words for the next run.
+//! Classification of failures by their message, for the next run.
 //!
-//! The words are those of the program or of the provider's error, never of the model: an agent that works on a login
-//! page may write "401 Unauthorized" as often as it likes.
+//! Only messages of the program or the provider are classified, never the model's text: an agent
+//! that works on a login page may write "401 Unauthorized" as often as it likes.
 
-/// Returns true if the words report that the session to resume does not exist any more.
+/// Returns true if the message reports that the session to resume no longer exists.
 #[must_use]
 pub fn is_session_lost(words: &str) -> bool {
     const MARKS: [&str; 6] = [

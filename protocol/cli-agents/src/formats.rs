@@ -1,4 +1,4 @@
-//! What each program writes, as events.
+//! Output formats of the supported programs, parsed into events.
 
 use goondan_protocol::task::{PlanStep, PlanStepState};
 
@@ -18,12 +18,12 @@ mod gemini;
 mod limit_text;
 mod opencode;
 
-/// What the reader of a run has to know of it.
+/// Information about a run that its parser needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// What the agent is asked, so that an echo of it is not taken for its own words.
+    /// Prompt of the agent, used to remove its echo from the output.
     pub prompt: String,
-    /// Whether it goes on with a session that was. Programs may play it back first.
+    /// True if the run resumes a session. Programs may replay the session first.
     pub is_resumed: bool,
 }
 
@@ -47,7 +47,7 @@ enum Reader {
     Acp(acp::Acp),
 }
 
-/// Where the readers of formats put what they find.
+/// Collects the events that the parsers find.
 #[derive(Debug)]
 struct Sink<'a> {
     events: Vec<Event>,
@@ -59,7 +59,7 @@ impl Sink<'_> {
         self.events.push(event);
     }
 
-    /// What the array `steps` tells of the agent's plan; an element that is no step is left out.
+    /// Parses the agent's plan from the array `steps`; invalid elements are skipped.
     fn plan<'v>(
         &mut self,
         steps: Option<&'v serde_json::Value>,
@@ -139,8 +139,8 @@ impl Parser {
         self.stderr.push(bytes)
     }
 
-    /// The prompt is on its way to the program: what it says from here on answers it. Of a resumed session of `acp`
-    /// nothing counts before.
+    /// Marks the prompt as sent: later output answers it. For a resumed `acp` session, earlier
+    /// output is ignored.
     pub fn prompted(&mut self) {
         if let Reader::Acp(acp) = &mut self.reader {
             acp.prompted();

@@ -1,26 +1,27 @@
-//! What command-line agents write, read as events.
+//! Parsers for the output of command-line agents.
 //!
-//! A command-line agent is a program such as `claude`, `codex` or `aider` that works for a task. It writes
-//! text, or JSON in a form of its own, and it speaks with goondan by protocol blocks in what its model
-//! says. From the bytes upwards:
+//! A command-line agent is a program such as `claude`, `codex` or `aider` that works on a task. It
+//! writes text or its own JSON format, and its model communicates with goondan through protocol
+//! blocks. Bottom up:
 //!
-//! * [`lines`]: lines out of pieces of any size, bounded, without escape sequences of terminals;
-//! * [`blocks`]: the protocol blocks (`PROTO-1` to `PROTO-5`) that a [`Scanner`](blocks::Scanner) finds in
-//!   an agent's own text, outside of code fences and of echoes of its prompt;
-//! * [`usage`]: tokens, counted once however often they are told (`TASK-6`);
-//! * [`formats`]: what each program writes, as [`Event`]s: plain text, `claude-stream-json`, `codex-json`,
-//!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by [`Format`];
-//! * [`failure`]: which failures a retry cannot mend, and which say that a session is gone;
-//! * [`reply`]: what is written back: answers to requests for permission, and the requests of `acp`.
+//! * [`lines`]: splits chunks of any size into bounded lines without terminal escape sequences;
+//! * [`blocks`]: protocol blocks (`PROTO-1` to `PROTO-5`), which a [`Scanner`](blocks::Scanner)
+//!   finds in an agent's own text, outside of code fences and echoes of its prompt;
+//! * [`usage`]: token counts, deduplicated (`TASK-6`);
+//! * [`formats`]: parsers that produce [`Event`]s: plain text, `claude-stream-json`, `codex-json`,
+//!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by
+//!   [`Format`];
+//! * [`failure`]: detects permanent failures and lost sessions;
+//! * [`reply`]: messages to the agent: answers to permission requests, and the requests of `acp`.
 //!
 //! # Invariants
 //!
-//! * No I/O, no clock, no task: bytes come in, events go out. The same bytes give the same events, however
-//!   they were cut.
-//! * Nothing an agent writes makes this crate panic, or hold more than the [`limits`] of its format.
-//! * A protocol block counts in the assistant's own text alone: never in what a tool printed, what a
-//!   subagent said, or what is played back of an earlier session.
-//! * A block is recognised whole and valid, or refused with the reason; nothing is guessed.
+//! * No I/O, no clock, no tasks: bytes in, events out. The same bytes produce the same events,
+//!   regardless of chunk boundaries.
+//! * No agent output makes this crate panic, or buffer more than the [`limits`] of its format.
+//! * A protocol block counts only in the assistant's own text: never in tool output, subagent text,
+//!   or a replayed session.
+//! * A block is either complete and valid, or refused with the reason; the parser never guesses.
 //! * A token is counted once: repeated figures are compared, never added.
 
 pub mod blocks;

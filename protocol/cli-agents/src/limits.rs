@@ -1,4 +1,4 @@
-//! The limits of what command-line agents write.
+//! Limits for the output of command-line agents.
 
 /// Characters of one field of a protocol block at most (`PROTO-1`).
 pub const FIELD_CHARS_MAX: usize = 10_000;
@@ -12,7 +12,7 @@ pub const DOCUMENTS_MAX: usize = 1000;
 /// Options that one question offers at most.
 pub const OPTIONS_MAX: usize = 100;
 
-/// Bytes of one line of text that is looked at; what stands behind them in the line is skipped.
+/// Maximum bytes parsed of one line of text; the rest of the line is skipped.
 pub const TEXT_LINE_BYTES_MAX: usize = 100 * 1024;
 
 /// Bytes of one line of structured output at most; a longer one is skipped whole.
@@ -22,16 +22,16 @@ pub const JSON_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// shorter.
 pub const ECHO_LINES_MIN: usize = 3;
 
-/// Messages whose usage is kept apart at most; the oldest beyond them cannot be corrected any more.
+/// Maximum messages whose usage is tracked individually; older ones can no longer be corrected.
 pub const USAGE_MESSAGES_MAX: usize = 4096;
 
-/// Characters of a line that is no structured output, as it is passed on.
+/// Maximum characters of an unstructured line that are passed on.
 pub const NOISE_CHARS_MAX: usize = 1000;
 
 /// Lines of a program's standard error that are kept at most, the last ones.
 pub const STDERR_LINES_MAX: usize = 20;
 
-/// Characters of one of these lines at most.
+/// Maximum characters of a line of standard error.
 pub const STDERR_LINE_CHARS_MAX: usize = 500;
 
 /// Characters of a permission request's diff or command at most.

@@ -3,9 +3,9 @@
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// All of it.
+    /// The complete line.
     Whole(&'a [u8]),
-    /// The beginning of a line that is longer than the limit, and how many bytes of it were skipped.
+    /// The beginning of a line longer than the limit, and the number of bytes skipped.
     Cut(&'a [u8], u64),
 }
 
@@ -39,7 +39,7 @@ impl Lines {
         self.hold(bytes);
     }
 
-    /// Ends the stream: what is held is its last line.
+    /// Ends the stream: buffered bytes are its last line.
     pub fn end(&mut self, mut each: impl FnMut(Line<'_>)) {
         if !self.held.is_empty() || self.skipped > 0 {
             self.give(&mut each);
@@ -64,8 +64,8 @@ impl Lines {
     }
 }
 
-/// The text of a line: without escape sequences of terminals and other control characters but tabs;
-/// bytes that are no UTF-8 are replaced.
+/// Returns the text of a line without terminal escape sequences and control characters other than
+/// tabs; invalid UTF-8 is replaced.
 #[must_use]
 pub fn text_of(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -87,7 +87,8 @@ pub fn text_of(line: &[u8]) -> String {
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match chars.next() {
         Some('[') => {
-            // Parameters and intermediates, then one final byte. What is neither belongs to the text.
+            // Parameters and intermediates, then one final byte. Other characters belong to the
+            // text.
             while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
             chars.next_if(|c| matches!(c, '@'..='~'));
         }

@@ -1,4 +1,4 @@
-//! What a program wants to do, for a person to read before it is allowed (`AGENT-5`).
+//! Description of a requested action, for a person to read before allowing it (`AGENT-5`).
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn text<'v>(object: &'v Value, name: &str) -> &'v str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a tool is to be run with: its command, its change, or all of it.
+/// Describes the input of a tool: its command, its change, or all of it.
 pub(crate) fn detail_of_input(input: &Value) -> String {
     match input.get("command") {
         Some(Value::String(command)) => return command.clone(),

@@ -1,4 +1,4 @@
-//! What is written to an agent: a line of JSON each, without its newline.
+//! Messages to an agent: lines of JSON, without the newline.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub const ACP_PROBE: i64 = 100;
 pub enum Decision {
     /// It may be done, this once.
     Allow,
-    /// It may be done, and whatever is of its kind, as long as the task lasts.
+    /// Allowed, as is every action of its kind until the task ends.
     AllowForTask,
     /// The program's own questions are answered: each with its answer.
     Answers(Vec<(String, String)>),
@@ -78,10 +78,10 @@ pub fn permission(
                 .options
                 .iter()
                 .filter(|option| option.allows == allows);
-            // What holds for more than this once was not decided.
+            // The person's decision covers no more than this one request.
             let chosen = fitting.clone().find(|option| option.is_once != is_for_task);
             let chosen = chosen.or_else(|| {
-                // The program asks again, and the task answers for the person.
+                // The program will ask again, and the task answers on the person's behalf.
                 let once = fitting.clone().find(|option| option.is_once);
                 once.or_else(|| fitting.clone().next().filter(|_| !allows))
             });
@@ -94,7 +94,7 @@ pub fn permission(
     }
 }
 
-/// The id of a request of an agent, as it was: a number or a text.
+/// Id of an agent's request in its original type: a number or a string.
 fn acp_id(id: &str) -> Value {
     serde_json::from_str(id).unwrap_or(Value::Null)
 }
@@ -113,7 +113,7 @@ fn acp_request(id: i64, method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }
 
-/// Opens a connection of `acp`: version 1, nothing offered to the agent.
+/// Initializes an `acp` connection: version 1, with no client capabilities.
 #[must_use]
 pub fn acp_initialize() -> String {
     let capabilities =
@@ -122,7 +122,7 @@ pub fn acp_initialize() -> String {
     acp_request(ACP_INITIALIZE, "initialize", &params)
 }
 
-/// Makes a session of `acp` in a directory, or loads one that was.
+/// Creates an `acp` session in a directory, or loads an existing one.
 #[must_use]
 pub fn acp_session(directory: &str, resumed: Option<&str>) -> String {
     let mut params = json!({"cwd": directory, "mcpServers": []});

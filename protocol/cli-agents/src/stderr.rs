@@ -71,7 +71,8 @@ fn shown(line: &Line<'_>) -> String {
         .collect()
 }
 
-/// Returns the line of an error output that says most: the last one that names an error, else the last one with words.
+/// Returns the most informative line of an error output: the last one that names an error, else the
+/// last one with words.
 #[must_use]
 pub fn telling_line(stderr: &str) -> Option<&str> {
     let has_words = |line: &&str| line.chars().filter(|c| c.is_alphabetic()).count() > 2;

@@ -1,11 +1,13 @@
-//! Tokens and money of a run, counted once.
+//! Deduplicated token and cost counts of a run.
 //!
-//! Each adapter declares over what a figure counts: a run ([`Counter::Run`]), or a session that later runs resume
-//! ([`Counter::Session`], and [`UsageReport::session`] beside the figures of a run).
+//! Each adapter declares the scope of a figure: a run ([`Counter::Run`]), or a session that later
+//! runs resume ([`Counter::Session`], and [`UsageReport::session`] in addition to the figures of a
+//! run).
 //!
-//! Programs tell the tokens of one message again with each of its parts, as a growing figure, and once more
-//! as the sum of all at the end. Added up that is 1.8 to 4 times too much. So the figures of one message are
-//! the largest of each field, and what is told of the whole is compared with their sum, never added to it.
+//! Programs report the tokens of one message repeatedly, as growing figures with each of its parts,
+//! and again in the final total. Adding them up overstates usage by a factor of 1.8 to 4. Therefore
+//! the largest value of each field counts per message, and the reported total is compared with the
+//! sum, never added.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,11 +23,11 @@ use crate::limits::USAGE_MESSAGES_MAX;
 pub enum Counter {
     /// This run of the program: the next one begins at zero.
     Run,
-    /// A session of the program: the next run that resumes it goes on counting.
+    /// A session of the program: later runs that resume it continue the count.
     Session(String),
 }
 
-/// What was taken so far.
+/// Usage so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
@@ -33,10 +35,10 @@ pub struct UsageReport {
     pub counter: Counter,
     /// Tokens.
     pub usage: Usage,
-    /// Money, if it is told.
+    /// Cost, if reported.
     pub cost: Option<MicroUsd>,
-    /// Figures of the session, beside those of the run: what earlier runs took is a part of them, as far as the program
-    /// remembers it. The difference to the end of the run before is what this run took.
+    /// Session totals, in addition to the run's figures: they include earlier runs, as far as the
+    /// program remembers. The difference to the end of the previous run is the usage of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUsage>,
 }
@@ -49,7 +51,7 @@ pub struct SessionUsage {
     pub id: String,
     /// Tokens.
     pub usage: Usage,
-    /// Money, if it is told.
+    /// Cost, if reported.
     pub cost: Option<MicroUsd>,
 }
 
@@ -68,18 +70,18 @@ pub fn largest(one: &Usage, other: &Usage) -> Usage {
 /// The ids of a message and of the request that it answers.
 pub type MessageKey = (String, String);
 
-/// What the messages of a run took.
+/// Usage by message of a run.
 #[derive(Debug, Default)]
 pub struct MessageLedger {
     by_message: BTreeMap<MessageKey, Usage>,
     order: VecDeque<MessageKey>,
-    /// Of the messages that are not kept apart any more.
+    /// Sum of the messages that are no longer tracked individually.
     settled: Usage,
     total: Option<Usage>,
 }
 
 impl MessageLedger {
-    /// Takes a figure of one message: of each field the largest that was ever told counts.
+    /// Records a usage report of one message: the largest value of each field counts.
     pub fn message(&mut self, key: MessageKey, usage: &Usage) {
         if let Some(known) = self.by_message.get_mut(&key) {
             *known = largest(known, usage);
@@ -101,7 +103,7 @@ impl MessageLedger {
         self.total = Some(largest(&known, usage));
     }
 
-    /// What was taken, as far as it is known.
+    /// Total usage, as far as it is known.
     #[must_use]
     pub fn total(&self) -> Usage {
         let mut sum = self.settled;
@@ -115,12 +117,13 @@ impl MessageLedger {
     }
 }
 
-/// A count of tokens; whatever is none is 0.
+/// Reads a token count; anything else counts as 0.
 pub(crate) fn count(object: &Value, name: &str) -> u64 {
     object.get(name).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// An amount of dollars, rounded up to a millionth: a cost is never told too low. None if it is no amount.
+/// Parses an amount of dollars, rounded up to a millionth so that a cost is never understated. None
+/// if it is not an amount.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -129,7 +132,7 @@ pub(crate) fn count(object: &Value, name: &str) -> u64 {
 pub(crate) fn dollars(amount: f64) -> Option<MicroUsd> {
     const DOLLARS_MAX: f64 = 1e9;
     let is_amount = amount.is_finite() && (0.0..=DOLLARS_MAX).contains(&amount);
-    // What is less than a millionth of a millionth is the noise of binary fractions.
+    // Tolerates the rounding noise of binary fractions, below a millionth of a millionth.
     is_amount.then(|| MicroUsd((amount * 1e6 - 1e-6).ceil().max(0.0) as u64))
 }
 

@@ -2,14 +2,15 @@
 
 use crate::limits::ECHO_LINES_MIN;
 
-/// Finds a prompt in what comes back, once: a run of its lines from its first on, blank ones left out.
+/// Removes the echo of a prompt from an agent's output, once: a run of the prompt's lines from the
+/// first on, ignoring blank lines.
 ///
-/// The lines that begin such a run are held until it is known to be one, and come out again if it is none.
+/// Lines that may begin an echo are held until it is certain, and released if it is none.
 #[derive(Debug)]
 pub(super) struct Echo {
-    /// The prompt's lines that are not blank; none once it came back whole.
+    /// The prompt's lines without blank ones; empty once the echo is complete.
     prompt: Vec<String>,
-    /// How many of them were met in a row.
+    /// Number of consecutive lines matched.
     met: usize,
     held: Vec<String>,
 }
@@ -27,7 +28,7 @@ impl Echo {
         }
     }
 
-    /// Takes the next line; returns the lines that are known to be the agent's own.
+    /// Processes the next line; returns the lines that are certainly the agent's own.
     pub(super) fn line(&mut self, line: String) -> Vec<String> {
         let shown = line.trim();
         let is_next = self.prompt.get(self.met).is_some_and(|next| next == shown);
@@ -53,7 +54,7 @@ impl Echo {
         own
     }
 
-    /// The text ends: what is held is the agent's own.
+    /// Ends the text: held lines are the agent's own.
     pub(super) fn end(&mut self) -> Vec<String> {
         self.met = 0;
         std::mem::take(&mut self.held)

@@ -1,4 +1,4 @@
-//! Code fences of Markdown: what stands in one is no protocol (`PROTO-1`).
+//! Markdown code fences: their content is not part of the protocol (`PROTO-1`).
 
 /// An open code fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,12 +7,12 @@ struct Fence {
     len: usize,
 }
 
-/// Whether lines stand in a code fence.
+/// Tracks if lines are inside a code fence.
 #[derive(Debug, Default)]
 pub(super) struct Fences(Option<Fence>);
 
 impl Fences {
-    /// Takes the next line; returns whether it is a fence or stands in one.
+    /// Processes the next line; returns true if it is a fence or inside one.
     pub(super) fn line(&mut self, line: &str) -> bool {
         let fence = fence_of(line);
         match (self.0, fence) {
@@ -26,7 +26,8 @@ impl Fences {
             }
             (None, None) => false,
             (Some(open), Some((fence, rest))) => {
-                // Shorter fences stand within longer ones, and a closing one says nothing behind it.
+                // Shorter fences can be nested in longer ones, and a closing fence has no info
+                // string.
                 let closes = fence.mark == open.mark && fence.len >= open.len;
                 if closes && rest.trim().is_empty() {
                     self.0 = None;
@@ -37,7 +38,7 @@ impl Fences {
         }
     }
 
-    /// Begins anew, outside.
+    /// Resets to outside of a fence.
     pub(super) fn reset(&mut self) {
         self.0 = None;
     }

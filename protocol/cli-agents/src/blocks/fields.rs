@@ -3,13 +3,14 @@
 use super::Problem;
 use crate::limits::FIELD_CHARS_MAX;
 
-/// Fields in the order in which they stand.
+/// Fields in the order in which they appear.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<(&'static str, String)>);
 
 impl Fields {
-    /// Takes the next line of a block that knows these fields. What begins with the name of a field that is
-    /// missing begins it; all else belongs to the field before, or to none.
+    /// Adds the next line of a block with these known fields. A line that begins with the name of a
+    /// missing field starts that field; any other line belongs to the previous field, or is
+    /// ignored.
     pub(super) fn line(&mut self, known: &[&'static str], line: &str) {
         let begun = line.split_once(':').and_then(|(name, rest)| {
             let name = name.trim();

@@ -86,7 +86,7 @@ fn required(fields: &Fields) -> Result<bool, Problem> {
     Ok(required.unwrap_or(true))
 }
 
-/// Whether the environment can hold a variable of this name.
+/// True if an environment variable can have this name.
 fn is_environment_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -181,7 +181,7 @@ fn error(fields: &Fields) -> Result<AgentError, Problem> {
     })
 }
 
-/// What a line that ends a phase or a task ends: a phase by its number, or the task.
+/// Parses a completion line: the number of a completed phase, or none inside for the whole task.
 pub(super) fn completion_of(line: &str) -> Option<Option<u32>> {
     let ended = line
         .trim_end()
@@ -194,7 +194,7 @@ pub(super) fn completion_of(line: &str) -> Option<Option<u32>> {
     (number > 0).then_some(Some(number))
 }
 
-/// Whether a line begins the list of documents of a completion.
+/// True if a line begins the document list of a completion.
 pub(super) fn begins_documents(line: &str) -> bool {
     line.trim().eq_ignore_ascii_case("documents created:")
 }
@@ -211,7 +211,7 @@ pub(super) fn document_of(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// What a line tells of how far the work is.
+/// Parses a progress line.
 pub(super) fn progress_of(line: &str) -> Option<Progress> {
     let (head, rest) = line.split_once(':')?;
     let title = rest.trim();

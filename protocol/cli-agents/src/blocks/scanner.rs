@@ -8,19 +8,19 @@ use super::{Block, CustomTaskComplete, PhaseComplete, Problem, Progress, Refusal
 use crate::limits::{BLOCK_BYTES_MAX, DOCUMENTS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{Line, Lines, text_of};
 
-/// What was found in a text.
+/// Item found in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A protocol block.
     Block(Block),
     /// A block that is none.
     Refused(Refusal),
-    /// A line that tells how far the work is.
+    /// A progress line.
     Progress(Progress),
 }
 
-/// Finds protocol blocks in a text that comes in pieces of any size. It holds one line, one block and the
-/// prompt at most.
+/// Finds protocol blocks in a text that arrives in chunks of any size. Buffers at most one line,
+/// one block and the prompt.
 #[derive(Debug)]
 pub struct Scanner {
     lines: Lines,
@@ -28,7 +28,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner of what an agent says that was given this prompt.
+    /// Creates a scanner for the output of an agent that received this prompt.
     #[must_use]
     pub fn new(prompt: &str) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Scanner {
         std::mem::take(&mut blocks.found)
     }
 
-    /// The text ends: what is open is closed, and what follows is another text.
+    /// Ends the text: open items are closed, and later input is a new text.
     pub fn end(&mut self) -> Vec<Found> {
         let Self { lines, blocks } = self;
         lines.end(|line| blocks.raw_line(&line));
@@ -66,7 +66,7 @@ struct BlockFinder {
     found: Vec<Found>,
 }
 
-/// What is being read.
+/// Item that is being read.
 #[derive(Debug)]
 enum Open {
     Nothing,
@@ -92,7 +92,7 @@ impl BlockFinder {
     fn raw_line(&mut self, line: &Line<'_>) {
         let text = match line {
             Line::Whole(line) => text_of(line),
-            // No tag is that long: its beginning stands for it.
+            // No tag is that long, so the beginning of the line suffices.
             Line::Cut(line, _) => {
                 if let Open::Block { is_too_long, .. } = &mut self.open {
                     *is_too_long = true;
@@ -126,7 +126,7 @@ impl BlockFinder {
         }
         match &mut self.open {
             Open::Block { tag, .. } if Tag::closed_by(line) == Some(*tag) => self.finish_block(),
-            // What is done is never part of a block that was left open.
+            // A completion is never part of a block that was left open.
             Open::Block { .. } if completion_of(line).is_some() => {
                 self.close();
                 self.plain_line(line);
@@ -142,7 +142,7 @@ impl BlockFinder {
         }
     }
 
-    /// A line that stands in no block.
+    /// Processes a line outside of blocks.
     fn plain_line(&mut self, line: &str) {
         if let Some(phase) = completion_of(line) {
             self.open = Open::Completion(Completion {
@@ -231,7 +231,7 @@ impl BlockFinder {
 }
 
 impl Completion {
-    /// Whether a line belongs to it.
+    /// Returns true if a line belongs to the completion.
     fn takes(&mut self, line: &str) -> bool {
         if line.trim().is_empty() {
             return true;
@@ -256,7 +256,7 @@ impl Completion {
         true
     }
 
-    /// What is wrong with the list takes nothing from the completion: the work is done.
+    /// An invalid list does not invalidate the completion: the work is done.
     fn finish(self, found: &mut Vec<Found>) {
         let documents = self.documents;
         let (protocol, block) = match self.phase {

@@ -26,7 +26,7 @@ use crate::usage::{Counter, UsageReport, dollars};
 /// Reads what an agent sends on one connection.
 #[derive(Debug)]
 pub(super) struct Acp {
-    /// True from the start of a resumed session until the prompt is sent: what comes was said before.
+    /// True from the start of a resumed session until the prompt is sent: the output is a replay.
     is_played_back: bool,
     is_resumed: bool,
     loads_sessions: bool,
@@ -37,7 +37,7 @@ pub(super) struct Acp {
     message: Option<String>,
     /// The latest request that it answered with a result.
     answered: Option<i64>,
-    /// What it said since its last tool, as far as that is short.
+    /// Text since its last tool call, if it is short.
     last_words: String,
 }
 
@@ -79,7 +79,7 @@ impl Acp {
             ("", None) => false,
             ("", Some(id)) => self.response(id.as_i64(), message, sink),
             ("session/update", _) => {
-                // Updates of a kind that this version does not know are left out.
+                // Updates of an unknown kind are skipped.
                 let params = message.get("params");
                 if let Some(told) = read::<SessionNotification>(params) {
                     self.update(told, sink);
@@ -112,7 +112,7 @@ impl Acp {
 
     fn response(&mut self, id: Option<i64>, message: &Value, sink: &mut Sink<'_>) -> bool {
         if id.is_some_and(|id| id >= ACP_PROBE) {
-            // A probe is refused: that it is answered is all there is to know.
+            // An error response to a probe also proves that the program is alive.
             self.answered = id;
             return true;
         }
@@ -129,7 +129,7 @@ impl Acp {
             }
             Some(ACP_MODE | ACP_MODEL) => {}
             Some(ACP_SESSION) => {
-                // Loading a session answers with none: its id is known.
+                // The response to loading a session has no id, because the id is known.
                 if let Some(made) = read::<NewSessionResponse>(result) {
                     let id = made.session_id.to_string();
                     sink.push(if self.loads_sessions {
@@ -170,7 +170,7 @@ impl Acp {
         }));
     }
 
-    /// One of goondan's requests failed; without it there is no run.
+    /// A request of goondan failed; without it the run cannot continue.
     fn failed(&mut self, id: Option<i64>, words: &str, sink: &mut Sink<'_>) {
         sink.end_text();
         let reset = reset_of(words);
@@ -210,7 +210,7 @@ impl Acp {
             return;
         }
         match told.update {
-            // Another speaks: what comes next is another text.
+            // The speaker changed: a new text begins.
             SessionUpdate::UserMessageChunk(_) => self.begin_text(None, sink),
             SessionUpdate::AgentMessageChunk(chunk) => {
                 let message = chunk.message_id.map(|id| id.to_string());
@@ -257,13 +257,13 @@ impl Acp {
                 sink.push(Event::Plan(PlanStep::bounded(steps)));
             }
             SessionUpdate::UsageUpdate(usage) => {
-                // Tokens in context are no tokens taken: money alone counts.
+                // The figure is the context size, not usage: only the cost counts.
                 let cost = usage.cost.filter(|cost| cost.currency == "USD");
                 let Some(cost) = cost.and_then(|cost| dollars(cost.amount)) else {
                     return;
                 };
                 sink.push(Event::Usage(UsageReport {
-                    // Of a session that was loaded nothing else tells the id.
+                    // No other message reports the id of a loaded session.
                     counter: Counter::Session(told.session_id.to_string()),
                     usage: goondan_protocol::usage::Usage::default(),
                     cost: Some(cost),
@@ -274,15 +274,16 @@ impl Acp {
         }
     }
 
-    /// Something else than text comes. Without ids of messages that is all there is to tell one text from the next:
-    /// some agents report no beginning of a tool call, and their next text would go on in the same line.
+    /// Ends the text at a non-text update. Without message ids, nothing else separates texts: some
+    /// agents do not report the start of a tool call, and their next text would continue on the
+    /// same line.
     fn other_than_text(&mut self, sink: &mut Sink<'_>) {
         if self.message.is_none() {
             self.begin_text(None, sink);
         }
     }
 
-    /// What comes next is another text.
+    /// Begins a new text.
     fn begin_text(&mut self, message: Option<String>, sink: &mut Sink<'_>) {
         sink.end_text();
         self.message = message;
@@ -290,7 +291,7 @@ impl Acp {
     }
 }
 
-/// The words of an error, with those of its data, where some agents put the reason.
+/// Message of an error, with details from its data, where some agents put the reason.
 fn error_words(error: &Value) -> String {
     let words = text(error, "message");
     let data = error.get("data").unwrap_or(&Value::Null);
@@ -339,7 +340,7 @@ fn permission(id: &Value, asked: RequestPermissionRequest) -> PermissionRequest 
     let changes: String = changes.collect();
     let input = call.raw_input.unwrap_or_default();
     let own = detail_of_input(&input);
-    // What it says of itself is no substitute for what it would run.
+    // The tool's description does not replace the command it would run.
     let detail = match (own.as_str(), changes.as_str()) {
         ("", changes) => changes.to_owned(),
         (own, "") => own.to_owned(),

@@ -13,7 +13,7 @@ use super::Sink;
 use crate::event::Event;
 use crate::usage::{Counter, UsageReport, count, largest};
 
-/// What a prompt took.
+/// Usage of a prompt.
 #[derive(Debug, Default)]
 pub(super) struct PromptUsage {
     calls: Usage,
@@ -68,7 +68,7 @@ fn usage_of(told: &Value) -> Usage {
     let cached = first(&["cachedReadTokens", "cachedInputTokens"]);
     let written = first(&["cachedWriteTokens", "cacheWriteInputTokens"]);
     let reasoning = first(&["thoughtTokens", "reasoningOutputTokens"]);
-    // Some count what came from the cache as a part of what went in. The sum tells which.
+    // Some programs include cached tokens in the input tokens. The total reveals it.
     let total = count(told, "totalTokens");
     let holds_cached = total > 0 && total < input + output + cached + written;
     Usage {

@@ -63,7 +63,7 @@ impl Aider {
     }
 }
 
-/// A number as it is shown to people: `55`, `1.2k`, `12k`, `3.4M`. It is rounded.
+/// Parses a rounded number as shown to people: `55`, `1.2k`, `12k`, `3.4M`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

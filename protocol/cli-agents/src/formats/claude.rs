@@ -22,7 +22,7 @@ pub(super) struct Claude {
     reported: Option<(Usage, Option<SessionUsage>)>,
     /// The message whose parts come as `stream_event`s.
     streamed: MessageKey,
-    /// When the window of the rate limit ends, as it was last told.
+    /// End of the rate limit window, as last reported.
     window_ends: Option<Reset>,
 }
 
@@ -34,7 +34,7 @@ fn usage_of(told: &Value) -> Usage {
         cache_write_tokens: count(told, "cache_creation_input_tokens"),
         reasoning_tokens: 0,
     };
-    // `qwen` counts what came from the cache as a part of what went in; its sum tells.
+    // `qwen` includes cached tokens in the input tokens; the total reveals it.
     let total = count(told, "total_tokens");
     if total > 0 && total < usage.total() {
         usage.input_tokens = usage.input_tokens.saturating_sub(usage.cache_read_tokens);
@@ -42,7 +42,7 @@ fn usage_of(told: &Value) -> Usage {
     usage
 }
 
-/// The usage of all models, which `modelUsage` tells with subagents and all, and of all runs of the session.
+/// Usage of all models from `modelUsage`, which includes subagents and all runs of the session.
 fn usage_of_models(told: &Value) -> Option<Usage> {
     let models = told.as_object().filter(|models| !models.is_empty())?;
     let mut sum = Usage::default();
@@ -73,7 +73,7 @@ impl Claude {
                 let id = text(message, "request_id").to_owned();
                 sink.push(Event::PermissionWithdrawn { id });
             }
-            // Kinds that say nothing of the work; there are more with each version.
+            // Kinds without information about the work; each version adds more.
             "" => return false,
             _ => {}
         }
@@ -118,7 +118,7 @@ impl Claude {
         };
         let blocks = message.get("content").and_then(Value::as_array);
         let blocks = blocks.map(Vec::as_slice).unwrap_or_default();
-        // The program itself speaks so of errors of the provider; the model has said nothing.
+        // The program reports provider errors in this form; the text is not the model's.
         if text(message, "model") == "<synthetic>" || !text(line, "error").is_empty() {
             let words = blocks.iter().map(|block| text(block, "text"));
             let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
@@ -157,8 +157,8 @@ impl Claude {
         }
     }
 
-    /// Parts of a message, with `--include-partial-messages`. Its text comes again as a whole; of these only
-    /// the figures count.
+    /// Handles parts of a message, with `--include-partial-messages`. The full text follows later,
+    /// so only usage figures count here.
     fn stream_event(&mut self, line: &Value, sink: &mut Sink<'_>) {
         let Some(event) = line.get("event") else {
             return;
@@ -236,7 +236,7 @@ impl Claude {
         };
         let resets = info.get("resetsAt").and_then(Value::as_i64);
         let resets = resets.map(|at| Reset::At(time_of(at)));
-        // That more than the plan cannot be had is no refusal as long as the plan lasts.
+        // A rejected overage does not stop the run while the plan has capacity.
         let is_overage = info.get("isUsingOverage").and_then(Value::as_bool) == Some(true);
         let is_refused = text(info, "status") == "rejected"
             || (is_overage && text(info, "overageStatus") == "rejected");
@@ -274,7 +274,7 @@ impl Claude {
     }
 }
 
-/// The id of the request that a message answers, by either of its names; not every version tells it.
+/// Id of the request that a message answers, under either name; some versions omit it.
 fn request_of(line: &Value) -> String {
     let ids = [text(line, "request_id"), text(line, "requestId")];
     ids.concat()

@@ -14,7 +14,7 @@ use crate::usage::{Counter, UsageReport, count, largest};
 #[derive(Debug, Default)]
 pub(super) struct Codex {
     thread: String,
-    /// What the thread has taken, earlier runs included: that is how it is told.
+    /// Usage of the thread, including earlier runs: the program reports cumulative figures.
     usage: Usage,
     last_words: String,
     last_error: String,
@@ -91,7 +91,7 @@ impl Codex {
         };
         let cached = count(told, "cached_input_tokens");
         let now = Usage {
-            // What came from the cache is told as a part of what went in.
+            // Cached tokens are reported as part of the input tokens.
             input_tokens: count(told, "input_tokens").saturating_sub(cached),
             output_tokens: count(told, "output_tokens"),
             cache_read_tokens: cached,
@@ -112,7 +112,7 @@ impl Codex {
         }));
     }
 
-    /// An error, which is told as an event and once more as the reason why the turn failed.
+    /// Handles an error, which is reported as an event and again as the reason of the failed turn.
     fn error(&mut self, words: &str, sink: &mut Sink<'_>) {
         if words == self.last_error {
             return;
@@ -134,7 +134,7 @@ impl Codex {
     }
 }
 
-/// What a tool does, if the item is one.
+/// Reports tool activity, if the item is a tool.
 fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
     let name = match text(item, "type") {
         "command_execution" => text(item, "command").to_owned(),
@@ -146,7 +146,7 @@ fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
     sink.push(Event::Tool(ToolActivity { id, name, state }));
 }
 
-/// Its plan. Which step it works on is not told.
+/// Reports its plan. The step in progress is not reported.
 fn plan(item: &Value, sink: &mut Sink<'_>) {
     sink.plan(item.get("items"), |step| {
         let state = match step.get("completed").and_then(Value::as_bool) {

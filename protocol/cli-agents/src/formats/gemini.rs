@@ -13,7 +13,7 @@ use crate::usage::{Counter, UsageReport, count};
 /// Reads the events of one run.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
-    /// What the model said since its last tool, as far as that is short.
+    /// Model text since its last tool call, if it is short.
     last_words: String,
 }
 
@@ -73,7 +73,7 @@ impl Gemini {
                 cache_write_tokens: 0,
                 reasoning_tokens: 0,
             };
-            // What is neither read nor written are thoughts.
+            // Tokens that are neither input nor output are reasoning tokens.
             let thoughts = count(stats, "total_tokens").saturating_sub(usage.total());
             let usage = Usage {
                 output_tokens: usage.output_tokens.saturating_add(thoughts),

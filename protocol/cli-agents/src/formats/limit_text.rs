@@ -1,4 +1,4 @@
-//! When a rate limit ends, as the words of an error tell it.
+//! End of a rate limit, parsed from an error message.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn time_of(number: i64) -> Timestamp {
     Timestamp::from_unix_millis(millis)
 }
 
-/// When the limit ends that an error tells of; none if it tells of none.
+/// Parses the end of the reported rate limit; none if the message reports no limit.
 pub(super) fn reset_of(text: &str) -> Option<Reset> {
     const MARKS: [&str; 7] = [
         "usage limit",

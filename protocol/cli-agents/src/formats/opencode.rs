@@ -78,7 +78,7 @@ impl Opencode {
             let reasoning = count(tokens, "reasoning");
             self.usage.add(&Usage {
                 input_tokens: count(tokens, "input"),
-                // Thoughts are told beside what was said.
+                // Reasoning tokens are reported separately from the output.
                 output_tokens: count(tokens, "output").saturating_add(reasoning),
                 cache_read_tokens: count(cache, "read"),
                 cache_write_tokens: count(cache, "write"),
@@ -93,7 +93,7 @@ impl Opencode {
                 session: None,
             }));
         }
-        // The last step is the one that calls no tool.
+        // The last step is the one without a tool call.
         if text(part, "reason") == "stop" {
             sink.push(Event::Result(RunResult {
                 is_ok: true,
@@ -104,7 +104,7 @@ impl Opencode {
     }
 }
 
-/// A call of a tool, which is told when it is over.
+/// Handles a tool call, which is reported when it has ended.
 fn tool(part: &Value, sink: &mut Sink<'_>) {
     let told = part.get("state").unwrap_or(&Value::Null);
     let name = text(part, "tool");

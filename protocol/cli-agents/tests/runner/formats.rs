@@ -1,4 +1,4 @@
-//! What the transcripts tell.
+//! Events of the transcripts.
 
 use std::time::Duration;
 
@@ -226,7 +226,7 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
             .iter()
             .any(|event| matches!(event, Event::Text(text) if text == "All is well."))
     );
-    // What follows belongs to the same session as before, and is counted with it.
+    // The following output belongs to the same session, and is counted with it.
     let usage = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_abc","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.05,"currency":"USD"}}}}"#;
     let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}\n";
     let mut parser = Parser::new(Format::Acp, &setup);

@@ -1,4 +1,4 @@
-//! Output that floods, lies and never ends.
+//! Output that floods, contains falsehoods, or never ends.
 
 use goondan_cli_agents::blocks::{Block, Found, Problem, Refusal, Scanner};
 use goondan_cli_agents::limits::{
@@ -88,7 +88,7 @@ fn proto_1_an_unclosed_block_swallows_no_other() {
         self::found("[USER_QUESTION]\nquestion: x\n"),
         [refused(Problem::Unterminated)]
     );
-    // A closing tag of another kind, and one in a fence, close nothing.
+    // A closing tag of another kind, or inside a fence, closes nothing.
     let text =
         "[USER_QUESTION]\nquestion: a\n[/ERROR]\n```\n[/USER_QUESTION]\n```\n[/USER_QUESTION]\n";
     let [Found::Block(Block::UserQuestion(asked))] = &self::found(text)[..] else {

@@ -1,4 +1,4 @@
-//! What the recorded output of real programs tells.
+//! Events of recorded output of real programs.
 
 use goondan_cli_agents::blocks::Block;
 use goondan_cli_agents::usage::{Counter, UsageReport};
@@ -40,8 +40,9 @@ fn usage(input: u64, output: u64, cached: u64, written: u64, reasoning: u64) -> 
     }
 }
 
-/// The model server counts 1,200 tokens in, 300 of them cached, and 55 out for each call; some programs make more
-/// calls than others. Anthropic's protocol counts the 300 beside the 1,200, and 100 as written.
+/// The model server reports 1,200 input tokens, 300 of them cached, and 55 output tokens for each
+/// call; some programs make more calls than others. Anthropic's protocol reports the 300 in
+/// addition to the 1,200, and 100 as written.
 #[test]
 fn agent_4_tokens_of_each_program_are_what_the_provider_counted() {
     let calls = |calls: u64| usage(900 * calls, 55 * calls, 300 * calls, 0, 0);
@@ -56,7 +57,7 @@ fn agent_4_tokens_of_each_program_are_what_the_provider_counted() {
             Format::Acp,
             usage(1800, 110, 600, 0, 20),
         ),
-        // It does not say how much came from the cache.
+        // It does not report cached tokens.
         (
             "gemini-0.61.0.acp.jsonl",
             Format::Acp,
@@ -116,7 +117,7 @@ fn agent_4_claude_counts_over_the_session_and_says_so() {
     }
 }
 
-/// The runs in a recording, each of which begins with a line that holds the mark.
+/// Splits a recording into runs, each of which begins with a line that contains the mark.
 fn runs_of<'t>(told: &'t str, mark: &str) -> Vec<&'t str> {
     let starts: Vec<usize> = told
         .match_indices(mark)
