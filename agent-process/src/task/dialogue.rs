@@ -1,4 +1,4 @@
-//! What a program is to read next: its prompt, the requests of `acp`, and answers. Pure.
+//! Input for a program: its prompt, the requests of `acp`, and answers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,17 @@ use goondan_protocol::task::{AgentFormat, PromptBy, TaskAssignment, TaskPermissi
 
 use super::launch::is_resumed;
 
-/// Requests for a permission that wait for an answer at most; any more are refused.
+/// Maximum pending permission requests; further ones are refused.
 const PERMISSIONS_MAX: usize = 64;
 
-/// Probes in a row without a message played back between them, after which a loaded session is taken for played back.
+/// Consecutive probes without a replayed message after which the replay of a loaded session counts
+/// as complete.
 const QUIET_PROBES: u32 = 2;
 
 /// Probes at most: an agent that never becomes quiet gets its prompt anyway.
 const PROBES_MAX: i64 = 100_000;
 
-/// What is to be done with the program's standard input.
+/// Action on the program's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// Write this.
@@ -28,7 +29,7 @@ pub(super) enum Step {
     End,
 }
 
-/// How far the dialogue is.
+/// Progress of the dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Of `acp`: the connection is being opened.
@@ -37,20 +38,20 @@ enum Stage {
     InSession,
     /// Of `acp`: the loaded session may still be played back.
     PlayedBack {
-        /// The probe that is to be answered.
+        /// Probe that awaits its answer.
         probe: i64,
         /// Messages that were played back when it was sent.
         messages: u64,
-        /// Probes before it that found nothing new.
+        /// Earlier consecutive probes without new messages.
         quiet: u32,
     },
-    /// Of `acp`: the session is asked for its mode.
+    /// `acp`: the session is being set to its mode.
     InMode,
-    /// Of `acp`: the session is asked for its model.
+    /// `acp`: the session is being set to its model.
     WithModel,
     /// The program has its prompt; answers may follow.
     Prompted,
-    /// There is nothing more to read.
+    /// The input is closed.
     Ended,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Dialogue {
     prompt_by: PromptBy,
     prompt: String,
     work_area: String,
-    /// The session to go on with, or that was made.
+    /// Session to resume, or the created one.
     session: Option<String>,
     is_resumed: bool,
     mode: Option<String>,
@@ -95,7 +96,7 @@ impl Dialogue {
         }
     }
 
-    /// What the program reads first.
+    /// Returns the program's first input.
     pub(super) fn begin(&mut self) -> Vec<Step> {
         match (self.format, self.prompt_by) {
             (AgentFormat::Acp, _) => vec![line(reply::acp_initialize())],
@@ -116,7 +117,7 @@ impl Dialogue {
         }
     }
 
-    /// What follows from an event of the program.
+    /// Handles an event of the program.
     pub(super) fn hear(&mut self, event: &Event) -> Vec<Step> {
         match event {
             Event::Session { id, .. } | Event::PassingSession { id } => {
@@ -149,7 +150,7 @@ impl Dialogue {
         matches!(self.stage, Stage::Prompted | Stage::Ended)
     }
 
-    /// What follows when `acp`'s requests up to this one were answered, and so many messages were played back.
+    /// Handles the answer to an `acp` request, given the number of replayed messages.
     pub(super) fn answered(&mut self, request: Option<i64>, played_back: u64) -> Vec<Step> {
         match (self.stage, request) {
             (Stage::Opening, Some(ACP_INITIALIZE)) => {
@@ -195,7 +196,7 @@ impl Dialogue {
         vec![line(reply::acp_probe(probe))]
     }
 
-    /// Asks for the mode and the model that the session is to have, one by one, and hands over the prompt.
+    /// Sets the mode and the model of the session, one by one, then sends the prompt.
     fn hand_over(&mut self) -> Vec<Step> {
         match &self.session {
             Some(session) => {
@@ -210,12 +211,12 @@ impl Dialogue {
                 self.stage = Stage::Prompted;
                 vec![line(reply::acp_prompt(session, &self.prompt))]
             }
-            // It has answered, and made no session: there is nothing that it could be asked.
+            // The answer contains no session, so no prompt can be sent.
             None => self.end(),
         }
     }
 
-    /// What the program reads when a permission was decided. Nothing if it does not wait for it.
+    /// Returns the input after a permission was decided. Empty if the program does not wait for it.
     pub(super) fn permission(&mut self, decided: TaskPermission) -> Vec<Step> {
         let Some(request) = self.permissions.remove(&decided.request) else {
             return Vec::new();
@@ -372,7 +373,8 @@ mod tests {
         acp.begin();
         let loaded = json(&acp.answered(Some(ACP_INITIALIZE), 0));
         assert_eq!(loaded["method"], "session/load");
-        // The agent answers first and plays back then: the prompt waits until two probes found nothing new.
+        // The agent answers first and replays then: the prompt waits until two probes find nothing
+        // new.
         let mut probe = json(&acp.answered(Some(ACP_SESSION), 1));
         for played_back in [4, 9, 9] {
             assert!(!acp.is_prompted());

@@ -1,9 +1,10 @@
-//! The control group of a run's program, by which it is stopped where it is (`TASK-8`).
+//! Control group of a run's program, used to freeze it (`TASK-8`).
 //!
-//! The daemon makes the group below that of this process, where the machine has any. The program's supervisor is put
-//! there before it starts anything, so that all there will ever be of the program is in it: what leaves its process
-//! group, its session or its parents stays in its control group. This process stays outside, and goes on hearing the
-//! daemon. The files of the group are opened before this process confines itself.
+//! The daemon creates the group below this process's own, where the machine supports control
+//! groups. The program's supervisor is moved into it before it starts anything, so that the group
+//! contains every descendant, even those that leave their process group, session or parents. This
+//! process stays outside and keeps receiving messages from the daemon. The group's files are opened
+//! before this process confines itself.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,16 +14,17 @@ use std::time::Duration;
 
 use goondan_clock::{Instant, sleep};
 
-/// How long all of a program may take to stand still. Only a process that is stuck in the kernel takes longer.
+/// Maximum time until the whole program is frozen. Only a process that is stuck in the kernel takes
+/// longer.
 const FREEZING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Time between two looks whether it does.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Bytes of the file that tells how a group is, at most.
+/// Maximum bytes of the group's state file.
 const EVENTS_BYTES_MAX: usize = 4 << 10;
 
-/// The group of a program. Dropping it lets the program go on: nobody else would.
+/// Control group of a program. Dropping it thaws the program, because nothing else would.
 #[derive(Debug)]
 pub(super) struct Freezer {
     processes: File,
@@ -47,16 +49,16 @@ impl Freezer {
         })
     }
 
-    /// Puts a process into the group, with all it will start.
+    /// Moves a process into the group; its later children follow.
     ///
     /// # Errors
     ///
-    /// As the kernel says; it is where it was then.
+    /// The kernel's error; the process is not moved then.
     pub(super) fn admit(&self, pid: u32) -> io::Result<()> {
         self.processes.write_all_at(pid.to_string().as_bytes(), 0)
     }
 
-    /// Whether all in the group stands still, as the kernel says.
+    /// True if the kernel reports the whole group as frozen.
     fn stands_still(&self) -> io::Result<bool> {
         let mut text = [0; EVENTS_BYTES_MAX];
         let read = self.events.read_at(&mut text, 0)?;
@@ -64,11 +66,12 @@ impl Freezer {
         Ok(text.lines().any(|line| line == "frozen 1"))
     }
 
-    /// Stops all of the program where it is, and waits until it is. If it is not in time, it goes on.
+    /// Freezes the program, and waits until all processes are frozen. After a timeout, the program
+    /// is thawed.
     ///
     /// # Errors
     ///
-    /// Why it could not be stopped so. It goes on then, and can be stopped in another way.
+    /// The reason why it could not be frozen. It is thawed then, and can be stopped by other means.
     pub(super) async fn freeze(&mut self) -> io::Result<()> {
         self.freeze.write_all_at(b"1", 0)?;
         self.is_frozen = true;
@@ -91,7 +94,7 @@ impl Freezer {
         Ok(())
     }
 
-    /// Lets the program go on; false if this did not hold it.
+    /// Thaws the program; false if it was not frozen.
     pub(super) fn thaw(&mut self) -> bool {
         if !std::mem::take(&mut self.is_frozen) {
             return false;
@@ -121,7 +124,7 @@ mod tests {
     /// A directory with the files that the kernel would have put there.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a control file of the kernel is no state of goondan"
+        reason = "a kernel control file is not state of goondan"
     )]
     fn group(events: &str) -> tempfile::TempDir {
         let group = tempfile::tempdir().unwrap();

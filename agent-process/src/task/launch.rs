@@ -1,4 +1,4 @@
-//! What is started for a run, and with which variables. Pure.
+//! Command line and environment of a run. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE,
 
 use crate::tools::tool_supervisor::task::wire::Launch;
 
-/// What a variable must not be called: goondan's own are that.
+/// Reserved prefix of goondan's own variables.
 const OWN_PREFIX: &str = "GOONDAN_";
 
 /// Why a run cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotLaunched {
-    /// There is no program.
+    /// The command is missing.
     #[error("the agent has no command; write one into `runtime.command`")]
     NoCommand,
     /// The session's id would be read as an option of the program.
@@ -26,16 +26,16 @@ pub(super) enum NotLaunched {
     BadVariable(String),
 }
 
-/// Whether the run goes on with the session that is named: only if the agent says how.
+/// True if the run resumes the given session: only if the agent defines how.
 pub(super) fn is_resumed(assignment: &TaskAssignment) -> bool {
     assignment.session.is_some() && !assignment.agent.resume.is_empty()
 }
 
-/// What the supervisor is told to start.
+/// Returns the command that the supervisor starts.
 ///
 /// # Errors
 ///
-/// [`NotLaunched`] if there is something that no program can be started with.
+/// [`NotLaunched`] if no program can be started with the assignment.
 pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, NotLaunched> {
     let agent = &assignment.agent;
     let session = assignment

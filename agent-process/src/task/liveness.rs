@@ -1,6 +1,6 @@
-//! Whether a program that writes nothing is alive. Pure.
+//! Liveness of a program that writes nothing. Pure.
 
-/// What is known of a program's signs of life.
+/// Signs of life of a program.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     has_written: bool,
@@ -13,7 +13,7 @@ impl Liveness {
         self.has_written = true;
     }
 
-    /// Some time is over: whether it is to be looked at.
+    /// True if the program wrote nothing since the last call and must be checked.
     pub(super) fn is_to_be_looked_at(&mut self) -> bool {
         !std::mem::take(&mut self.has_written)
     }

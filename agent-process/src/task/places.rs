@@ -1,8 +1,8 @@
-//! Where the program of a task works, and what it may touch (`BOX-3`).
+//! Directories of a task's program, and its access rights (`BOX-3`).
 //!
-//! Without a source it works in the work area, which is its home, too. With one it works in its copy of the project:
-//! what programs leave in their home (settings, sessions, caches) must be no part of a proposal, so the home lies in the
-//! work area then, out of the way of checkpoints.
+//! Without a source, it works in the work area, which is also its home. With a source, it works in
+//! its copy of the project: files that programs leave in their home (settings, sessions, caches)
+//! must not be part of a proposal, so the home is in the work area then, excluded from checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,8 @@ use goondan_protocol::working_directory::{Purpose, working_directory};
 use crate::tools::rooted::Root;
 use crate::tools::work_area::keep_directories;
 
-/// Where temporary files go, within the work area, if programs may not write to the machine's own. No checkpoint
-/// holds it.
+/// Directory for temporary files in the work area, used if programs may not write to the system's
+/// own. Excluded from checkpoints.
 const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
 
 /// The home of a program that works in a copy of the project, within the work area.
@@ -46,7 +46,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Where the program starts.
+    /// Working directory of the program.
     pub(super) fn work(&self) -> &Path {
         working_directory(Purpose::Task {
             work_area: &self.assignment.work_area,
@@ -75,7 +75,7 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
-    /// What the program may touch.
+    /// Access rights of the program.
     pub(super) fn allowed(&self) -> Allowed {
         let assignment = self.assignment;
         let ground = Ground {
@@ -97,7 +97,7 @@ impl<'a> Places<'a> {
         policy.read.extend(path(sandbox.join(SANDBOX_INPUT)));
         policy.write.extend(self.copy.clone().and_then(path));
         let proposal = path(sandbox.join(SANDBOX_PROPOSAL));
-        // What proves the work says nothing of it itself.
+        // The verify command must not change the proposal.
         match assignment.kind {
             TaskRunKind::Verify => policy.read.extend(proposal),
             TaskRunKind::Agent | TaskRunKind::Setup => policy.write.extend(proposal),

@@ -1,4 +1,4 @@
-//! The program of a task behind its supervisor.
+//! Program of a task, and its supervisor.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::tools::tool_supervisor::task::wire::{Order, Report};
 
 use super::places::Places;
 
-/// Bytes of orders that wait to be read by the supervisor, above which nothing more of the program is heard.
+/// Bytes of unsent orders to the supervisor, above which output of the program is no longer read.
 const UNSENT_BYTES: usize = 1 << 20;
 
 /// A program under its supervisor. Dropping it ends it with all it has started.
@@ -37,11 +37,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the supervisor, which waits for what it is to start.
+    /// Starts the supervisor, which waits for a launch order.
     ///
     /// # Errors
     ///
-    /// If the supervisor cannot be started.
+    /// The supervisor cannot be started.
     pub(super) fn supervised(
         assignment: &TaskAssignment,
         places: &Places<'_>,
@@ -79,7 +79,7 @@ impl Program {
         }
     }
 
-    /// The process ids of its supervisor, as long as that runs, and of what that has started.
+    /// Process ids of its supervisor, while that runs, and of the supervisor's descendants.
     pub(super) fn processes(&self) -> Vec<u32> {
         let Some(supervisor) = self.supervisor.id() else {
             return Vec::new();
@@ -91,17 +91,17 @@ impl Program {
         [supervisor].into_iter().chain(beneath).collect()
     }
 
-    /// Whether orders wait to be written.
+    /// True while orders are unsent.
     pub(super) fn has_unsent(&self) -> bool {
         self.orders.is_some() && !self.unsent.is_empty()
     }
 
-    /// Whether so much waits that the program is to be heard no further for now.
+    /// True if too many orders are unsent, and output must not be read for now.
     pub(super) fn is_behind(&self) -> bool {
         self.orders.is_some() && self.unsent.len() > UNSENT_BYTES
     }
 
-    /// Whether nothing more is written to it, nor read of it.
+    /// True if all its pipes are closed.
     pub(super) fn is_silent(&self) -> bool {
         !self.stdout.is_open() && !self.stderr.is_open() && self.reports.0.is_none()
     }
@@ -113,7 +113,7 @@ impl Program {
 
     /// Ends the supervisor, if it has not ended the program.
     pub(super) fn kill(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         self.supervisor.start_kill().ok();
     }
 
@@ -124,7 +124,8 @@ impl Program {
         self.reports.0 = None;
     }
 
-    /// Whom the orchestrator is told of, when the supervisor has started a program that it calls `pid`.
+    /// Identity of the process to report to the orchestrator, when the supervisor has started a
+    /// program with this `pid`.
     pub(super) fn identity(&self, pid: i32) -> Option<TaskStarted> {
         let supervisor = self.supervisor.id().and_then(|id| i32::try_from(id).ok())?;
         let supervisor = Pid::from_raw(supervisor);
@@ -132,7 +133,7 @@ impl Program {
         let found = beneath
             .into_iter()
             .find(|found| number_within(*found) == Some(pid));
-        // A program that is gone already has no other identity than who stands around it.
+        // If the program has already exited, the supervisor's identity is used instead.
         [found, Some(supervisor)]
             .into_iter()
             .flatten()
@@ -147,7 +148,7 @@ fn identity_of(pid: Pid) -> Option<TaskStarted> {
     })
 }
 
-/// What a process is called in the innermost PID namespace that it is in.
+/// Number of a process in its innermost PID namespace.
 fn number_within(pid: Pid) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status
@@ -156,7 +157,7 @@ fn number_within(pid: Pid) -> Option<i32> {
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// What the supervisor tells, until its end.
+/// Reports of the supervisor, until it exits.
 pub(super) struct Reports(Option<FramedRead<OwnedReadHalf, FrameCodec>>);
 
 impl Reports {
@@ -179,7 +180,7 @@ impl Reports {
     }
 }
 
-/// What can be waited for beside each other.
+/// Parts of a program that can be awaited concurrently.
 pub(super) struct Parts<'p> {
     pub(super) stdout: &'p mut Pipe<ChildStdout>,
     pub(super) stderr: &'p mut Pipe<ChildStderr>,
@@ -188,7 +189,7 @@ pub(super) struct Parts<'p> {
     pub(super) supervisor: &'p mut Child,
 }
 
-/// Where orders are written to.
+/// Writer of orders to the supervisor.
 pub(super) struct OrderWriter<'p> {
     to: &'p mut Option<OwnedWriteHalf>,
     unsent: &'p mut BytesMut,
@@ -199,7 +200,7 @@ impl OrderWriter<'_> {
     pub(super) async fn write_on(&mut self) {
         let Some(to) = &mut self.to else { return };
         if to.write_buf(self.unsent).await.is_err() {
-            // A supervisor that is gone is seen by its end.
+            // The exit of a supervisor is detected elsewhere.
             *self.to = None;
         }
     }
@@ -221,5 +222,5 @@ impl Program {
     }
 }
 
-/// How a supervisor ended.
+/// Exit status of a supervisor.
 pub(super) type SupervisorEnd = std::io::Result<ExitStatus>;

@@ -1,4 +1,4 @@
-//! The loop of a run: carries out what the orchestrator asks for, and tells what the program does.
+//! Event loop of a run: executes the orchestrator's requests, and reports what the program does.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -26,32 +26,32 @@ use crate::tools::pipe::{DRAIN_TIMEOUT, SUPERVISOR_GRACE};
 use crate::tools::tool_supervisor::task::wire::{Order, Report};
 use crate::tools::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 
-/// How long a program may be silent before it is looked at for other signs of life.
+/// Silence of a program before other signs of life are checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What a shutdown leaves of its grace period for killing what did not end when it was asked to: this part of it, and
-/// at most [`KILLING_TIME_MAX`].
+/// Part of a shutdown's grace period that is reserved for killing what did not exit in time; at
+/// most [`KILLING_TIME_MAX`].
 const KILLING_PART: u32 = 4;
 const KILLING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes that an output may still hold when its program has ended: nobody who belongs to it writes any more, so it is
-/// what a pipe holds at most.
+/// Maximum bytes read after the program has ended: no process of the program writes any more, so
+/// the limit is a pipe's capacity.
 const DRAIN_BYTES_MAX: usize = 2 << 20;
 
 /// Bytes that the supervisor may say for itself before it has started the program.
 const FIRST_WORDS_BYTES_MAX: usize = 4 << 10;
 
-/// Runs the program of a task until it ends, is asked to, or the orchestrator is gone.
+/// Runs the program of a task until it exits, is asked to end, or the orchestrator disconnects.
 ///
 /// # Errors
 ///
-/// [`ProcessError`] if the process cannot go on; the program ends with it.
+/// [`ProcessError`] if the process cannot continue; the program ends with it.
 pub(crate) async fn run(
     mut link: Link,
     assignment: TaskAssignment,
     supervisor: &Path,
 ) -> Result<Ended, ProcessError> {
-    // What confines this process would keep it from the files of the group.
+    // Open it first: this process's confinement would deny access to the group's files.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
     let places = Places::of(&assignment);
     let allowed = places.allowed();
@@ -92,7 +92,7 @@ pub(crate) async fn run(
             return outbox.empty_into(link, outlet).await;
         }
     };
-    // It starts nothing before it is told what.
+    // The supervisor starts nothing before it receives the launch order.
     let freezer = freezer.filter(|freezer| is_admitted(freezer, &program));
     program.order(&Order::Launch(launch));
     tracing::info!(run = assignment.run, "the program of the task is started");
@@ -129,8 +129,8 @@ fn open_freezer(group: &Path) -> Option<Freezer> {
     opened.ok()
 }
 
-/// Puts the supervisor into the group of the program, with what it has started to confine the program: it starts the
-/// program itself when it is told to, and not before.
+/// Moves the supervisor into the program's group, with the processes that confine the program. The
+/// program itself does not start before the launch order.
 fn is_admitted(freezer: &Freezer, program: &Program) -> bool {
     let mut admitted = BTreeSet::new();
     loop {
@@ -163,7 +163,7 @@ fn not_started(error: String) -> ToOrchestrator {
     ToOrchestrator::TaskNotStarted(TaskNotStarted { error })
 }
 
-/// What waits to be sent.
+/// Messages to send.
 #[derive(Default)]
 struct Outbox(VecDeque<ToOrchestrator>);
 
@@ -187,25 +187,25 @@ impl Outbox {
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the program runs, or ran.
+    /// True once the program was started.
     is_started: bool,
-    /// Whether it is known, and told, that it could not be started.
+    /// True once its failure to start was reported.
     is_not_started: bool,
     is_paused: bool,
-    /// What it ended with, as the supervisor says.
+    /// Its exit code, as reported by the supervisor.
     code: Option<i32>,
-    /// What the supervisor ended with.
+    /// Exit code of the supervisor.
     supervisor_code: Option<i32>,
-    /// Whether the supervisor has ended.
+    /// True once the supervisor has exited.
     has_ended: bool,
     /// When what was asked to end is given up.
     give_up_at: Option<Instant>,
-    /// When the supervisor is killed, which was told to end the program.
+    /// Time when the supervisor is killed after it was asked to end the program.
     kill_at: Option<Instant>,
-    /// What the supervisor's standard error began with.
+    /// Beginning of the supervisor's standard error.
     first_words: Vec<u8>,
     drained_bytes: usize,
 }
@@ -214,7 +214,7 @@ struct Run {
     parser: Parser,
     dialogue: Dialogue,
     program: Program,
-    /// What the program is paused by, if signals do not have to do.
+    /// Freezes the program for a pause; without it, signals are used.
     freezer: Option<Freezer>,
     outbox: Outbox,
     stdout_text: Text,
@@ -223,7 +223,7 @@ struct Run {
     state: State,
 }
 
-/// What happened to the run.
+/// Event of the run's loop.
 enum Happened {
     Asked(Option<ToTask>),
     Sent,
@@ -232,7 +232,7 @@ enum Happened {
     Reported(Option<Report>),
     Ordered,
     Ended(SupervisorEnd),
-    /// Nothing comes any more of what has ended.
+    /// The outputs of an exited program are drained.
     Drained,
     /// Something did not end in time.
     OverTime,
@@ -241,7 +241,8 @@ enum Happened {
 }
 
 impl Run {
-    /// Goes on until the program has ended and all of it was heard, or something else ends the process.
+    /// Loops until the program has exited and its output is read, or something else ends the
+    /// process.
     async fn go_on(
         &mut self,
         link: &mut Link,
@@ -358,7 +359,7 @@ impl Run {
         }
     }
 
-    /// Lets a frozen program go on; false if it was none.
+    /// Thaws the program; false if it was not frozen.
     fn thaw(&mut self) -> bool {
         self.freezer.as_mut().is_some_and(Freezer::thaw)
     }
@@ -369,7 +370,7 @@ impl Run {
             return;
         }
         self.state.is_paused = false;
-        // What is frozen hears nothing, its supervisor neither.
+        // A frozen program handles no signals, and neither does its supervisor.
         self.thaw();
         self.program.order(&Order::Terminate {});
         let grace = Duration::from_millis(shutdown.grace_period_ms);
@@ -377,7 +378,7 @@ impl Run {
         self.state.give_up_at = Some(Instant::now() + grace.saturating_sub(killing));
     }
 
-    /// What was to end in time did not.
+    /// Handles a missed deadline.
     fn end_by_force(&mut self) {
         if self.state.give_up_at.take().is_some() {
             self.program.give_up();
@@ -454,7 +455,7 @@ impl Run {
                 self.state.is_started = true;
                 match self.program.identity(pid) {
                     Some(started) => self.outbox.add(ToOrchestrator::TaskStarted(started)),
-                    // It is gone already, with its supervisor; its exit is told.
+                    // The program and its supervisor have already exited; the exit is reported.
                     None => tracing::debug!("the program was gone before it was looked at"),
                 }
             }
@@ -486,7 +487,7 @@ impl Run {
         }
     }
 
-    /// Tells what is left to be told, when nothing of the program is left.
+    /// Reports the remaining output after the program has exited.
     async fn finish(mut self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
         self.thaw();
         let events = self.parser.end();

@@ -1,4 +1,4 @@
-//! What a program writes, as messages to the orchestrator. Pure.
+//! Converts a program's output to messages for the orchestrator. Pure.
 
 use goondan_cli_agents::Event;
 use goondan_protocol::ipc::ToOrchestrator;
@@ -30,7 +30,7 @@ impl Text {
         }
     }
 
-    /// The messages with the next bytes. What is no UTF-8 is replaced.
+    /// Returns the messages for the next bytes. Invalid UTF-8 is replaced.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<ToOrchestrator> {
         let mut whole = std::mem::take(&mut self.cut);
         whole.extend_from_slice(bytes);
@@ -60,7 +60,7 @@ impl Text {
     }
 }
 
-/// How many bytes at the end begin a character that is not whole yet.
+/// Number of bytes at the end that begin an incomplete character.
 fn cut_off(bytes: &[u8]) -> usize {
     let last = bytes.len().saturating_sub(CUT_BYTES_MAX);
     (last..bytes.len())

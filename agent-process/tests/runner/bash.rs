@@ -38,7 +38,7 @@ async fn run(site: &Site, command: &str) -> ToolOutcome {
     toolbox(site).run(&exec(command)).await
 }
 
-/// What a command that ended with another exit code than 0 gives.
+/// Expected outcome of a command with a nonzero exit code.
 fn failed(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome {
         has_failed: true,
@@ -121,7 +121,8 @@ async fn a_flood_of_output_is_shown_at_its_ends_and_kept_in_a_file() {
     assert!(outcome.text.ends_with("399999\n400000\nstderr:\nlast\n"));
     assert!(outcome.text.len() < 40_000, "{} bytes", outcome.text.len());
     let kept = std::fs::read_to_string(site.work.join(".goondan/outputs/t.1_c0.txt")).unwrap();
-    // Both are kept as they come: what went to stderr may stand in the middle of a line of stdout.
+    // Both streams are kept in order of arrival: stderr output may be in the middle of a line of
+    // stdout.
     let numbers = kept.replacen("last\n", "", 1);
     assert!(
         numbers.lines().eq((1..=400_000).map(|n| n.to_string())),

@@ -154,7 +154,7 @@ fn nothing_is_touched_before_what_was_said_is_durable() {
     let mut clerk = clerk(&mut site);
     clerk.give("t1", 1, "How many copies of Dune were sold?");
     let is_append = |message: &ToOrchestrator| matches!(message, ToOrchestrator::TurnAppend(_));
-    // What was asked and what the model, which is inside the process, makes of it.
+    // The question and the reply of the model, which runs inside the process.
     let appended: Vec<TurnAppend> = std::iter::repeat_with(|| clerk.serve_until(is_append))
         .take(2)
         .map(|message| match message {
@@ -164,7 +164,7 @@ fn nothing_is_touched_before_what_was_said_is_durable() {
         .collect();
     for (append, seq) in appended.into_iter().zip(1..) {
         assert_eq!(append.seq, seq);
-        // Without the acknowledgement nothing happens but the answer to a ping.
+        // Without the acknowledgment, the process only answers pings.
         let kinds_before = clerk.kinds_observed();
         clerk.ping(seq);
         assert!(

@@ -41,7 +41,7 @@ struct Dialogue {
     turn_number: u32,
     step: u32,
     messages: Vec<Message>,
-    /// What the model did at this step and the dialogue has not mentioned yet.
+    /// The model's output at this step that the dialogue has not mentioned yet.
     open: Option<Result<ModelReply, String>>,
     called: Vec<ToolCall>,
 }
@@ -104,7 +104,7 @@ impl Dialogue {
         }
     }
 
-    /// What the model does at this step; it is asked for it once.
+    /// The model's output at this step, which is requested once.
     fn reply(&mut self) -> &mut Result<ModelReply, String> {
         if self.open.is_none() {
             self.step += 1;
@@ -241,7 +241,7 @@ fn the_page_about_tools_names_all_there_is() {
             assert!(section.contains(&row), "{} lacks {row}", entry.name);
         }
     }
-    // What MCP servers offer is known only when they run.
+    // Tools of MCP servers are known only at run time.
     assert!(page.contains("\n## mcp\n"));
     let all = tools().into_iter().filter(|(tool, _)| *tool != "mcp");
     assert_eq!(described, all.collect::<Vec<_>>());

@@ -144,7 +144,7 @@ fn nothing_outside_is_reached() {
         code(&site, "list", json!({"path": "relative"})),
         "E_PATH_OUTSIDE"
     );
-    // A link in the place of a file is replaced; what it pointed to stays.
+    // A link at the path of a file is replaced; its target is unchanged.
     ok(&site, "write", json!({"path": "file", "content": "mine"}));
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "s");
     assert_eq!(outside.read_dir().unwrap().count(), 1);
@@ -276,7 +276,7 @@ fn prov_1_an_edit_keeps_the_line_ends_of_the_file() {
     }
 }
 
-/// A tree with things that a search is to pass over.
+/// Creates a tree with files that a search must skip.
 fn tree(site: &Site) {
     for (path, content) in [
         ("src/main.rs", "fn main() {\n    run();\n}\n"),

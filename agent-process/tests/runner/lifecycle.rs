@@ -1,4 +1,4 @@
-//! How the process begins and how it ends, in good order and in bad.
+//! Start and end of the process, both orderly and abnormal.
 
 use std::process::Command;
 

@@ -222,7 +222,7 @@ async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_
         return;
     }
     put(site.project.join("lab.mjs"), LAB);
-    // Both run in one host. What starts it has time to do so, however busy the machine is.
+    // Both run in one host. The timeout leaves time to start it, even on a busy machine.
     let tools = toolbox_of(
         &site,
         vec![

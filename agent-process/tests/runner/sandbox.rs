@@ -10,7 +10,7 @@ use goondan_tests::wait_for;
 
 use crate::support::{BINARY, Site, is_alive, kill, put};
 
-/// Where programs and what they need are.
+/// Directories of programs and their dependencies.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
 
 fn policy(require: Level, site: &Site) -> SandboxPolicy {
@@ -37,7 +37,8 @@ fn site() -> Site {
     site
 }
 
-/// A supervisor with these arguments behind its policy, which inherits an open file that it should not have.
+/// A supervisor with these arguments after its policy, which inherits an open file that it should
+/// not have.
 fn supervisor(policy: &SandboxPolicy, site: &Site, arguments: &[&str]) -> Command {
     let mut supervisor = Command::new("bash");
     supervisor.args(["-c", r#"exec 9<"$OUT/secret"; exec "$@""#, "bash", BINARY]);
@@ -69,7 +70,7 @@ fn run(policy: &SandboxPolicy, site: &Site, command: &str) -> Output {
     output
 }
 
-/// Whether this machine has a level; says aloud if not.
+/// True if this machine supports a level; prints a note if not.
 fn is_had(level: Level) -> bool {
     let mut held = probe();
     held.extend(probe_namespaces(|| Command::new(BINARY)));
@@ -278,7 +279,7 @@ fn sec_6_each_forbidden_act_fails_and_its_counterpart_works() {
     }
 }
 
-/// Acts that fail for another reason would prove nothing. Those that only root may do are not among these.
+/// Acts that fail for another reason would prove nothing. Acts that need root are not included.
 #[test]
 fn sec_6_the_forbidden_acts_work_without_a_sandbox() {
     let of_root = [
@@ -379,7 +380,7 @@ fn sec_6_a_listed_path_that_was_replaced_by_a_link_is_not_followed() {
         std::fs::create_dir(&input).unwrap();
         policy.read.push(input.clone().try_into().unwrap());
         let output = run(&policy, &site, "rmdir input && ln -s $OUT input");
-        // What is mounted at the level `full` cannot be replaced at all.
+        // At the level `full`, mount points cannot be replaced at all.
         assert_eq!(
             output.status.success(),
             level == Level::Landlock,
@@ -433,7 +434,8 @@ fn sec_6_at_the_level_full_nothing_else_is_there() {
     }
 }
 
-/// Within a sandbox no second one with namespaces can be made, which stands for a kernel that gives none.
+/// Within a sandbox, no nested sandbox with namespaces can be created; this simulates a kernel
+/// without them.
 #[test]
 fn sec_6_without_namespaces_the_level_full_starts_nothing() {
     if !is_had(Level::Landlock) {
@@ -453,7 +455,8 @@ fn sec_6_without_namespaces_the_level_full_starts_nothing() {
     assert!(said.contains("`require: landlock`"), "{said}");
 }
 
-/// A process that has left its group and its parents behind, by its number outside.
+/// Starts a process that leaves its group and its parents, and prints its number outside of the
+/// sandbox.
 const STRAY: &str =
     r"(setsid bash -c 'echo $$ > pid; exec sleep 4242' &) ; until [ -s pid ]; do :; done";
 
@@ -467,7 +470,7 @@ fn sec_6_a_stray_ends_with_its_call() {
     }
 }
 
-/// Who is ended from outside while a command and a stray of its run.
+/// Process to end from outside while a command and its stray process run.
 #[derive(Debug, Clone, Copy)]
 enum Ended {
     /// The agent: its end of the pipe is closed.
@@ -523,7 +526,7 @@ fn mounts() -> String {
     std::fs::read_to_string("/proc/self/mountinfo").unwrap()
 }
 
-/// The processes that are in the site's work directory, wherever they have their root.
+/// Processes whose working directory is the site's, whatever their root is.
 fn in_directory(site: &Site) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -1,5 +1,5 @@
-//! The tools that work by a connection, as models and turns see them: compared with
-//! `service_tools.json`, so that nothing a model reads changes unnoticed.
+//! Tools that use a connection, as models and turns see them: compared with `service_tools.json`,
+//! so that no text for a model changes unnoticed.
 
 use goondan_agent_process::tool_call::ToolRules as _;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::bash::toolbox_of;
 use crate::support::{Site, tool};
 
-/// What these tools offer in a project with these connections.
+/// Definitions of these tools in a project with these connections.
 fn offered(tools: &[&str], connections: &[&str]) -> Vec<Value> {
     let tools = tools.iter().map(|name| {
         let mut tool = tool(name);

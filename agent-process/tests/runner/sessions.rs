@@ -1,4 +1,4 @@
-//! Sessions of `bash`: what they keep, how they are interrupted and ended.
+//! Sessions of `bash`: their state, interruption and end.
 
 use goondan_agent_process::tool_call::ToolOutcome;
 use goondan_agent_process::tools::Toolbox;
@@ -65,7 +65,7 @@ async fn nothing_a_command_prints_or_reads_looks_like_its_end() {
         shown.ends_with("exit code: 0\nstdout:\n0\x001\nstderr:\n7\0\n"),
         "{shown:?}"
     );
-    // Whoever runs the tests may have left it sockets; the session adds none.
+    // The test runner may have inherited sockets; the session must add none.
     let sockets = "bash -c 'readlink /proc/$$/fd/*' | grep -c socket:; true";
     let alone = json!({"command": sockets});
     let alone = toolbox.run(&call("bash__exec", alone)).await.text;
@@ -220,7 +220,7 @@ async fn there_are_only_so_many_sessions() {
     eventually_open(&toolbox).await;
 }
 
-/// The shell's task needs a moment to be gone.
+/// The shell's task needs a moment to exit.
 async fn eventually_open(toolbox: &Toolbox) {
     wait_for_async("a session ends", async || {
         let input = json!({"command": "true", "session": "n8"});

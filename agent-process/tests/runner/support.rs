@@ -37,7 +37,7 @@ use serde_json::Value;
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");
 
-/// A project and a work directory, gone at the end of the test.
+/// A project and a work directory, deleted at the end of the test.
 pub(crate) struct Site {
     pub(crate) project: PathBuf,
     pub(crate) work: PathBuf,
@@ -118,13 +118,13 @@ pub(crate) fn script(yaml: &str) -> Script {
 /// Writes a file that a test needs.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file of a test is no state of goondan"
+    reason = "a test file is not state of goondan"
 )]
 pub(crate) fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).unwrap();
 }
 
-/// A built-in tool as it is.
+/// A built-in tool with its default definition.
 pub(crate) fn tool(name: &str) -> ToolDefinition {
     ToolDefinition {
         name: name.parse().unwrap(),
@@ -140,7 +140,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
     }
 }
 
-/// [`goondan_tests::wait_for`] of a condition that is itself waited for; other tasks of the test go on meanwhile.
+/// [`goondan_tests::wait_for`] for an async condition; other tasks of the test continue meanwhile.
 pub(crate) async fn wait_for_async<T>(
     what: &str,
     mut condition: impl AsyncFnMut() -> Option<T>,
@@ -157,7 +157,7 @@ pub(crate) async fn wait_for_async<T>(
     waited.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
-/// Whether a process is there and not merely waiting to be taken note of.
+/// True if a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| {
@@ -171,7 +171,7 @@ pub(crate) fn kill(pid: i32) {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
-/// What is stored of one conversation.
+/// Stored messages of one conversation.
 #[derive(Clone, Default)]
 pub(crate) struct Stored {
     pub(crate) base: Vec<Message>,
@@ -295,7 +295,7 @@ impl Orchestrator {
         })));
     }
 
-    /// The next message as it came; none at the end.
+    /// Returns the next raw message; none at the end.
     pub(crate) fn next(&mut self) -> Option<ToOrchestrator> {
         loop {
             if let Some(frame) = FrameCodec::new().decode(&mut self.received).unwrap() {
@@ -323,7 +323,7 @@ impl Orchestrator {
         }
     }
 
-    /// Answers what comes until a message is the wanted one, which is returned and not answered.
+    /// Answers messages until one matches, which is returned unanswered.
     pub(crate) fn serve_until(
         &mut self,
         wanted: impl Fn(&ToOrchestrator) -> bool,
@@ -346,7 +346,7 @@ impl Orchestrator {
                 let from = usize::try_from(load.offset).unwrap();
                 let (base, all) = (self.stored.base.len(), self.stored.events.len());
                 let to = base.min(from + self.messages_per_page);
-                // Offsets behind the last message stand for events.
+                // Offsets past the last message address events.
                 let from_event = from.saturating_sub(base);
                 let to_event = match to {
                     to if to < base => 0,

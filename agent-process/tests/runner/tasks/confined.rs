@@ -1,4 +1,5 @@
-//! A run at every level of the sandbox: what its program may touch, who it is, and that it can be stopped.
+//! A run at every level of the sandbox: its program's access rights and user, and that it can be
+//! stopped.
 
 use goondan_confinement::SandboxPolicy;
 use goondan_protocol::sandbox::Level;

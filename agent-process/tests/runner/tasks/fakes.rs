@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// `claude`, as far as a run goes: takes a prompt, asks for a permission, writes its result and then hangs until its
-/// input ends, or for ever.
+/// Fake `claude`: reads a prompt, requests a permission, writes its result, and hangs until its
+/// input ends, or forever.
 pub(super) const CLAUDE: &str = r#"
 say() { printf '%s\n' "$1"; }
 read -r prompt
@@ -28,7 +28,8 @@ printf '%s\n' '{"type":"thread.started","thread_id":"th-1"}' \
   '{"type":"turn.completed","usage":{"input_tokens":9,"cached_input_tokens":4,"output_tokens":3}}'
 "#;
 
-/// An agent of the Agent Client Protocol. It answers each request in its turn, asks for a permission and for a file.
+/// Fake agent of the Agent Client Protocol. It answers requests in order, and requests a permission
+/// and a file.
 pub(super) const ACP: &str = r#"
 say() { printf '%s\n' "$1"; }
 while read -r line; do

@@ -162,7 +162,7 @@ fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
     }
 }
 
-/// What the library reads of a transcript, texts that follow each other taken as one.
+/// Parses a transcript as a whole, with consecutive texts merged.
 fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<Event> {
     let mut parser = Parser::new(
         format,

@@ -1,4 +1,4 @@
-//! How a run begins and ends, whatever its program does.
+//! Start and end of a run, whatever its program does.
 
 use std::path::Path;
 
@@ -90,7 +90,7 @@ fn task_8_a_program_that_cannot_be_started_says_why() {
 fn sec_2_secrets_are_variables_of_the_program_and_nothing_else() {
     const SECRET: &str = "s3cr3t-value";
     let site = Site::new();
-    // The environment and the arguments of all that stands around the program.
+    // Prints the environment and arguments of all ancestors of the program.
     let script = r#"echo "key: $API_KEY $PLAIN"; env | grep ^GOONDAN_ | sort | cut -d= -f1
         pid=$PPID
         while [ "$pid" -gt 1 ]; do
@@ -131,7 +131,8 @@ fn task_8_a_shutdown_ends_a_program_that_is_asked_and_one_that_does_not_listen()
         let site = Site::new();
         let mut run = Run::start(&assignment(&site, script));
         let pid = site.pid_in("main");
-        // Long enough for whoever listens, short enough to wait for whoever does not.
+        // Long enough for a program that handles the signal, short enough to wait for one that
+        // ignores it.
         run.shut_down(if code.is_some() { 60_000 } else { 1_000 });
         let told = run.finish();
         assert_eq!(told.exited, Some(code), "{told:?}");
@@ -202,7 +203,7 @@ fn a_flood_of_output_is_told_whole_in_bounded_memory() {
     ));
     run.kept_bytes = 0;
     run.until("the first output", |told| told.stdout_bytes > 0);
-    // Nobody reads: the program waits, and so does the process.
+    // The output is not read: the program blocks, and so does the process.
     let pid = run.child.id();
     let before = cpu_ticks_at_rest(pid);
     run.ping(1);
@@ -215,7 +216,8 @@ fn a_flood_of_output_is_told_whole_in_bounded_memory() {
     assert!(peak_kib < 64 << 10, "{peak_kib} KiB");
 }
 
-/// Looks in a row at which the processor time is the same: what runs takes a tick of it between any two of so many.
+/// Consecutive checks with the same processor time that count as rest: a running process uses a
+/// tick in that time.
 const LOOKS_AT_REST: usize = 8;
 
 /// The processor time of a process once it takes no more.

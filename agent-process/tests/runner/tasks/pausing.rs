@@ -1,19 +1,20 @@
-//! Stopping a whole tree of processes, and letting it go on, as `/proc` shows it.
+//! Stopping and resuming a whole process tree, as seen in `/proc`.
 
 use goondan_tests::wait_for;
 
 use super::run::{Run, assignment};
 use crate::support::{Site, ended, is_alive};
 
-/// The state of a process, as the kernel tells it.
+/// State of a process, as reported by the kernel.
 fn state_of(pid: i32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = stat.rsplit_once(')').unwrap();
     rest.trim_start().chars().next().unwrap()
 }
 
-/// A program with a child in its own group, one in a session of its own whose parent is gone (an orphaned group, in
-/// which the kernel drops `SIGTSTP`), and one that ignores that signal; each writes its process id, and then counts.
+/// A program with a child in its own group, one in a separate session without a parent (an orphaned
+/// group, in which the kernel drops `SIGTSTP`), and one that ignores that signal; each writes its
+/// process id, then counts.
 const TREE: &str = r#"
 count() { n=0; while :; do n=$((n+1)); echo $n > "$1.count"; sleep 0.01; done; }
 (sh -c 'echo $PPID' > child; count child) &
@@ -98,8 +99,8 @@ fn task_8_a_tree_that_forks_without_end_is_stopped() {
     assert!(!is_alive(pid));
 }
 
-/// Loops that do nothing but start programs, most often by `vfork`, so that many stops come before a child has become
-/// its program.
+/// Loops that only start programs, mostly through `vfork`, so that many stops arrive before a child
+/// has executed its program.
 const STARTERS: &str = r#"
 for name in main child orphan deaf; do
     (sh -c 'echo $PPID' > $name; while :; do /bin/true; done) &

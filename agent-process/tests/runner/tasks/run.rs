@@ -67,7 +67,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
     }
 }
 
-/// What a run told so far.
+/// Reports of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) events: Vec<Event>,
@@ -170,7 +170,7 @@ impl Run {
         self.until("a pong", |told| told.pongs.contains(&nonce));
     }
 
-    /// The next message, if one comes soon; `Err` at the end of the link.
+    /// Returns the next message, if one arrives soon; `Err` at the end of the link.
     fn next(&mut self) -> Result<Option<ToOrchestrator>, ()> {
         loop {
             if let Some(frame) = FrameCodec::new().decode(&mut self.received).unwrap() {
@@ -247,7 +247,7 @@ impl Run {
         }
     }
 
-    /// Serves until what was told satisfies a condition.
+    /// Serves until the reports satisfy a condition.
     pub(super) fn until(&mut self, what: &str, condition: impl Fn(&Told) -> bool) {
         if condition(&self.told) {
             return;
@@ -260,7 +260,7 @@ impl Run {
         );
     }
 
-    /// Serves until the process has ended, and gives what it told.
+    /// Serves until the process has exited, and returns its reports.
     pub(super) fn finish(mut self) -> Told {
         self.serve_until("the end of the link", |_, _| None::<()>);
         let status = crate::support::ended(&mut self.child);
