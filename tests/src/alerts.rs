@@ -12,7 +12,7 @@ pub struct Rule {
     pub name: String,
     /// When it fires.
     pub expression: String,
-    /// How long it must hold without a break before it fires.
+    /// Time that the condition must hold without interruption before the alert fires.
     pub hold: Duration,
 }
 
@@ -21,7 +21,8 @@ pub struct Rule {
 pub struct Holding(BTreeMap<(String, Labels), Instant>);
 
 impl Holding {
-    /// Takes what the expression of a rule gives now: what has held for long enough fires.
+    /// Processes the current result of a rule's expression: conditions that have held for long
+    /// enough fire.
     pub fn take(
         &mut self,
         rule: &Rule,

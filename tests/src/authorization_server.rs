@@ -1,5 +1,5 @@
-//! An authorization server on the loopback: it rotates refresh tokens, revokes the family of one that is used
-//! twice, and checks `S256`, redirect addresses and the application's credentials.
+//! A local authorization server: it rotates refresh tokens, revokes the token family when a token
+//! is reused, and checks `S256`, redirect addresses and client credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ pub const CLIENT_ID: &str = "client-one";
 /// Its secret.
 pub const CLIENT_SECRET: &str = "client-secret-never-shown";
 
-/// What the server does next that it otherwise does not.
+/// Fault in the server's next response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// It renews the token, and the answer never arrives.
     LosesReply,
-    /// It declines with an error of its own.
+    /// It responds with an error.
     Fails,
 }
 
@@ -37,7 +37,7 @@ struct State {
     manners: Vec<Manner>,
     /// Every secret it gave or was given.
     secrets: Vec<String>,
-    /// Whether a person has consented on another device.
+    /// True once a person has consented on another device.
     is_device_allowed: bool,
 }
 
@@ -79,12 +79,12 @@ impl AuthorizationServer {
         self.state().access.clone()
     }
 
-    /// How many seconds the access tokens live that it gives from now on.
+    /// Sets the lifetime in seconds of new access tokens.
     pub fn set_life(&self, life_s: u64) {
         self.state().life_s = life_s;
     }
 
-    /// How many requests of this kind of grant it had.
+    /// Number of requests with this grant type.
     #[must_use]
     pub fn requests(&self, kind: &str) -> usize {
         let state = self.state();
@@ -97,16 +97,16 @@ impl AuthorizationServer {
         self.state().secrets.clone()
     }
 
-    /// What it does next.
+    /// Sets the fault of the next response.
     pub fn next(&self, manner: Manner) {
         self.state().manners.push(manner);
     }
 
-    /// A person consents at this address: where the browser is sent back to.
+    /// Consents at this address, and returns the redirect address for the browser.
     ///
     /// # Panics
     ///
-    /// If it is no address of an authorization request.
+    /// If it is not the address of an authorization request.
     #[must_use]
     pub fn consent(&self, url: &str) -> String {
         let (_, query) = url.split_once('?').expect("an address with fields");

@@ -1,10 +1,10 @@
-//! Where the binaries under test are.
+//! Location of the binaries under test.
 //!
-//! Cargo builds a package's binaries for that package's own tests only, so the harness has them built:
-//! once for each test run, with the toolchain, the profile and the target directory of the tests
-//! themselves. When nothing changed this takes a moment. Built together with the examples they also
-//! get the features that dependencies have in tests, so that after `cargo test --workspace` has built
-//! the tests no dependency is built a second time.
+//! Cargo builds a package's binaries only for that package's own tests, so the harness builds them:
+//! once per test run, with the toolchain, profile and target directory of the tests. Without
+//! changes this is fast. They are built together with the examples, which gives them the dependency
+//! features of the tests, so that no dependency is built a second time after
+//! `cargo test --workspace`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The environment variable that names a directory of binaries to test instead: those of a release,
-/// say.
+/// Environment variable with a directory of binaries to test instead, such as those of a release.
 pub const BIN_DIR_VAR: &str = "GOONDAN_TEST_BIN_DIR";
 
-/// Tells the processes of one run of `cargo nextest` apart from those of another.
+/// Distinguishes the processes of one `cargo nextest` run from those of another.
 const RUN_ID_VAR: &str = "NEXTEST_RUN_ID";
 
 /// The directory that holds the binaries under test.
@@ -48,7 +47,7 @@ pub fn bin(name: &str) -> PathBuf {
 /// An example of this package. It is built with its tests, and with the binaries in any case.
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
-    // With other binaries under test, nothing is built but what cargo has built with the tests.
+    // With other binaries under test, only the examples that cargo built with the tests are used.
     let dir = match std::env::var_os(BIN_DIR_VAR) {
         Some(_) => own_dir(),
         None => bin_dir().to_owned(),
@@ -98,8 +97,8 @@ fn build(dir: &Path) {
         .arg("--target-dir")
         .arg(dir.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    // What cargo tells a test of its package: build scripts of dependencies that look at these would run
-    // again here, and once more for whoever builds next.
+    // Variables that cargo sets for a package's tests: build scripts of dependencies that read
+    // these would run again here, and again in the next build.
     let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_", "OUT_DIR"];
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();

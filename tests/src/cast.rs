@@ -1,12 +1,12 @@
-//! Pictures of terminals for the documentation: what a [`Screen`] showed, step by step.
+//! Terminal recordings for the documentation: the contents of a [`Screen`], step by step.
 //!
-//! A test shows something on a screen and keeps each step. What comes of it are two files: an asciicast
-//! ([version 2](https://docs.asciinema.org/manual/asciicast/v2/)) for players, and a picture that moves by itself
-//! ([`svg`]) for pages. They are written where [`FOLDER_VAR`] names a folder; without it they are made and checked all
-//! the same.
+//! A test shows something on a screen and keeps each step. The result is two files: an asciicast
+//! ([version 2](https://docs.asciinema.org/manual/asciicast/v2/)) for players, and an animated
+//! picture ([`svg`]) for pages. They are written to the folder in [`FOLDER_VAR`]; without it they
+//! are created and checked anyway.
 //!
-//! How long a step lasts is said by the test and not measured, and what tells of the day is replaced, so that two
-//! recordings differ in as little as possible.
+//! The duration of a step is set by the test instead of measured, and dates and times are replaced,
+//! so that two recordings differ as little as possible.
 
 pub mod paint;
 pub mod svg;
@@ -28,10 +28,10 @@ pub const FOLDER_VAR: &str = "GOONDAN_TEST_CASTS";
 /// Bytes that a picture may have.
 pub const SVG_BYTES_MAX: usize = 100_000;
 
-/// How long it takes to type a word.
+/// Typing time of a word.
 const WORD_MS: u64 = 160;
 
-/// One step: what the terminal shows, and for how long.
+/// A step: the terminal's contents, and their duration.
 #[derive(Debug)]
 struct Step {
     painted: String,
@@ -46,12 +46,13 @@ pub struct Cast {
     screen: Screen,
     size: (u16, u16),
     steps: Vec<Step>,
-    /// What nobody else has to know: the paths of this run.
+    /// Private strings to replace: the paths of this run.
     private: Vec<String>,
 }
 
 impl Cast {
-    /// Begins one on a screen of so many columns and rows, whose shell is in the project and knows `gdn`.
+    /// Begins a recording on a screen of this size, with a shell in the project directory and `gdn`
+    /// in its path.
     #[must_use]
     pub fn begin(
         home: &Home,
@@ -121,14 +122,14 @@ impl Cast {
         self.screen.press(&["Enter"]);
     }
 
-    /// Presses a key, waits for what it leads to, and keeps that.
+    /// Presses a key, waits for the result, and keeps it.
     pub fn press(&mut self, key: &str, until: &str, lasts_ms: u64) {
         self.screen.press(&[key]);
         self.screen.wait_for(until);
         self.keep(lasts_ms);
     }
 
-    /// Makes the files of it, and writes them if somebody wants them.
+    /// Creates the files, and writes them if requested.
     pub fn finish(self) {
         let cast = self.cast();
         let frames: Vec<(Vec<Line>, u64)> = self.frames();
@@ -154,7 +155,7 @@ impl Cast {
             .collect()
     }
 
-    /// An asciicast: a head, and each step as a screen that is drawn anew.
+    /// Creates an asciicast: a header, and each step as a redrawn screen.
     fn cast(&self) -> String {
         let (width, height) = self.size;
         let head = json!({"version": 2, "width": width, "height": height, "title": self.title});
@@ -176,7 +177,7 @@ fn event(at_ms: u64, text: &str) -> String {
     format!("[{seconds},\"o\",{}]", json!(text))
 }
 
-/// What is kept of a screen: not the day, and of what turns while one waits one look only.
+/// Removes dates, times and spinner frames from a screen.
 fn seen(painted: &str) -> String {
     let turns = |letter: char| matches!(letter, '\u{2800}'..='\u{28ff}');
     without_the_day(painted.trim_end_matches('\n')).replace(turns, "\u{2826}")
@@ -199,7 +200,7 @@ fn without_the_day(text: &str) -> String {
     told
 }
 
-/// Whether a text begins with this form, in which `0` is any digit.
+/// True if a text begins with this pattern, in which `0` is any digit.
 fn fits(text: &str, form: &str) -> bool {
     let mut chars = text.chars();
     form.chars().all(|wanted| match chars.next() {

@@ -1,8 +1,9 @@
-//! A command-line agent that speaks each format (`tests/examples/fake_cli_agent.rs`), and the project in which it works
-//! for tasks.
+//! A fake command-line agent for each format (`tests/examples/fake_cli_agent.rs`), and the project
+//! in which it works on tasks.
 //!
-//! What it knows lies in its work area, as with agents that are programs: [`DIARY`] is a line for each thing that it
-//! heard or did. A file `hold-<point>` there makes it stop at this [point](Point) until the file is gone.
+//! Its state is in its work area, as with real agents: [`DIARY`] has a line for each thing that it
+//! received or did. A file `hold-<point>` there makes it stop at this [point](Point) until the file
+//! is removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,16 @@ pub const EXAMPLE: &str = "goondan-fake-cli-agent";
 /// Its name in the project.
 pub const PROGRAM: &str = "fake-agent";
 
-/// The file of the work area in which it notes what it heard and did.
+/// File of the work area that logs what it received and did.
 pub const DIARY: &str = "diary.txt";
 
-/// The file that it holds locked as long as it runs.
+/// File that it keeps locked while it runs.
 pub const LOCK: &str = "running.lock";
 
-/// The variable that it asks a person for.
+/// Variable that it requests from a person.
 pub const KEY: &str = "SHOP_KEY";
 
-/// The question that it asks, and what can be answered.
+/// Question that it asks, and its possible answers.
 pub const QUESTION: &str = "Who reads it?";
 
 /// The answers to it.
@@ -40,7 +41,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// Its name.
@@ -59,7 +60,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What it writes, as `spec.runtime.format` calls it.
+    /// Output format, as in `spec.runtime.format`.
     Format {
         /// Text.
         Plain = "plain",
@@ -73,33 +74,33 @@ words! {
 }
 
 words! {
-    /// How it behaves.
+    /// Behavior.
     Manner {
-        /// It asks, works in two phases, is reviewed and is done.
+        /// It asks, works in two phases, is reviewed and completes.
         Honest = "honest",
         /// It says that it is done, and stays.
         Hang = "hang",
-        /// It leaves without a result, and a child behind it; its second run is of good will.
+        /// It exits without a result and leaves a child behind; its second run is honest.
         Leave = "leave",
-        /// It writes what is none of its format and leaves; its second run is of good will.
+        /// It writes output in a wrong format and exits; its second run is honest.
         Garbage = "garbage",
-        /// It tells more than anybody wants to hear; its second run is of good will.
+        /// It floods its output; its second run is honest.
         Flood = "flood",
         /// It works on until it is killed; its second run is of good will.
         Work = "work",
         /// It never shows a sign of life; its second run is of good will.
         Stall = "stall",
-        /// As honest, and it has forgotten each session that it is asked to go on with.
+        /// As honest, but it has lost each session that it must resume.
         Forget = "forget",
-        /// It reports an error and what it wants to be told then; its second run is of good will.
+        /// It reports an error with a recovery hint; its second run is honest.
         Recover = "recover",
     }
 }
 
 words! {
-    /// Where it can be held.
+    /// Point at which it can be held.
     Point {
-        /// It has read its prompt and said nothing.
+        /// It has read its prompt and written nothing.
         Started = "started",
         /// It has said a protocol block, and given no result.
         Told = "told",
@@ -109,7 +110,7 @@ words! {
 }
 
 impl Format {
-    /// Whether it can ask for a permission.
+    /// True if it can request a permission.
     #[must_use]
     pub fn asks_permission(self) -> bool {
         matches!(self, Self::Claude | Self::Acp)
@@ -137,11 +138,11 @@ fn agent(format: Format, manner: Manner) -> String {
     )
 }
 
-/// A home whose project has an agent of each format, of each of these manners.
+/// A home whose project has an agent for each format and each of these manners.
 ///
 /// # Panics
 ///
-/// If the agent's program cannot be put into the project.
+/// If the agent's program cannot be copied into the project.
 #[must_use]
 pub fn home(manners: &[Manner]) -> Home {
     let mut yaml = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@goondan/fakes\"}\nspec: {version: \
@@ -171,7 +172,7 @@ pub fn work_area(home: &Home, task: &str) -> PathBuf {
     home.workspace_dir().join("tasks").join(task)
 }
 
-/// What a task's agent has noted.
+/// Diary of a task's agent.
 #[must_use]
 pub fn diary(area: &Path) -> Vec<String> {
     let text = fs::read_to_string(area.join(DIARY)).unwrap_or_default();

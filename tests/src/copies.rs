@@ -6,16 +6,16 @@ use std::path::Path;
 
 use crate::Home;
 
-/// The file that says whose a conversation is, and how it names the one that there is.
+/// File with a conversation's key, and the key of the existing one.
 const METADATA: &str = "metadata.json";
 const KEY: &str = "\"main\"";
 
-/// So many copies of the conversation `main`, which is the only one, each under a key of its own: `copy00000` and so
-/// on. No daemon may run.
+/// Creates copies of the conversation `main`, which must be the only one, with the keys `copy00000`
+/// and so on. No daemon may run.
 ///
 /// # Errors
 ///
-/// If there is no conversation, or the disk does not take them.
+/// If there is no conversation, or writing fails.
 pub fn copy_conversation(home: &Home, copies: usize) -> io::Result<()> {
     let instances = home.workspace_dir().join("instances");
     let one = fs::read_dir(&instances)?.next();

@@ -92,8 +92,8 @@ impl Daemon {
         daemon
     }
 
-    /// The same daemon, whose log is read from now on and not looked at: what is measured is the daemon,
-    /// not the test that checks its lines.
+    /// Reads the log without checking its lines from now on, so that the test's work does not
+    /// affect measurements.
     #[must_use]
     pub fn measured(self) -> Self {
         self.log.drain();
@@ -112,7 +112,7 @@ impl Daemon {
         &self.log
     }
 
-    /// Where a webhook listens: what it said last.
+    /// Current address of a webhook listener.
     #[track_caller]
     pub fn webhook(&self, connection: &str) -> SocketAddr {
         let is_listening = |line: &serde_json::Value| {
@@ -123,8 +123,7 @@ impl Daemon {
         latest["address"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Kills it as nothing can survive, checks that every process of it ends (`SUP-7`), and gives what
-    /// it had logged.
+    /// Kills it with `SIGKILL`, checks that all its processes end (`SUP-7`), and returns its log.
     pub fn kill(mut self) -> Arc<Log> {
         processes::signal(self.pid(), Signal::SIGKILL);
         self.ended();
@@ -135,7 +134,8 @@ impl Daemon {
         self.log.clone()
     }
 
-    /// Waits for the end of one that was killed together with those who clean up, whatever is left of it.
+    /// Waits for the end of a daemon that was killed together with its cleanup processes. Does not
+    /// check for leftovers.
     pub fn is_gone(mut self) {
         self.ended();
         self.log.check(true);
@@ -148,27 +148,27 @@ impl Daemon {
         self.log.clone()
     }
 
-    /// Waits until it ends by itself, and gives what it had logged.
+    /// Waits until it exits on its own, and returns its log.
     pub fn wait(mut self) -> Arc<Log> {
         self.end_well();
         self.log.clone()
     }
 
-    /// Waits until it ends by itself with an exit code, checks that every process of it ends, and gives what it told on
-    /// stderr.
+    /// Waits until it exits on its own with an exit code, checks that all its processes end, and
+    /// returns its stderr.
     pub fn ends_with(self, code: i32) -> String {
         let (found, told) = self.ends();
         assert_eq!(found, Some(code), "{told}");
         told
     }
 
-    /// Whether it has ended, so that [`Self::ends`] does not wait for it.
+    /// True if it has exited, so that [`Self::ends`] does not wait.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until it ends, however that is, and checks that every process of it does. Gives its exit code, which is
-    /// none if a signal ended it, and what it told on stderr.
+    /// Waits until it exits for any reason, and checks that all its processes do. Returns its exit
+    /// code, which is none if a signal ended it, and its stderr.
     #[must_use]
     pub fn ends(mut self) -> (Option<i32>, String) {
         let status = self.ended();
@@ -184,7 +184,7 @@ impl Daemon {
     fn end_well(&mut self) {
         let status = self.ended();
         assert!(status.success(), "the daemon ended badly: {status}");
-        // It waits for its children, so nothing is left to wait for.
+        // It waits for its children, so none may be left now.
         let left = self.processes_left();
         assert!(
             left.is_empty(),

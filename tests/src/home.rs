@@ -28,14 +28,14 @@ pub const STUDIO: &str = "goondan-studio";
 /// The client's binary.
 pub const GDN: &str = "gdn";
 
-/// The exit code of a look at something that is not as it should be.
+/// Exit code of `status` and `ps` if something is degraded.
 pub const DEGRADED: i32 = 16;
 
-/// Longest wait at the end of a test for processes that are to end by themselves.
+/// Maximum wait at the end of a test for processes that must exit on their own.
 const LAST_WAIT: Duration = Duration::from_secs(30);
 
-/// A project, a state root and a directory for notes, gone at the end of the test together with every
-/// process that belongs to them.
+/// A project, a state root and a directory for notes, deleted at the end of the test together with
+/// every process that belongs to them.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
@@ -62,7 +62,7 @@ impl Home {
         home
     }
 
-    /// The directory that holds all of it; `HOME` of all processes.
+    /// Root directory; `HOME` of all processes.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -80,13 +80,13 @@ impl Home {
         self.path.join("state")
     }
 
-    /// Where the tools of a test's agents leave notes, and wait for some.
+    /// Directory in which the tools of a test's agents write notes and wait for them.
     #[must_use]
     pub fn notes(&self) -> PathBuf {
         self.path.join("notes")
     }
 
-    /// Where the tools of a conversation run and write.
+    /// Working directory of a conversation's tools.
     #[must_use]
     pub fn work_dir(&self, instance_key: &str) -> PathBuf {
         let instances = self.workspace_dir().join("instances");
@@ -102,7 +102,7 @@ impl Home {
     /// Writes a file below this home.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path.join(path);
-        // Others must not be able to write a state root, whatever the mask of modes is.
+        // Others must not be able to write to a state root, whatever the umask is.
         let mut directories = fs::DirBuilder::new();
         directories.recursive(true).mode(0o755);
         directories.create(path.parent().unwrap()).unwrap();
@@ -116,7 +116,7 @@ impl Home {
         fs::set_permissions(self.path.join(path), executable).unwrap();
     }
 
-    /// What a note says; nothing if it is not there.
+    /// Content of a note; empty if it does not exist.
     #[must_use]
     pub fn note(&self, name: &str) -> String {
         fs::read_to_string(self.notes().join(name)).unwrap_or_default()
@@ -132,9 +132,9 @@ impl Home {
         dirs.remove(0)
     }
 
-    /// A directory with hard links to the daemon and `gdn`, in which other programs can take the
-    /// places of the children's binaries. It is beside the real binaries: a link, unlike a copy,
-    /// cannot be found half-written or open for writing.
+    /// A directory with hard links to the daemon and `gdn`, in which other programs can replace the
+    /// children's binaries. It is next to the real binaries: a link, unlike a copy, is never
+    /// half-written or open for writing.
     #[must_use]
     pub fn bin_dir_of_its_own(&self) -> tempfile::TempDir {
         let dir = tempfile::Builder::new()
@@ -147,7 +147,7 @@ impl Home {
         dir
     }
 
-    /// A command in the project, with nothing of this machine's environment but the path.
+    /// A command in the project, with no inherited environment variable except the path.
     #[must_use]
     pub fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
@@ -162,7 +162,8 @@ impl Home {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Which processes belong to a test is told by their environment, which only root reads otherwise.
+        // The processes of a test are found by their environment, which otherwise only root can
+        // read.
         if !nix::unistd::geteuid().is_root() {
             command.env(goondan_protocol::secret::ALLOW_DEBUGGER_VAR, "1");
         }
@@ -181,8 +182,8 @@ impl Home {
         self.start_gdn(args).wait()
     }
 
-    /// Runs `gdn --json`, which must succeed, and gives what it printed. `status` and `ps` may end with
-    /// the code that says that something is not as it should be.
+    /// Runs `gdn --json`, which must succeed, and returns its output. `status` and `ps` may exit
+    /// with the code for a degraded state.
     #[track_caller]
     pub fn gdn_json(&self, args: &[&str]) -> Value {
         let ran = self.gdn(&[&["--json"], args].concat());
@@ -200,7 +201,7 @@ impl Home {
         ran.stdout.trim_end_matches('\n').to_owned()
     }
 
-    /// The messages of a conversation, those of the turn in progress last.
+    /// Messages of a conversation; those of the turn in progress are last.
     #[track_caller]
     pub fn history(&self, key: &str) -> Vec<Value> {
         let history = self.gdn_json(&["instance", "history", "--", key]);
@@ -218,7 +219,7 @@ impl Home {
             .clone()
     }
 
-    /// What `gdn ps` shows of one agent's conversation.
+    /// Entry of one agent's conversation in `gdn ps`.
     #[track_caller]
     pub fn ps_agent(&self, key: &str) -> Option<Value> {
         self.ps()
@@ -384,19 +385,19 @@ impl Running {
         stdin.write_all(b"\n").unwrap();
     }
 
-    /// What it has printed so far.
+    /// Output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it has told on stderr so far.
+    /// Standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// Whether it has ended.
+    /// True if it has exited.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -444,14 +445,14 @@ impl Drop for Running {
     }
 }
 
-/// How a program ended.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Ran {
     /// Its exit code; -1 if a signal ended it.
     pub code: i32,
-    /// What it wrote.
+    /// Its output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 

@@ -40,11 +40,11 @@ impl Response {
     }
 }
 
-/// Posts `body`, and reads the whole answer.
+/// Posts `body`, and reads the whole response.
 ///
 /// # Errors
 ///
-/// If there is nobody, or the connection ends before the answer does.
+/// If no server accepts the connection, or the connection closes before the response is complete.
 pub fn post(
     address: SocketAddr,
     path: &str,
@@ -80,11 +80,11 @@ pub fn request(
     answer_to(stream, &request, method != "HEAD")
 }
 
-/// Asks for a path, and reads the whole answer.
+/// Requests a path, and reads the whole response.
 ///
 /// # Errors
 ///
-/// If there is nobody, or the connection ends before the answer does.
+/// If no server accepts the connection, or the connection closes before the response is complete.
 pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     request(address, "GET", path, &[], "")
 }

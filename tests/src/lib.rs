@@ -1,17 +1,19 @@
-//! The harness of the black-box tests: real binaries, real processes, real files.
+//! Harness of the black-box tests: real binaries, real processes, real files.
 //!
-//! A test makes a [`Home`] (a project and a state root of its own), starts a [`Daemon`] in it, and
-//! talks to it as a person would: with `gdn` ([`Home::gdn`]), over HTTP ([`http`]), or with signals.
+//! A test creates a [`Home`] (a project and a separate state root), starts a [`Daemon`] in it, and
+//! interacts with it as a person would: with `gdn` ([`Home::gdn`]), over HTTP ([`http`]), or with
+//! signals.
 //!
 //! # Invariants
 //!
-//! * Every process a test starts, and whatever those start, has the test's own `HOME` in its
-//!   environment. That is how they are found again ([`processes`]), even after their parents are gone.
-//! * When a test ends, well or badly, no such process is left: the daemon is stopped, whoever remains
-//!   is killed, and if anyone remained the test fails.
-//! * Every line a daemon writes to stdout is checked ([`log`]): it is a JSON object that says who
-//!   wrote it and in which trace. Only a killed daemon may cut its last line.
-//! * Tests wait for conditions, never for a time ([`wait`]).
+//! * Every process that a test starts, and every descendant, has the test's own `HOME` in its
+//!   environment. The harness finds them by it ([`processes`]), even after their parents have
+//!   exited.
+//! * When a test ends, passed or failed, no such process is left: the daemon is stopped, remaining
+//!   processes are killed, and the test fails if there were any.
+//! * Every line that a daemon writes to stdout is checked ([`log`]): it is a JSON object with its
+//!   source and its trace. Only a killed daemon may truncate its last line.
+//! * Tests wait for conditions, never for a fixed time ([`wait`]).
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +22,7 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "a harness panics where a test is to fail, tells its reader why, and prepares files of its own"
+    reason = "a test harness panics to fail a test, explains why, and writes its own files"
 )]
 
 pub mod alerts;

@@ -1,4 +1,4 @@
-//! The log stream of a daemon: read as it comes, every line of it checked (`LOG-1`…`LOG-3`).
+//! Log stream of a daemon: read as it arrives, with every line checked (`LOG-1`…`LOG-3`).
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +13,7 @@ use crate::misbehaviour::FLOOD_MARK;
 /// Lines of the log that are shown when a test fails.
 const SHOWN_LINES: usize = 120;
 
-/// What a daemon has written so far.
+/// Log of a daemon so far.
 #[derive(Debug, Default)]
 pub struct Log {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ struct State {
     lines: Vec<Value>,
     /// Lines of a flood are counted, not kept.
     flood_lines: usize,
-    /// What is wrong with the lines.
+    /// Invalid lines.
     faults: Vec<String>,
     /// The last line, if it has no newline.
     cut: Option<String>,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Log {
-    /// Reads `stream` to its end, in a thread of its own.
+    /// Reads `stream` to its end, in a separate thread.
     pub fn collect(stream: impl Read + Send + 'static) -> (Arc<Self>, JoinHandle<()>) {
         let log = Arc::new(Self::default());
         let reader = log.clone();
@@ -70,7 +70,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// Returns whether the lines that follow are to be looked at.
+    /// Waits while paused. Returns true if the following lines must be checked.
     fn wait_while_paused(&self) -> bool {
         let state = self.state.lock().unwrap();
         let is_paused = |state: &mut State| state.is_paused;
@@ -78,7 +78,7 @@ impl Log {
         !state.is_drained
     }
 
-    /// Reads on without looking at any further line: a reader that costs next to nothing, for measuring.
+    /// Stops checking lines but keeps reading, at almost no cost, for measurements.
     pub fn drain(&self) {
         self.state.lock().unwrap().is_drained = true;
     }
@@ -94,7 +94,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// Every line so far but those of a flood.
+    /// All lines so far, except flood lines.
     #[must_use]
     pub fn lines(&self) -> Vec<Value> {
         self.state.lock().unwrap().lines.clone()
@@ -115,7 +115,7 @@ impl Log {
         state.lines.iter().rev().find(|line| fits(line)).cloned()
     }
 
-    /// How many lines of a flood there were.
+    /// Number of flood lines.
     #[must_use]
     pub fn flood_lines(&self) -> usize {
         self.state.lock().unwrap().flood_lines
@@ -166,8 +166,8 @@ impl Log {
         );
     }
 
-    /// Shows the latest lines, and of the earlier ones the latest warnings and errors, for whoever has to find out why a
-    /// test failed.
+    /// Prints the latest lines, and earlier warnings and errors, to help find the cause of a failed
+    /// test.
     pub fn show(&self) {
         let state = self
             .state
@@ -213,7 +213,7 @@ pub fn check_line(text: &str) -> Result<Value, String> {
     let mut texts = vec!["timestamp", "level", "message", "process", "traceId"];
     match line["process"].as_str() {
         Some("agent") => texts.extend(["workspaceId", "agentName", "instanceKey"]),
-        // One connector process stands for a connection, another for a model.
+        // A connector process serves either a connection or a model.
         Some("connector") if line["model"].is_string() => texts.push("workspaceId"),
         Some("connector") => texts.extend(["workspaceId", "connection"]),
         Some("task") => texts.extend(["workspaceId", "taskId"]),

@@ -16,7 +16,7 @@ pub fn program() -> PathBuf {
     example("goondan-mcp-server")
 }
 
-/// What the server makes of a message.
+/// Outcome of a message to the server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Messages for the client, the reply last.
@@ -28,24 +28,24 @@ pub enum Outcome {
 /// The id of the server's own question.
 const ROOTS_QUESTION: &str = "roots?";
 
-/// The server, whatever it is spoken to over.
+/// The server, independent of the transport.
 #[derive(Debug)]
 pub struct Server {
-    /// The value of `SERVER_TOKEN`, which one of its tools tells.
+    /// Value of `SERVER_TOKEN`, which one of its tools returns.
     token: String,
     has_learned: bool,
     /// The ids of the calls that wait for an answer of the client, by the server's question; null if none
     /// does.
     asked: HashMap<String, Value>,
-    /// How many people it has asked.
+    /// Number of people it has asked.
     people: usize,
-    /// Whether it asks a person when it is asked for its list.
+    /// True if it asks a person when it receives a list request.
     asks_when_listed: bool,
-    /// What the client says it can do.
+    /// Capabilities of the client.
     client: Value,
     /// The ids of calls that are never answered.
     hanging: HashSet<String>,
-    /// Lines for its stderr that nobody has taken yet.
+    /// Lines for its stderr that were not taken yet.
     told: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    /// What it has to say on stderr since the last time.
+    /// Takes its new stderr lines.
     pub fn take_told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.told)
     }
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Takes the answer to a question of its own.
+    /// Handles the response to its own request.
     fn hear(&mut self, id: &Value, call: &Value, message: &Value) -> Outcome {
         let text = if *id == json!(ROOTS_QUESTION) {
             message["result"]["roots"].to_string()
@@ -293,7 +293,7 @@ impl Server {
     }
 }
 
-/// How the question of the tool `order` begins.
+/// Beginning of the question of the tool `order`.
 pub const ORDER: &str = "Which size shall it be?";
 
 /// The question of the tool `order`, with a form of every kind of field.
@@ -321,7 +321,7 @@ fn refusal(id: &Value, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 
-/// The server over HTTP, gone at the end of the test.
+/// The server over HTTP, stopped at the end of the test.
 pub struct HttpServer {
     http: Provider,
 }

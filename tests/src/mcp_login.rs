@@ -13,21 +13,21 @@ use crate::authorization_server::form;
 use crate::mcp::{Outcome, Server};
 use crate::provider::{Answer, Ending, Provider, Received};
 
-/// Where both servers take requests.
+/// Base path of both servers.
 const BASE: &str = "/v1";
-/// The path of what the MCP server says of its tokens.
+/// Path of the MCP server's protected resource metadata.
 const SAID_AT: &str = "/.well-known/oauth-protected-resource/v1";
 
-/// What one of them says that is not so.
+/// Fault of one of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// The MCP server says that it is another.
     OtherResource,
-    /// It names a place of another scheme for what it says.
+    /// The metadata URL has a different scheme.
     PlainPlace,
-    /// It sends whoever asks for that elsewhere.
+    /// The metadata request is redirected elsewhere.
     Redirect,
-    /// What it says is huge.
+    /// The metadata is huge.
     Huge,
     /// It names the metadata service of a cloud as its authorization server.
     CloudServer,
@@ -37,9 +37,9 @@ pub enum Lie {
     NoS256,
     /// Its token endpoint is somewhere without TLS.
     PlainEndpoint,
-    /// It registers nobody.
+    /// It offers no registration endpoint.
     NoRegistration,
-    /// It comes back as another.
+    /// The redirect carries a different issuer.
     OtherCallback,
     /// The MCP server takes everybody.
     NoLogin,
@@ -53,9 +53,9 @@ pub enum Lie {
     BrokenRegistration,
     /// It registers an application, and never answers.
     SilentRegistration,
-    /// What it says of the application that it has registered is huge.
+    /// The registration response is huge.
     HugeRegistration,
-    /// It registers other redirect addresses than it was told.
+    /// It registers redirect addresses that differ from the request.
     OtherRedirect,
     /// The MCP server takes no token at all.
     TakesNone,
@@ -67,7 +67,7 @@ struct State {
     /// The addresses of the MCP server and of the authorization server.
     resource: String,
     issuer: String,
-    /// Where people are sent back to, by who was registered.
+    /// Redirect addresses by client id.
     clients: BTreeMap<String, String>,
     codes: BTreeMap<String, BTreeMap<String, String>>,
     refresh: Option<String>,
@@ -75,13 +75,13 @@ struct State {
     /// The kinds of grants that it was asked for, each with the resource.
     asked: Vec<(String, String)>,
     secrets: Vec<String>,
-    /// What the access token allows.
+    /// Scope of the access token.
     scope: String,
-    /// What it must allow for a call of a tool, beside what it is asked for at a login.
+    /// Scope required for a tool call, in addition to the login's.
     needed: Option<String>,
-    /// How often the MCP server declined a token.
+    /// Number of tokens rejected by the MCP server.
     declined: usize,
-    /// How many registrations it was asked for.
+    /// Number of registration requests.
     registrations: usize,
     lie: Option<Lie>,
 }
@@ -126,7 +126,7 @@ impl McpWithLogin {
         lock(&self.state).issuer.clone()
     }
 
-    /// What is said from now on that is not so.
+    /// Sets the fault from now on.
     pub fn lie(&self, lie: Option<Lie>) {
         lock(&self.state).lie = lie;
     }
@@ -137,13 +137,13 @@ impl McpWithLogin {
         state.clients.insert(id.to_owned(), redirect_uri.to_owned());
     }
 
-    /// How many applications are registered.
+    /// Number of registered applications.
     #[must_use]
     pub fn clients(&self) -> usize {
         lock(&self.state).clients.len()
     }
 
-    /// How many registrations it was asked for.
+    /// Number of registration requests.
     #[must_use]
     pub fn registrations(&self) -> usize {
         lock(&self.state).registrations
@@ -159,7 +159,7 @@ impl McpWithLogin {
         lock(&self.state).needed = Some(scope.to_owned());
     }
 
-    /// How often the MCP server declined a token.
+    /// Number of tokens rejected by the MCP server.
     #[must_use]
     pub fn declined(&self) -> usize {
         lock(&self.state).declined
@@ -183,11 +183,11 @@ impl McpWithLogin {
         lock(&self.state).secrets.clone()
     }
 
-    /// A person consents at this address: where the browser is sent back to.
+    /// Consents at this address, and returns the redirect address for the browser.
     ///
     /// # Panics
     ///
-    /// If it is no authorization request for the MCP server.
+    /// If it is not an authorization request for the MCP server.
     #[must_use]
     pub fn consent(&self, url: &str) -> String {
         let (_, query) = url.split_once('?').expect("an address with fields");
@@ -197,7 +197,7 @@ impl McpWithLogin {
         assert_eq!(fields["code_challenge_method"], "S256");
         let needed = state.needed.iter().map(|scope| format!(" {scope}"));
         let scope = format!("tools offline_access{}", needed.collect::<String>());
-        // Nobody is asked for more before somebody was declined for want of it.
+        // More scope is requested only after a rejection for missing scope.
         assert!(scope.starts_with(&fields["scope"]), "{}", fields["scope"]);
         assert_eq!(state.clients[&fields["client_id"]], fields["redirect_uri"]);
         state.next += 1;
@@ -215,7 +215,7 @@ impl McpWithLogin {
     }
 }
 
-/// What the MCP server answers.
+/// Response of the MCP server.
 fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer {
     if received.path == SAID_AT {
         return said(state);
@@ -287,7 +287,7 @@ fn said(state: &State) -> Answer {
     Answer::json(&body)
 }
 
-/// What the authorization server answers.
+/// Response of the authorization server.
 fn authorize(state: &mut State, received: &Received) -> Answer {
     let issuer = state.issuer.clone();
     match received.path.as_str() {

@@ -1,9 +1,9 @@
-//! What the misbehaving child (`examples/misbehaving_child.rs`) can do wrong, and how it is told to.
+//! Faults of the misbehaving child (`examples/misbehaving_child.rs`), and the orders for it.
 //!
-//! It stands where a daemon looks for the binary of its children. A daemon tells its children
-//! nothing before they greet it, so a test says in advance how the next ones misbehave: by files in
-//! the test's `HOME`, one for each process, taken in the order of their names. A process that finds
-//! none becomes the real child.
+//! Its binary replaces that of the daemon's children. A daemon sends nothing to its children before
+//! they greet it, so a test orders the misbehavior in advance: through files in the test's `HOME`,
+//! one for each process, taken in the order of their names. A process that finds none becomes the
+//! real child.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use serde_json::Value;
 /// Name of the example.
 pub const EXAMPLE: &str = "goondan-misbehaving-child";
 
-/// How every line of [`Misbehaviour::Flood`] begins.
+/// Prefix of every line of [`Misbehaviour::Flood`].
 pub const FLOOD_MARK: &str = "flood ";
 /// Bytes of one such line, with its newline.
 pub const FLOOD_LINE_BYTES: usize = 1_000;
-/// How many lines there are: 100 MB.
+/// Number of lines: 100 MB.
 pub const FLOOD_LINES: usize = 100_000;
 
-/// What is asked for by [`Misbehaviour::Hoard`], in bytes.
+/// Bytes of memory that [`Misbehaviour::Hoard`] allocates.
 pub const HOARD_BYTES: usize = 1 << 30;
 
-/// What is written by [`Misbehaviour::HalfLine`], without a newline.
+/// Output of [`Misbehaviour::HalfLine`], without a newline.
 pub const HALF_LINE: &str = r#"{"level":"info","message":"half a li"#;
 
 macro_rules! misbehaviours {
@@ -35,7 +35,7 @@ macro_rules! misbehaviours {
         }
 
         impl Misbehaviour {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// Its name in a file.
@@ -68,13 +68,13 @@ misbehaviours! {
     OtherRole = "other-role",
     /// Never greets.
     Silent = "silent",
-    /// Dies at once.
+    /// Crashes immediately.
     Crash = "crash",
-    /// Greets, then asks for [`HOARD_BYTES`] of memory, and dies if it does not get them.
+    /// Greets, then allocates [`HOARD_BYTES`] of memory, and crashes if that fails.
     Hoard = "hoard",
 }
 
-/// The files that tell the children of this binary name how to misbehave.
+/// Directory of the orders for children with this binary name.
 #[must_use]
 pub fn orders(home: &Path, program: &str) -> PathBuf {
     home.join("misbehave").join(program)
@@ -94,30 +94,31 @@ pub fn order(home: &Path, program: &str, misbehaviours: &[Misbehaviour]) {
         "earlier orders were not carried out"
     );
     for (number, misbehaviour) in misbehaviours.iter().enumerate() {
-        // Whole at once: a child may be looking already.
+        // Renamed into place, because a child may already be reading.
         let draft = dir.with_extension("draft");
         fs::write(&draft, misbehaviour.as_str()).unwrap();
         fs::rename(&draft, dir.join(format!("{number:03}"))).unwrap();
     }
 }
 
-/// How many orders no process has taken yet.
+/// Number of orders that no process has taken yet.
 #[must_use]
 pub fn waiting(home: &Path, program: &str) -> usize {
     fs::read_dir(orders(home, program)).map_or(0, Iterator::count)
 }
 
-/// How an order begins that says what to send, frame by frame.
+/// Prefix of an order that lists the frames to send.
 pub const SAY: &str = "say ";
 
-/// What stands for the id of the turn it was handed in the frames of [`order_to_say`].
+/// Placeholder for the current turn's id in the frames of [`order_to_say`].
 pub const TURN: &str = "{turn}";
 
-/// Orders the next process that is started as `program` to greet, and as an agent to take a turn, and
-/// then to send these frames one after the other. A frame that has an `id`, or whose type is `call`, is
-/// waited for: what it is answered is put into [`heard`]. If the first is of a type with which an honest
-/// process begins (`hello`, `conversation.load`), nothing comes before it. A frame with `times` is sent so
-/// often, `{n}` in it being the number; `{fill}` stands for so many bytes as its `fillBytes` says.
+/// Orders the next process that is started as `program` to greet, and as an agent to accept a turn,
+/// and then to send these frames in order. After a frame with an `id`, or of type `call`, it waits
+/// for the reply, which is added to [`heard`]. If the first frame has a type with which an honest
+/// process begins (`hello`, `conversation.load`), nothing is sent before it. A frame with `times`
+/// is sent that many times, with `{n}` replaced by the number; `{fill}` is replaced by `fillBytes`
+/// bytes.
 ///
 /// # Panics
 ///
@@ -132,17 +133,17 @@ pub fn order_to_say(home: &Path, program: &str, frames: &[Value]) {
     fs::rename(&draft, dir.join("000")).unwrap();
 }
 
-/// Where a process that was told what to say writes what it hears.
+/// File in which a process with such an order records the messages it receives.
 #[must_use]
 pub fn heard_file(home: &Path, program: &str) -> PathBuf {
     home.join(format!("{program}.heard"))
 }
 
-/// What a process that was told what to say has been answered so far.
+/// Messages received so far by a process with such an order.
 ///
 /// # Panics
 ///
-/// If the file holds no JSON lines.
+/// If the file contains invalid JSON lines.
 #[must_use]
 pub fn heard(home: &Path, program: &str) -> Vec<Value> {
     let text = fs::read_to_string(heard_file(home, program)).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Programs that a test needs and that are not ours.
+//! Third-party programs that tests need.
 //!
-//! A machine with a Rust toolchain and nothing else can run all tests. One that needs a program which
-//! is not there is left out, and `tests/run` names it in its last lines:
+//! All tests run on a machine with only a Rust toolchain. A test whose program is missing is skipped,
+//! and `tests/run` lists it at the end:
 //!
 //! ```no_run
 //! if !goondan_tests::needs::program("git") {
@@ -21,14 +21,13 @@ use std::thread;
 use crate::Home;
 use crate::projects::lab_at;
 
-/// The variable that names the file in which tests that were left out are noted, a line each:
-/// `test<TAB>why`.
+/// Variable with the file that lists skipped tests, one per line: `test<TAB>why`.
 pub const LEFT_OUT_VAR: &str = "GOONDAN_TEST_LEFT_OUT";
 
 /// The variable that, set to anything, makes a missing program a failure.
 pub const REQUIRED_VAR: &str = "GOONDAN_TEST_REQUIRE_PROGRAMS";
 
-/// Whether a program is in `PATH`; if not, the calling test is noted as left out.
+/// True if a program is in `PATH`; if not, the calling test is listed as skipped.
 ///
 /// # Panics
 ///
@@ -38,7 +37,8 @@ pub fn program(name: &str) -> bool {
     path_of(name).is_some() || left_out(&format!("there is no {name}"))
 }
 
-/// Whether a program is in `PATH` that not even CI has to have; if not, the calling test is noted as left out.
+/// True if a program that is optional even in CI is in `PATH`; if not, the calling test is listed
+/// as skipped.
 #[must_use]
 pub fn optional_program(name: &str) -> bool {
     path_of(name).is_some()
@@ -48,8 +48,8 @@ pub fn optional_program(name: &str) -> bool {
 /// The variable that names the directory in which the npm package `@modelcontextprotocol/sdk` is installed.
 pub const MCP_SDK_VAR: &str = "GOONDAN_TEST_MCP_SDK";
 
-/// An example server of the SDK of MCP for JavaScript, which not even CI has to have; if it is not there, the calling
-/// test is noted as left out.
+/// An example server of the MCP SDK for JavaScript, which is optional even in CI; if it is missing,
+/// the calling test is listed as skipped.
 #[must_use]
 pub fn mcp_example(name: &str) -> Option<PathBuf> {
     const EXAMPLES: &str = "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server";
@@ -64,8 +64,8 @@ pub fn mcp_example(name: &str) -> Option<PathBuf> {
     script
 }
 
-/// Chromium, where a page can be looked at in it, with node and what drives it; if not, the calling test is noted as
-/// left out.
+/// Path of Chromium, if pages can be tested in it with node and its driver; if not, the calling
+/// test is listed as skipped.
 ///
 /// # Panics
 ///
@@ -79,10 +79,10 @@ pub fn browser() -> Option<PathBuf> {
     is_there.then(|| path_of("chromium"))?
 }
 
-/// Where the sources of the page are, with the suites that look at it.
+/// Directory of the page's sources and its test suites.
 pub const STUDIO_WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gdn/studio/web");
 
-/// Whether modules in JavaScript can be run; if not, the calling test is noted as left out.
+/// True if JavaScript modules can run; if not, the calling test is listed as skipped.
 ///
 /// # Panics
 ///
@@ -92,8 +92,8 @@ pub fn javascript() -> bool {
     javascript_runtime().is_some()
 }
 
-/// What modules in JavaScript are run by, and where it is; if nothing is there, the calling test is noted as left
-/// out.
+/// Runtime for JavaScript modules, with its path; if there is none, the calling test is listed as
+/// skipped.
 ///
 /// # Panics
 ///
@@ -108,7 +108,7 @@ pub fn javascript_runtime() -> Option<(&'static str, PathBuf)> {
     found
 }
 
-/// Whether modules in TypeScript can be run; if not, the calling test is noted as left out.
+/// True if TypeScript modules can run; if not, the calling test is listed as skipped.
 ///
 /// # Panics
 ///
@@ -118,7 +118,7 @@ pub fn typescript() -> bool {
     runs_typescript() || left_out("nothing runs TypeScript: no bun, deno, or node 22.6 or newer")
 }
 
-/// Whether modules in TypeScript can be run. For a test that has something to check either way.
+/// True if TypeScript modules can run. For tests that check something in either case.
 #[must_use]
 pub fn runs_typescript() -> bool {
     let strips_types = ["--experimental-strip-types", "--eval", "0"];
@@ -128,11 +128,12 @@ pub fn runs_typescript() -> bool {
         || node().is_ok_and(|ran| ran.status.success())
 }
 
-/// Whether sandboxes of a level can be made, by goondan's own word; if not, the calling test is noted as left out.
+/// True if goondan reports that it can create sandboxes of a level; if not, the calling test is
+/// listed as skipped.
 ///
 /// # Panics
 ///
-/// As [`program`], and if goondan refuses a project for another reason than that.
+/// As [`program`], and if goondan rejects a project for another reason.
 #[must_use]
 pub fn sandbox(level: &str) -> bool {
     let validated = Home::new(&lab_at(level)).gdn(&["validate"]);
@@ -143,7 +144,8 @@ pub fn sandbox(level: &str) -> bool {
     true
 }
 
-/// True if a system of its own can be booted, with a real systemd; if not, the calling test is noted as left out.
+/// True if a separate system with a real systemd can be booted; if not, the calling test is listed
+/// as skipped.
 ///
 /// # Panics
 ///
@@ -160,11 +162,11 @@ pub fn systemd() -> bool {
         && (nix::unistd::geteuid().is_root() || note_left_out("only root boots a system"))
 }
 
-/// Notes that the calling test, or part of it, is left out; returns false.
+/// Lists the calling test, or part of it, as skipped; returns false.
 ///
 /// # Panics
 ///
-/// If [`REQUIRED_VAR`] is set, or the note cannot be written.
+/// If [`REQUIRED_VAR`] is set, or the list cannot be written.
 pub fn left_out(why: &str) -> bool {
     assert!(
         std::env::var_os(REQUIRED_VAR).is_none(),
@@ -173,11 +175,11 @@ pub fn left_out(why: &str) -> bool {
     note_left_out(why)
 }
 
-/// As [`left_out`], for what not even CI has to have.
+/// As [`left_out`], for dependencies that are optional even in CI.
 ///
 /// # Panics
 ///
-/// If the note cannot be written.
+/// If the list cannot be written.
 pub fn note_left_out(why: &str) -> bool {
     let test = thread::current();
     let test = test.name().unwrap_or("a test");

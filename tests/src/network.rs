@@ -1,10 +1,12 @@
-//! Machines of a network that nobody else sees: network namespaces on a bridge, and disks of a size.
+//! An isolated network of simulated machines: network namespaces on a bridge, and disks of limited
+//! size.
 //!
-//! All of it is inside namespaces of the test's own, in which [`apart`] runs it again. So nothing is left of it when
-//! the test ends, however it does: the last process takes it along.
+//! All of it is inside separate namespaces, in which [`apart`] runs the test again. Nothing is left
+//! of it when the test ends, because the kernel removes the namespaces with their last process.
 //!
-//! A machine is cut off from all others, as with its cable pulled ([`Network::unplug`]), or from one alone
-//! ([`Network::cut`]). Either way packets are lost in silence, as in a network that fails, and no connection is reset.
+//! A machine can be cut off from all others, as with its cable pulled ([`Network::unplug`]), or
+//! from a single one ([`Network::cut`]). Either way packets are dropped silently, as in a failing
+//! network, and no connection is reset.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,25 +17,26 @@ use nix::unistd::Uid;
 
 use crate::needs;
 
-/// Set for the process that runs in namespaces of its own.
+/// Set for the process that runs in separate namespaces.
 const APART_VAR: &str = "GOONDAN_TEST_APART";
 
-/// The first process in the namespaces. It reaps whoever loses his parent there, and its end is everybody's. What `ip`
-/// notes of namespaces is to be in there, too.
+/// First process in the namespaces. It reaps orphans, and all other processes end with it. `ip`
+/// must also record its namespaces in there.
 const FIRST_PROCESS: &str = "mount -t tmpfs run /run; code=0; \"$@\" || code=$?; exit $code";
 
 /// The bridge that all machines are plugged into.
 const BRIDGE: &str = "bridge";
 
-/// What a machine calls its one link.
+/// Name of a machine's network interface.
 const LINK: &str = "eth0";
 
-/// Whether this is the run in namespaces of its own. Everywhere else the test of this name, with its module, is run
-/// again in such, and has to succeed there; where that cannot be, it is noted as left out.
+/// True in the run in separate namespaces. Otherwise runs the test of this name, with its module,
+/// again in such namespaces, where it must succeed; where this is not possible, the test is listed
+/// as skipped.
 ///
 /// # Panics
 ///
-/// If the test fails in there.
+/// If that run fails.
 #[must_use]
 pub fn apart(test: &str) -> bool {
     if std::env::var_os(APART_VAR).is_some() {
@@ -72,7 +75,7 @@ const NAMESPACES: [&str; 6] = [
 
 fn can_be_made() -> bool {
     if !Uid::effective().is_root() {
-        // A server of PostgreSQL needs a second user, whom nobody else can give it.
+        // A PostgreSQL server needs a second user, which only root can provide.
         return needs::note_left_out("only root makes machines of a network");
     }
     let programs = ["ip", "setpriv", "unshare", "nsenter"];
@@ -94,7 +97,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Where others find it.
+    /// Its address for other machines.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.address
@@ -106,7 +109,7 @@ impl Machine {
         self.name
     }
 
-    /// What comes before a program and its arguments so that it runs there.
+    /// Command prefix that runs a program on this machine.
     #[must_use]
     pub fn prefix(&self) -> [String; 2] {
         let namespace = format!("--net=/run/netns/{}", self.name);
@@ -181,7 +184,7 @@ impl Network {
     }
 }
 
-/// Gives a directory a disk of its own, of so many bytes. Only where [`apart`] says so.
+/// Mounts a disk of this size on a directory. Only in a run of [`apart`].
 pub fn mount_disk(directory: &Path, bytes: u64) {
     assert!(std::env::var_os(APART_VAR).is_some(), "not apart");
     let mut command = Command::new("mount");

@@ -9,12 +9,12 @@ use crate::postgres::Server;
 use crate::projects::LAB;
 use crate::wait::{PATIENCE, wait_until, within};
 
-/// What of a workspace is in no log, by the names of directories, wherever they are.
+/// Directory names whose contents are not in a workspace's log, at any depth.
 const APART: [&str; 5] = ["work", ".checkpoints", "changesets", "gate", "sandboxes"];
-/// What of a work area is in a log.
+/// Part of a work area that is in a log.
 const METADATA: &str = ".metadata";
 
-/// Records after which a snapshot is taken here.
+/// Number of records after which a snapshot is taken.
 const SNAPSHOT_AFTER: u64 = 25;
 
 /// A place for a daemon that shares a log with others.
@@ -22,12 +22,12 @@ const SNAPSHOT_AFTER: u64 = 25;
 pub struct Node {
     /// Its state root, and of the first one the project.
     pub home: Home,
-    /// Where the project is that all share.
+    /// Shared project.
     pub project: String,
 }
 
 impl Node {
-    /// Node `a`, with a project of its own, which others share.
+    /// Node `a`, with its own project, which the others share.
     #[must_use]
     pub fn first(server: &Server) -> Self {
         Self::with(Home::new(LAB), "a", &server.url())
@@ -74,7 +74,7 @@ impl Node {
             .gdn(&[&["--project", &self.project], args].concat())
     }
 
-    /// What `gdn --json` prints, which must succeed.
+    /// Runs `gdn --json`, which must succeed, and returns its output.
     #[must_use]
     pub fn json(&self, args: &[&str]) -> Value {
         let ran = self.gdn(&[&["--json"], args].concat());
@@ -93,14 +93,14 @@ impl Node {
         self.json(&["instance", "history", "--", key])["messages"].clone()
     }
 
-    /// What `gdn node list` says of the one workspace, if it knows it.
+    /// The only workspace in `gdn node list`, if it is listed.
     #[must_use]
     pub fn workspace(&self) -> Option<Value> {
         let listed = self.json(&["node", "list"]);
         listed["workspaces"].as_array().unwrap().first().cloned()
     }
 
-    /// Whether it runs the workspace.
+    /// True if it runs the workspace.
     #[must_use]
     pub fn runs(&self) -> bool {
         let listed = self.home.gdn(&["--json", "workspace", "list"]);
@@ -161,7 +161,7 @@ impl Node {
                     continue;
                 }
                 if path.is_file() {
-                    // What is gone meanwhile is in none.
+                    // A file that was deleted meanwhile is skipped.
                     let bytes = std::fs::read(&path).ok();
                     files.extend(bytes.map(|bytes| (below.to_owned(), bytes)));
                 } else {
@@ -173,7 +173,7 @@ impl Node {
     }
 }
 
-/// The files that two nodes have of which one lacks something, with how long they are on each.
+/// Files that differ between two nodes, with their sizes on each.
 fn unlike(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
     let unlike = names
@@ -188,11 +188,11 @@ fn unlike(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) ->
         .collect()
 }
 
-/// Whether something in a workspace is in no log.
+/// True if a file of a workspace is not in a log.
 fn is_apart(path: &str) -> bool {
     let names: Vec<&str> = path.split('/').collect();
     match names[..] {
-        // What only this node has is known here alone.
+        // Node-local data exists only here.
         ["known", .., "here.jsonl"] => true,
         ["tasks", _] => false,
         ["tasks", _, below, ..] => below != METADATA,

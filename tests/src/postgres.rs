@@ -1,4 +1,4 @@
-//! Servers of PostgreSQL, each in a directory of its own and on a socket there.
+//! PostgreSQL servers, each with its own directory and a socket in it.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::needs;
 use crate::network::Machine;
 use crate::wait::{wait_for, wait_until};
 
-/// Who owns the databases.
+/// Owner of the databases.
 pub const ROLE: &str = "goondan";
 
 /// Certificates for `localhost`, and who signed them.
@@ -24,11 +24,12 @@ const FIXTURES: &str = concat!(
     "/../connector-process/tests/fixtures"
 );
 
-/// Where the programs of PostgreSQL are; none if they are not here, which is noted.
+/// Directory of the PostgreSQL programs; none if they are missing, and the test is then listed as
+/// skipped.
 ///
 /// # Panics
 ///
-/// If there are none and they are required.
+/// If they are missing but required.
 #[must_use]
 pub fn programs() -> Option<PathBuf> {
     let of_config = Command::new("pg_config").arg("--bindir").output();
@@ -58,13 +59,13 @@ pub struct Server {
     dir: TempDir,
     settings: Vec<String>,
     port: u16,
-    /// Where it runs, if that is not here.
+    /// Machine that it runs on, if not the local one.
     machine: Option<Machine>,
     child: RefCell<Option<Child>>,
 }
 
 impl Server {
-    /// A database that nobody has written to, and no server yet. None without PostgreSQL.
+    /// An empty database, whose server is not started. None without PostgreSQL.
     #[must_use]
     pub fn made(settings: &[&str]) -> Option<Self> {
         Some(Self::empty(settings)?.with_database())
@@ -96,7 +97,7 @@ impl Server {
         self
     }
 
-    /// The same on a machine of a network, where it listens.
+    /// Moves it to a machine of a network, where it listens.
     fn at(mut self, machine: &Machine) -> Self {
         let address = machine.address();
         self.settings.push(format!("listen_addresses={address}"));
@@ -116,7 +117,7 @@ impl Server {
     #[must_use]
     pub fn with_tls() -> Option<Self> {
         let mut server = Self::made(&["ssl=on", "listen_addresses=*"])?;
-        // Nobody else gets it in the moment until the server does: the kernel hands out others first.
+        // The port stays free until the server binds it: the kernel hands out other ports first.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         server.port = free.local_addr().unwrap().port();
         drop(free);
@@ -138,7 +139,7 @@ impl Server {
         Some(server)
     }
 
-    /// Where a client finds it that trusts the authority of a fixture.
+    /// Connection URL for a client that trusts the authority of a fixture.
     #[must_use]
     pub fn tls_url(&self, host: &str, authority: &str) -> String {
         let port = self.port;
@@ -147,7 +148,7 @@ impl Server {
         )
     }
 
-    /// A standby of a server, which it knows under a name.
+    /// A standby of a server, registered under a name.
     #[must_use]
     pub fn standby_of(primary: &Self, name: &str) -> Self {
         let host = primary.host().to_owned();
@@ -155,7 +156,8 @@ impl Server {
         server.copied_from(primary).following(&host, name)
     }
 
-    /// A standby on a machine of a network, of a server on another one, which knows it under its machine's name.
+    /// A standby on one machine of a network, of a server on another, registered under its
+    /// machine's name.
     #[must_use]
     pub fn standby_at(machine: &Machine, primary: &Self, settings: &[&str]) -> Self {
         let host = primary.machine.as_ref().unwrap().address().to_string();
@@ -179,7 +181,7 @@ impl Server {
     }
 
     fn following(mut self, host: &str, name: &str) -> Self {
-        // On the command line, so that it comes after what the copy brought.
+        // On the command line, so that it overrides the copied settings.
         self.settings.push(format!(
             "primary_conninfo=host={host} user={ROLE} application_name={name}"
         ));
@@ -211,7 +213,7 @@ impl Server {
 
     /// Starts it, and waits until it answers.
     pub fn start(&self) {
-        // What is killed here is programs, not machines.
+        // The tests kill programs, not machines.
         let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];
         settings.push(format!("port={}", self.port));
         settings.extend(self.settings.iter().cloned());
@@ -253,7 +255,7 @@ impl Server {
         }
     }
 
-    /// What a statement gives, as `psql` prints it.
+    /// Result of a statement, as `psql` prints it.
     #[must_use]
     pub fn sql(&self, text: &str) -> String {
         self.try_sql(text).unwrap_or_else(|| panic!("{text}"))
@@ -274,13 +276,13 @@ impl Server {
         self.dir.path().to_str().unwrap()
     }
 
-    /// Where a client finds it.
+    /// Connection URL.
     #[must_use]
     pub fn url(&self) -> String {
         url_of(&[self])
     }
 
-    /// Has a standby take nothing in and confirm nothing until the pause ends.
+    /// Pauses a standby: it receives and confirms nothing until the pause ends.
     #[must_use]
     pub fn paused(&self) -> Paused {
         let receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
@@ -321,7 +323,7 @@ impl Drop for Server {
     }
 }
 
-/// A standby that stands still.
+/// A paused standby.
 #[derive(Debug)]
 pub struct Paused(Pid);
 
@@ -331,7 +333,7 @@ impl Drop for Paused {
     }
 }
 
-/// Where a client finds several servers.
+/// Connection URL for several servers.
 #[must_use]
 pub fn url_of(servers: &[&Server]) -> String {
     let hosts: Vec<_> = servers.iter().map(|server| server.host()).collect();
@@ -342,7 +344,7 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap())
 }
 
-/// As whom the server runs, if this is root.
+/// User that the server runs as, if this process is root.
 fn other_user() -> Option<User> {
     let named = |name| User::from_name(name).ok().flatten();
     let other = Uid::effective().is_root();

@@ -4,8 +4,8 @@ use crate::network::{Machine, Network};
 use crate::postgres::{ROLE, Server};
 use crate::wait::wait_until;
 
-/// A server that finds its standby gone says so within seconds, and a standby that is back is heard at once. What a
-/// standby missed is kept for it.
+/// A server detects a lost standby within seconds, and a returning standby reconnects immediately.
+/// Changes that a standby missed are kept for it.
 const SETTINGS: [&str; 6] = [
     "wal_sender_timeout=3s",
     "wal_receiver_timeout=3s",
@@ -20,13 +20,13 @@ const SETTINGS: [&str; 6] = [
 pub struct Pair {
     primary: Server,
     standby: Server,
-    /// Where they are, in this order.
+    /// Their machines, primary first.
     machines: [Machine; 2],
     synchronous: String,
 }
 
 impl Pair {
-    /// Two on these machines, the first of which takes writes. None without PostgreSQL.
+    /// Two servers on these machines, the first of which is the primary. None without PostgreSQL.
     #[must_use]
     pub fn running(machines: [Machine; 2]) -> Option<Self> {
         let names = machines.each_ref().map(Machine::name).join(", ");
@@ -49,43 +49,44 @@ impl Pair {
         all.chain([synchronous]).collect()
     }
 
-    /// Where clients find the one that takes writes.
+    /// Connection URL for the primary.
     #[must_use]
     pub fn url(&self) -> String {
         let hosts = self.machines.each_ref().map(|it| it.address().to_string());
-        // Whose machines these are is told by their namespaces; who listens there is root.
+        // The namespaces identify the machines; only root listens there.
         format!(
             "postgres://{ROLE}@{}/postgres?sslmode=disable",
             hosts.join(",")
         )
     }
 
-    /// The one that takes writes.
+    /// The primary.
     #[must_use]
     pub fn primary(&self) -> &Server {
         &self.primary
     }
 
-    /// Where that is.
+    /// Machine of the primary.
     #[must_use]
     pub fn primary_machine(&self) -> &Machine {
         &self.machines[0]
     }
 
-    /// Where the other one is.
+    /// Machine of the standby.
     #[must_use]
     pub fn standby_machine(&self) -> &Machine {
         &self.machines[1]
     }
 
-    /// Crashes the one that takes writes, and starts it again.
+    /// Crashes the primary, and starts it again.
     pub fn crashes(&self) {
         self.primary.crash();
         self.primary.start();
     }
 
-    /// Ends the one that takes writes as a crash does, and only then has the other one take them: two that do are no
-    /// fault that anything could live through. The machine may be cut off before, so that nobody hears of the end.
+    /// Crashes the primary, and only then promotes the standby: two primaries would be a fault that
+    /// nothing could survive. The primary's machine can be cut off first, so that clients do not
+    /// notice the crash.
     pub fn fails_over(&mut self, network: &Network, is_cut_off: bool) {
         if is_cut_off {
             network.unplug(&self.machines[0]);
@@ -96,8 +97,8 @@ impl Pair {
         self.machines.swap(0, 1);
     }
 
-    /// Makes a standby anew after [`Self::fails_over`], where the former server was. Until it follows, nothing is
-    /// confirmed.
+    /// Recreates a standby after [`Self::fails_over`], on the former primary's machine. Until it is
+    /// in sync, nothing is confirmed.
     pub fn has_a_standby_again(&mut self, network: &Network) {
         network.plug(&self.machines[1]);
         let settings = Self::settings(&self.synchronous);

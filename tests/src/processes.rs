@@ -1,8 +1,8 @@
-//! Finding a test's processes, and ending them.
+//! Finds and ends a test's processes.
 //!
-//! All processes of a test carry its `HOME` in their environment; goondan hands it on from the daemon
-//! to its children and to the commands of their tools. Linux shows it in `/proc`; elsewhere none are
-//! found, and the checks that need this prove nothing.
+//! All processes of a test have its `HOME` in their environment; goondan passes it from the daemon
+//! to its children and to the commands of their tools. Linux exposes it in `/proc`; on other
+//! systems no processes are found, and checks that need them prove nothing.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,8 +31,8 @@ impl Process {
     }
 }
 
-/// Every process whose `HOME` is `home`, or within it as that of confined tools, but this one. What has ended and is not reaped yet does not
-/// count.
+/// Every process other than this one whose `HOME` is `home` or, for confined tools, a directory
+/// below it. Zombies are excluded.
 #[must_use]
 pub fn of_home(home: &Path) -> Vec<Process> {
     let marker = [b"HOME=", home.as_os_str().as_bytes()].concat();
@@ -60,7 +60,7 @@ pub fn of_home(home: &Path) -> Vec<Process> {
         .collect()
 }
 
-/// Every process there is, whoever it belongs to, with its arguments.
+/// Every process of every user, with its arguments.
 #[must_use]
 pub fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
@@ -91,14 +91,14 @@ pub fn running(home: &Path, program: &str) -> Vec<Process> {
     found
 }
 
-/// The environment a process was started with, one variable a line; nothing where it cannot be seen.
+/// Initial environment of a process, one variable per line; empty if it is not readable.
 #[must_use]
 pub fn environment(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\0', "\n")
 }
 
-/// Every process with these arguments, whoever it belongs to.
+/// Every process with these arguments, of every user.
 #[must_use]
 pub fn with_args(args: &[&str]) -> Vec<u32> {
     let wanted: Vec<u8> = args.iter().flat_map(|arg| arg.bytes().chain([0])).collect();
@@ -109,7 +109,7 @@ pub fn with_args(args: &[&str]) -> Vec<u32> {
         .collect()
 }
 
-/// Sends a signal. A process that is gone already is none to send it to.
+/// Sends a signal. Processes that have already exited are ignored.
 pub fn signal(pid: u32, signal: Signal) {
     match kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal) {
         Ok(()) | Err(Errno::ESRCH) => {}
@@ -117,17 +117,17 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Whether the process runs: it is there, and has not ended.
+/// True if the process exists and has not exited.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
-    // The state follows the command's name, which stands in parentheses and may hold anything.
+    // The state follows the command's name, which is in parentheses and can contain anything.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         stat.rsplit_once(") ")
             .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     })
 }
 
-/// The most memory that a process has held at one time, in bytes; 0 where it cannot be seen.
+/// Peak memory of a process in bytes; 0 if it is not readable.
 #[must_use]
 pub fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -136,8 +136,8 @@ pub fn peak_memory(pid: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// What each thread of a process is called and where in the kernel it waits, a line each; for whoever looks for why it
-/// does not end.
+/// Name and kernel wait location of each thread of a process, one per line, to find out why it does
+/// not exit.
 #[must_use]
 pub fn threads_of(pid: u32) -> String {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {

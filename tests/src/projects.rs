@@ -1,4 +1,4 @@
-//! Projects that tests need. All of them answer by a script.
+//! Test projects. All of them use scripted models.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 /// An agent `worker` with rules for tests, and a webhook `hook` at `/hook`.
 ///
 /// * `echo TEXT` is answered with the text.
-/// * `hold NAME` calls a tool that adds a line to the note `NAME.runs`, waits until the note `NAME.go`
-///   is there, and prints `released NAME`; the answer is `done NAME`. If the call is interrupted, the
-///   model calls it again, after the text `again`.
-/// * `escape` calls a tool that starts `sleep 4321` in a session of its own, and waits for it.
+/// * `hold NAME` calls a tool that appends a line to the note `NAME.runs`, waits until the note
+///   `NAME.go` exists, and prints `released NAME`; the answer is `done NAME`. If the call is
+///   interrupted, the model calls it again, after the text `again`.
+/// * `escape` calls a tool that starts `sleep 4321` in a separate session, and waits for it.
 /// * `fail` makes the model fail.
-/// * `work N` calls a quick tool, and is answered with `worked N` whatever became of the call.
+/// * `work N` calls a quick tool, and is answered with `worked N` regardless of the call's result.
 ///
-/// `NOTES` stands for the directory of notes.
+/// `NOTES` is replaced by the directory of notes.
 pub const LAB: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package
@@ -113,8 +113,8 @@ pub fn lab_at(level: &str) -> String {
 /// The tool that runs commands, as an agent lists it.
 pub const BASH: &str = r#"{kind: Tool, name: bash, package: "@goondan/base"}"#;
 
-/// A small project whose agents run commands in sandboxes. Its model calls tools by what it is told, and then says what
-/// the last of them gave.
+/// A small project whose agents run commands in sandboxes. Its model calls tools according to the
+/// message, and then returns the result of the last call.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Commands {
@@ -139,7 +139,7 @@ impl Commands {
         self.call_all(message, &[(tool, args)])
     }
 
-    /// A message that matches `message` has the model call tools at once.
+    /// Makes the model call these tools in parallel for a message that matches `message`.
     pub fn call_all(mut self, message: &str, calls: &[(&str, Value)]) -> Self {
         let calls = calls
             .iter()
@@ -169,7 +169,7 @@ impl Commands {
         self
     }
 
-    /// What `goondan.yaml` says.
+    /// Content of `goondan.yaml`.
     #[must_use]
     pub fn yaml(&self) -> String {
         let Self {

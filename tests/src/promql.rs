@@ -1,9 +1,9 @@
-//! As much of `PromQL` as the alert rules and the dashboard of `docs/operations` are written in, evaluated over
-//! scrapes: selectors, ranges, `rate`, `increase`, `absent`, `histogram_quantile`, sums and maxima by labels,
-//! arithmetic and comparisons between series of the same labels.
+//! The subset of `PromQL` that the alert rules and the dashboard of `docs/operations` use,
+//! evaluated over scrapes: selectors, ranges, `rate`, `increase`, `absent`, `histogram_quantile`,
+//! sums and maxima by labels, arithmetic and comparisons between series with the same labels.
 //!
-//! What is unlike Prometheus: nothing is extrapolated to the borders of a range, so that an increase is exactly
-//! what the counters say.
+//! Unlike Prometheus, it does not extrapolate to the borders of a range, so an increase is exactly
+//! the difference of the counters.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub struct Scrapes(Vec<(Instant, Scrape)>);
 pub struct Element {
     /// Its labels.
     pub labels: Labels,
-    /// What it says.
+    /// Sample value.
     pub value: f64,
 }
 
@@ -35,7 +35,7 @@ pub enum Expression {
     Series {
         /// The name.
         name: String,
-        /// Which labels: name, whether it is to be equal, and the value.
+        /// Label matchers: name, true for equality, and the value.
         matchers: Vec<(String, bool, String)>,
         /// Over how long.
         range: Option<Duration>,
@@ -54,11 +54,11 @@ impl Scrapes {
         self.0.push((Instant::now(), scrape));
     }
 
-    /// What an expression gives now.
+    /// Evaluates an expression now.
     ///
     /// # Panics
     ///
-    /// If it is none that this knows.
+    /// If the expression is not supported.
     #[must_use]
     pub fn evaluate(&self, expression: &str) -> Vec<Element> {
         self.of(&Expression::read(expression))
@@ -144,7 +144,7 @@ impl Scrapes {
                 }
             }
         }
-        // What is there once only has not grown, as far as anybody knows.
+        // A series with a single sample has no known increase.
         seen.retain(|_, values| values.len() > 1);
         let grown = seen.into_iter().map(|(labels, values)| {
             let steps = values.windows(2);
@@ -193,7 +193,7 @@ fn aggregate(how: &str, by: &[String], elements: &[Element]) -> Vec<Element> {
     groups.collect()
 }
 
-/// An operation of two sides; `scalar` says which of them is a number.
+/// A binary operation; `scalar` marks the side that is a number.
 fn binary(
     operator: &str,
     left: &[Element],
@@ -260,11 +260,11 @@ fn quantiles(quantile: f64, buckets: &[Element]) -> Vec<Element> {
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Panics
     ///
-    /// If it is none that this knows.
+    /// If the expression is not supported.
     #[must_use]
     pub fn read(text: &str) -> Self {
         let mut reader = Reader { rest: text };

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A request, as it came in.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Received {
     /// The method.
     pub method: String,
-    /// The path and what is behind it.
+    /// Path and query.
     pub path: String,
     /// Header lines, names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body: JSON, or a text if it is none.
     pub body: Value,
-    /// How many requests came before it.
+    /// Number of earlier requests.
     pub number: usize,
 }
 
@@ -36,21 +36,21 @@ impl Received {
     }
 }
 
-/// How an answer ends.
+/// End of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// As it should.
     Whole,
     /// The connection closes, as if that had been all.
     Closed,
-    /// Nothing more comes until the other side closes.
+    /// Nothing more is sent until the client closes.
     Silent,
 }
 
-/// Makes a part of a body by its number; none behind the last.
+/// Creates a part of a body by its number; none after the last.
 pub type MakePart = fn(usize) -> Option<Vec<u8>>;
 
-/// What a request is answered.
+/// Response to a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.
@@ -61,9 +61,9 @@ pub struct Answer {
     pub chunks: Vec<Vec<u8>>,
     /// How it ends.
     pub ending: Ending,
-    /// What comes behind them, again and again, until the other side closes; nothing if it is empty.
+    /// Bytes sent repeatedly after the chunks until the client closes; none if empty.
     pub repeated: Vec<u8>,
-    /// What comes behind the chunks, each part made when it is sent, until there is none.
+    /// Generator of the parts after the chunks, each created when it is sent.
     pub made: Option<MakePart>,
     /// The pause before each repetition, and each part that is made.
     pub pause: Duration,
@@ -111,7 +111,7 @@ impl Answer {
         self
     }
 
-    /// The same in parts of `bytes` bytes, wherever that cuts a character or an event.
+    /// Splits the body into parts of `bytes` bytes, even within a character or an event.
     #[must_use]
     pub fn in_parts_of(mut self, bytes: usize) -> Self {
         let all = self.chunks.concat();
@@ -119,14 +119,14 @@ impl Answer {
         self
     }
 
-    /// The same without an end: this comes again and again.
+    /// Makes the body endless: this part is repeated.
     #[must_use]
     pub fn repeating(mut self, part: &[u8]) -> Self {
         self.repeated = part.to_vec();
         self
     }
 
-    /// The same without an end: this comes again and again, some times a second.
+    /// Makes the body endless: this part is repeated, about a hundred times a second.
     #[must_use]
     pub fn repeating_slowly(mut self, part: &[u8]) -> Self {
         self.repeated = part.to_vec();
@@ -155,16 +155,16 @@ type Answering = Box<dyn FnMut(&Received) -> Answer + Send>;
 pub struct Provider {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
-    /// How many connections were closed by the other side before their answer was over.
+    /// Number of connections that the client closed before the response was complete.
     given_up: Arc<Mutex<usize>>,
 }
 
 impl Provider {
-    /// Starts one; `answer` is asked for each request, one at a time.
+    /// Starts a server; `answer` is called for each request, one at a time.
     ///
     /// # Panics
     ///
-    /// If the loopback cannot be listened on.
+    /// If it cannot listen on the loopback interface.
     #[must_use]
     pub fn start(answer: impl FnMut(&Received) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback can be listened on");
@@ -197,14 +197,14 @@ impl Provider {
         format!("http://{}/v1", self.address)
     }
 
-    /// What came in so far.
+    /// Requests received so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         let received = self.received.lock();
         received.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many requests were given up by whoever made them.
+    /// Number of requests abandoned by the client.
     #[must_use]
     pub fn given_up(&self) -> usize {
         *self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
@@ -261,7 +261,7 @@ fn serve(
     match answer.ending {
         Ending::Whole => stream.write_all(b"0\r\n\r\n"),
         Ending::Closed => Ok(()),
-        // The other side closes, or is gone.
+        // The client closes or disconnects.
         Ending::Silent => match reader.read(&mut [0; 1])? {
             0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
@@ -307,7 +307,7 @@ fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>>
     }))
 }
 
-/// A body as JSON; what is none as text.
+/// Parses a body as JSON; returns anything else as text.
 fn body_of(body: &[u8]) -> Value {
     let as_text = || match body {
         [] => Value::Null,
@@ -347,10 +347,10 @@ pub fn openai(chunks: &[Value]) -> String {
     lines.collect()
 }
 
-/// What ends a stream of the Chat Completions API.
+/// End of a stream of the Chat Completions API.
 pub const OPENAI_DONE: &str = "data: [DONE]\n\n";
 
-/// A whole reply of the Chat Completions API that says these words, each in a chunk of its own.
+/// A complete reply of the Chat Completions API with these words, each in its own chunk.
 #[must_use]
 pub fn openai_saying(words: &[&str]) -> String {
     let mut chunks = vec![openai_delta(&json!({"role": "assistant", "content": ""}))];

@@ -12,8 +12,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator with the seed of [`SEED_VAR`], else a new one. Prints which, for whoever has to
-    /// find out why a test failed.
+    /// A generator with the seed in [`SEED_VAR`], or a new one. Prints the seed, so that a failure
+    /// can be reproduced.
     #[must_use]
     pub fn announced() -> Self {
         let given = std::env::var(SEED_VAR)
@@ -40,8 +40,8 @@ impl Random {
         self.next() % limit
     }
 
-    /// Lets a moment pass that is chosen at random, shorter than `limit_ms`: what is done next must not depend on
-    /// anything that could be seen.
+    /// Sleeps for a random time shorter than `limit_ms`: the next action must not depend on
+    /// anything observable.
     pub fn let_pass(&mut self, limit_ms: u64) {
         std::thread::sleep(Duration::from_millis(self.below(limit_ms)));
     }

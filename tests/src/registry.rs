@@ -1,4 +1,4 @@
-//! A registry of packages on the loopback: it tells the truth, and lies on demand.
+//! A local package registry, with faults on demand.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,25 +16,25 @@ use sha2::{Digest as _, Sha512};
 
 use crate::provider::{Answer, Ending, Provider, Received};
 
-/// What it does otherwise than it should.
+/// Fault of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lie {
     /// Nothing.
     #[default]
     None,
-    /// Half of what it says of a package comes, then nothing more.
+    /// Half of a package's metadata is sent, then nothing more.
     StallsWithMetadata,
-    /// Half of an archive comes, then nothing more.
+    /// Half of an archive is sent, then nothing more.
     StallsWithArchive,
-    /// What it says of a package ends in the middle.
+    /// A package's metadata is truncated.
     CutsMetadata,
     /// An archive ends in the middle.
     CutsArchive,
-    /// An archive is not the one that it promises.
+    /// An archive does not match its checksum.
     OtherArchive,
     /// An archive is another one than before, and it promises that.
     OtherPromise,
-    /// It tells of another package than it was asked for.
+    /// The metadata belongs to a different package.
     OtherName,
     /// The archive holds another package than it says.
     OtherContent,
@@ -42,23 +42,23 @@ pub enum Lie {
     HidesRequirements,
     /// It fails.
     Fails,
-    /// It is not to be used by anybody unknown.
+    /// It rejects unauthenticated requests.
     Declines,
-    /// What it says of a package has no end.
+    /// A package's metadata is endless.
     Endless,
-    /// It promises nothing but what is too weak.
+    /// It offers only weak checksums.
     WeakPromise,
-    /// Its archives are said to be on another server.
+    /// Its archive URLs point to another server.
     Elsewhere,
     /// Its archives lead to an address of this machine.
     LeadsHere,
-    /// What it says of a package is nested without an end.
+    /// A package's metadata is nested too deeply.
     Nested,
-    /// It says nothing of its signatures.
+    /// It omits its signatures.
     HidesSignatures,
     /// It gives the signature of another version.
     OtherSignature,
-    /// It tells of another key than it signs with.
+    /// It publishes a key other than its signing key.
     OtherKey,
 }
 
@@ -84,7 +84,7 @@ impl Signer {
     /// Its key, as the list of a registry has it.
     #[must_use]
     pub fn key(&self, expires: Option<&str>) -> Value {
-        // What says in DER that it is a key on P-256.
+        // DER prefix of a P-256 public key.
         let head = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=";
         let der = [
             &STANDARD.decode(head).unwrap(),
@@ -161,7 +161,7 @@ impl Registry {
         received.map(|it| it.path).collect()
     }
 
-    /// All that came in.
+    /// Requests received so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.http.received()
@@ -177,18 +177,18 @@ impl Registry {
         self.shelf().signer = Some(Signer::new("SHA256:own"));
     }
 
-    /// What it answers when it is asked for advisories.
+    /// Sets its response to advisory requests.
     pub fn advise(&self, advisories: Value) {
         self.shelf().advisories = advisories;
     }
 
-    /// What was published to it by others.
+    /// Packages that clients published.
     #[must_use]
     pub fn put(&self) -> Vec<Value> {
         self.shelf().put.clone()
     }
 
-    /// Lets a name stand for a version.
+    /// Sets a tag to a version.
     pub fn tag(&self, name: &str, tag: &str, version: &str) {
         let mut shelf = self.shelf();
         let tags = shelf

@@ -35,7 +35,7 @@ pub const FAR: Identity = Identity {
     key: include_str!("../../connector-process/tests/fixtures/far.key"),
 };
 
-/// Somebody else.
+/// A different identity.
 pub const STRANGER: Identity = Identity {
     certificate: include_str!("../../connector-process/tests/fixtures/localhost.pem"),
     key: include_str!("../../connector-process/tests/fixtures/localhost.key"),
@@ -92,13 +92,13 @@ impl Line {
         line
     }
 
-    /// Where it begins.
+    /// Address of the entrance.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts what goes over it, and lets nothing more through.
+    /// Cuts all connections, and rejects new ones.
     pub fn cut(&self) {
         let mut state = self.state.lock().unwrap();
         state.is_cut = true;
@@ -108,7 +108,7 @@ impl Line {
         }
     }
 
-    /// Lets through what comes from now on.
+    /// Accepts connections again.
     pub fn mend(&self) {
         self.state.lock().unwrap().is_cut = false;
     }
@@ -129,7 +129,8 @@ pub struct FarSide {
 }
 
 impl FarSide {
-    /// Starts it with `binary` in a directory of its own, which is its `HOME`, too. `work` says what it relays.
+    /// Starts it with `binary` in a separate directory, which is also its `HOME`. `work` configures
+    /// what it relays.
     #[must_use]
     pub fn start(
         binary: &Path,

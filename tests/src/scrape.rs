@@ -1,4 +1,4 @@
-//! What a scrape of metrics says, read as strictly as OpenMetrics is written.
+//! A scrape of metrics, parsed strictly as OpenMetrics.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ pub struct Sample {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What it says.
+    /// Sample value.
     pub value: f64,
 }
 
 impl Sample {
-    /// Whether it has these labels, and perhaps more.
+    /// True if it has at least these labels.
     #[must_use]
     pub fn has(&self, labels: &[(&str, &str)]) -> bool {
         let value = |name: &str| self.labels.get(name).map(String::as_str);
@@ -34,18 +34,18 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// What `gdn metrics` prints.
+    /// Parses the output of `gdn metrics`.
     #[must_use]
     #[track_caller]
     pub fn of(home: &Home) -> Self {
         Self::read(&home.gdn(&["metrics"]).exits(0).stdout)
     }
 
-    /// Reads a text, which must be OpenMetrics, and say nothing that the catalog does not have.
+    /// Parses a text, which must be OpenMetrics and contain only metrics of the catalog.
     ///
     /// # Panics
     ///
-    /// If it is not, naming the line.
+    /// If it is invalid, with the line.
     #[must_use]
     #[track_caller]
     pub fn read(text: &str) -> Self {

@@ -7,7 +7,7 @@ use crate::wait_until;
 
 /// Lines that are kept above the screen.
 const SCROLLED_LINES_MAX: &str = "100000";
-/// What the shell asks for a command with.
+/// Prompt of the shell.
 const PROMPT: &str = "$";
 
 /// A screen on which a shell runs.
@@ -18,8 +18,9 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts a shell on a screen of that size, with the environment of `command`, which is not run. The shell is
-    /// at home elsewhere: whatever runs in a test's home has to end with its daemon.
+    /// Starts a shell on a screen of this size, with the environment of `command`, which is not
+    /// run. The shell has a different home, because processes in a test's home must end with its
+    /// daemon.
     #[must_use]
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -60,21 +61,21 @@ impl Screen {
         tmux
     }
 
-    /// What is on the screen, without spaces at the ends of lines.
+    /// Contents of the screen, without trailing spaces.
     #[must_use]
     pub fn shown(&self) -> String {
         let shown = ran(&mut self.tmux(&["capture-pane", "-p"]));
         String::from_utf8(shown.stdout).unwrap()
     }
 
-    /// What is on the screen, with the escape sequences that make its colors.
+    /// Contents of the screen, with the escape sequences for colors.
     #[must_use]
     pub fn painted(&self) -> String {
         let shown = ran(&mut self.tmux(&["capture-pane", "-e", "-p"]));
         String::from_utf8(shown.stdout).unwrap()
     }
 
-    /// What is on the screen and has been, as a person sees who scrolls back.
+    /// Contents of the screen and its scrollback.
     #[must_use]
     pub fn shown_so_far(&self) -> String {
         let shown = ran(&mut self.tmux(&["capture-pane", "-p", "-S", "-"]));
@@ -87,8 +88,8 @@ impl Screen {
         wait_until(&format!("{text:?} is on the screen"), is_shown);
     }
 
-    /// Waits until the shell asks for a command at the beginning of a line: what is typed before that may be read
-    /// by the program that is about to end, and stands on the screen elsewhere.
+    /// Waits for the shell's prompt at the beginning of a line: earlier input could be read by the
+    /// program that is about to exit, and would appear elsewhere on the screen.
     pub fn wait_for_prompt(&self) {
         let asks = || self.shown().trim_end().lines().last() == Some(PROMPT);
         wait_until("the shell asks for a command", asks);
@@ -100,7 +101,7 @@ impl Screen {
         wait_until(&format!("{text:?} is gone from the screen"), is_gone);
     }
 
-    /// Types text as it stands.
+    /// Types text literally.
     pub fn types(&self, text: &str) {
         ran(&mut self.tmux(&["send-keys", "-l", "--", text]));
     }
@@ -110,7 +111,7 @@ impl Screen {
         ran(self.tmux(&["send-keys"]).args(keys));
     }
 
-    /// Pastes text as a terminal does that tells what is pasted from what is typed.
+    /// Pastes text as a terminal with bracketed paste.
     pub fn pastes(&self, text: &str) {
         ran(&mut self.tmux(&["set-buffer", text]));
         ran(&mut self.tmux(&["paste-buffer", "-p"]));

@@ -1,4 +1,5 @@
-//! A secret as programs write it down, put together here anew: what hides it must not be what looks for it.
+//! Encodings of a secret in which programs may write it. Implemented separately here, because the
+//! check must not share code with the redaction.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -48,7 +49,7 @@ impl SecretForms {
             for (name, encoding) in [("base64", &STANDARD), ("base64url", &URL_SAFE)] {
                 let whole = [&vec![b'x'; offset], secret.as_bytes()].concat();
                 let encoded = encoding.encode(&whole);
-                // Characters that hold a bit of what is beside it are another thing in each text.
+                // Characters that also encode bits of adjacent bytes differ in each text.
                 let first = (offset * 8).div_ceil(6);
                 let last = whole.len() * 8 / 6;
                 let core = encoded.get(first..last).unwrap_or_default();
@@ -61,7 +62,7 @@ impl SecretForms {
         }
     }
 
-    /// The name of the form that stands in these bytes, if one does.
+    /// Name of the form that occurs in these bytes, if any.
     #[must_use]
     pub fn found_in(&self, bytes: &[u8]) -> Option<&str> {
         let text = String::from_utf8_lossy(bytes);

@@ -1,4 +1,4 @@
-//! Servers that are not ours, where they are installed.
+//! Third-party servers, if they are installed.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ impl Server {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
         }
-        // What it says from then on is nobody's business, and must not stop it.
+        // Its later output is discarded, and must not block it.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         server
     }

@@ -16,10 +16,10 @@ use crate::node::Node;
 use crate::processes::{self, Signal};
 use crate::wait::{POLL, wait_until};
 
-/// How long one that ended by itself is not started again.
+/// Delay before a daemon that exited on its own is started again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A daemon, and what came of its lives.
+/// A daemon, and the results of its runs.
 #[derive(Debug)]
 pub struct Service {
     state: Arc<(Mutex<State>, Condvar)>,
@@ -40,9 +40,9 @@ struct State {
 pub struct Life {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
-    /// What it told on stderr.
+    /// Its stderr.
     pub told: String,
-    /// What it logged.
+    /// Its log.
     pub log: Arc<Log>,
 }
 
@@ -68,7 +68,7 @@ impl Service {
         wait_until("the daemon has started", || self.has_started());
     }
 
-    /// Whether it runs and accepts connections.
+    /// True if it runs and accepts connections.
     #[must_use]
     pub fn has_started(&self) -> bool {
         let state = self.state.0.lock().unwrap();
@@ -114,7 +114,7 @@ impl Service {
         lines.collect()
     }
 
-    /// Ends it in order, for good.
+    /// Stops it gracefully and permanently.
     pub fn ends(mut self) {
         self.end();
     }
@@ -165,7 +165,7 @@ fn manage(node: &Node, machine: &Machine, (state, changed): &(Mutex<State>, Cond
         if wanted.is_over {
             return;
         }
-        // Behind the lock: whoever does not want it any more finds it, or keeps it from starting.
+        // Under the lock, so that a concurrent stop either finds the process or prevents its start.
         let args: Vec<_> = rest.iter().map(String::as_str).chain([program]).collect();
         let command = node.home.command(Path::new(&first), &args);
         let mut daemon = Daemon::starting(&node.home, command);

@@ -1,17 +1,17 @@
 //! A project whose agents work together.
 
-/// An agent `boss`, and two it can ask, `left` and `right`, all by a script.
+/// An agent `boss`, and two it can ask, `left` and `right`, all scripted.
 ///
-/// * `both N` has the boss ask `left`, then `right`; the answer tells what both said.
+/// * `both N` makes the boss ask `left`, then `right`; the answer contains both replies.
 /// * `ask AGENT TEXT` asks an agent, and is answered with its answer.
 /// * `later TEXT` asks `left` without waiting, then calls a tool that waits for the note `go`. The
-///   answer, taken in before the next step, is told as `heard …`.
-/// * `impatient TEXT` asks `left` for 100 ms; what comes of it is told.
-/// * `send TEXT`, `spawn TEXT`, `list` and `catalog` are answered with what the tool returns.
-/// * To `left` and `right`, `do …` is work that is done; `slow NAME` is work that waits for the note
-///   `NAME`; `loop` asks the boss.
+///   reply, received before the next step, is reported as `heard …`.
+/// * `impatient TEXT` asks `left` with a timeout of 100 ms; the result is reported.
+/// * `send TEXT`, `spawn TEXT`, `list` and `catalog` are answered with the tool's result.
+/// * For `left` and `right`, `do …` is work that completes; `slow NAME` is work that waits for the
+///   note `NAME`; `loop` asks the boss.
 ///
-/// `NOTES` stands for the directory of notes.
+/// `NOTES` is replaced by the directory of notes.
 pub const TEAM: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package

@@ -1,4 +1,4 @@
-//! A double of Telegram's Bot API: it keeps updates until a later one is asked for, as Telegram does.
+//! A fake of Telegram's Bot API: it keeps updates until a later one is requested, as Telegram does.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,20 +13,20 @@ use crate::wait::within;
 /// The token that the double takes.
 pub const TOKEN: &str = "123456:double";
 
-/// Where its only file is.
+/// Path of its only file.
 const FILE_PATH: &str = "photos/file_0.jpg";
 
-/// How long a request without news waits.
+/// Wait of a request without updates.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What an answer is to be instead of the usual one.
+/// Fault of a response.
 #[derive(Debug, Clone)]
 pub enum Mishap {
     /// This status, with this body.
     Answer(u16, Value),
     /// The connection breaks.
     Break,
-    /// No answer comes, though what was asked for is done.
+    /// No response is sent, although the request is executed.
     Hang,
 }
 
@@ -37,7 +37,7 @@ pub struct Deed {
     pub method: String,
     /// Its parameters.
     pub params: Value,
-    /// The id of the message that came of it, if one did.
+    /// Id of the resulting message, if any.
     pub message_id: usize,
 }
 
@@ -92,7 +92,7 @@ impl Telegram {
         format!("http://{}", self.address)
     }
 
-    /// Somebody writes to the bot.
+    /// Sends a user's message to the bot.
     pub fn write(&self, chat: i64, text: &str) {
         let mut state = self.state.lock().unwrap();
         let id = state.next_id;
@@ -103,7 +103,7 @@ impl Telegram {
         state.updates.push_back((id, update));
     }
 
-    /// Somebody presses a button with these data, below a message of a chat. The id of that.
+    /// Presses a button with this data, below a message of a chat. Returns the query id.
     pub fn press(&self, user: i64, (chat, message_id): (i64, usize), data: &str) -> String {
         let mut state = self.state.lock().unwrap();
         let id = state.next_id;
@@ -128,7 +128,7 @@ impl Telegram {
         self.state.lock().unwrap().deed_mishaps.extend(mishaps);
     }
 
-    /// What the bot did, in order.
+    /// Actions of the bot, in order.
     #[must_use]
     pub fn deeds(&self) -> Vec<Deed> {
         self.state.lock().unwrap().deeds.clone()
@@ -145,19 +145,19 @@ impl Telegram {
             .collect()
     }
 
-    /// How often the bot did something before the time it was asked to wait was over.
+    /// Number of actions before the requested wait was over.
     #[must_use]
     pub fn impatient(&self) -> usize {
         self.state.lock().unwrap().impatient
     }
 
-    /// How many updates it still keeps.
+    /// Number of updates it still keeps.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.state.lock().unwrap().updates.len()
     }
 
-    /// How often it was asked for news.
+    /// Number of update requests.
     #[must_use]
     pub fn polls(&self) -> usize {
         self.state.lock().unwrap().polls
@@ -186,7 +186,7 @@ impl Telegram {
                 Some(method) => match self.deed(method, body) {
                     Some(answer) => answer,
                     None => {
-                        // It goes on when whoever waits for the answer is gone.
+                        // Continues when the waiting client disconnects.
                         drop(reader.read(&mut [0]));
                         return;
                     }
@@ -207,7 +207,7 @@ impl Telegram {
         }
     }
 
-    /// The answer to whatever the bot does; none if there is none.
+    /// Response to an action of the bot; none without a response.
     fn deed(&self, method: &str, params: Value) -> Option<(u16, Value)> {
         let mut state = self.state.lock().unwrap();
         if state
@@ -250,7 +250,7 @@ impl Telegram {
         Some((200, json!({"ok": true, "result": {"message_id": id}})))
     }
 
-    /// The answer to a request for news; none if the connection is to break.
+    /// Response to an update request; none if the connection must break.
     fn updates(&self, body: &Value) -> Option<(u16, Value)> {
         let is_waiting = {
             let mut state = self.state.lock().unwrap();

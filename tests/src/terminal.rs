@@ -14,7 +14,7 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::wait::{PATIENCE, wait_for, within};
 
-/// A program on a terminal of its own.
+/// A program on a separate terminal.
 #[derive(Debug)]
 pub struct Terminal {
     child: Child,
@@ -27,7 +27,7 @@ impl Terminal {
     /// Starts a command on a terminal of that many columns, which is its stdin, stdout and stderr.
     #[must_use]
     pub fn start(mut command: Command, columns: u16) -> Self {
-        // Nobody else may inherit it, or its end would not be noticed.
+        // No other process may inherit it, or its end would go unnoticed.
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let master = posix_openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -53,7 +53,7 @@ impl Terminal {
         let (mut screen, seen) = (person.try_clone().unwrap(), Arc::clone(&shown));
         let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // It ends with an error once nobody has the other side open.
+            // Fails once no process has the other side open.
             while let Ok(length @ 1..) = screen.read(&mut part) {
                 seen.lock().unwrap().extend_from_slice(&part[..length]);
             }
@@ -89,7 +89,7 @@ impl Terminal {
         writeln!(self.person, "{line}").unwrap();
     }
 
-    /// Types what is no line, such as Ctrl-C.
+    /// Types keys without a newline, such as Ctrl-C.
     pub fn press(&mut self, keys: &[u8]) {
         self.person.write_all(keys).unwrap();
     }
@@ -100,8 +100,8 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Waits until the program has ended; its exit code and all that was shown. What it started may not
-    /// hold the terminal.
+    /// Waits until the program has exited; returns its exit code and all output. Its children must
+    /// not keep the terminal open.
     pub fn ends(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
@@ -112,10 +112,12 @@ impl Terminal {
 /// Set in a process that is one test of a program's own, on a terminal that may be left in disorder.
 const ALONE: &str = "GOONDAN_TEST_ALONE_ON_TERMINAL";
 
-/// Lets the one test of this name, with the modules it is in, do on a terminal of its own what ends its process, and
-/// checks that the terminal edits and echoes lines afterwards. All that was shown there.
+/// Runs the test of this name, with its modules, on a separate terminal, where it does something
+/// that ends its process, and checks that the terminal edits and echoes lines afterwards. Returns
+/// all output.
 ///
-/// The test calls this first: in the other process nothing is returned, and it goes on to what ends it.
+/// The test calls this first: in the other process it returns none, and the test continues to the
+/// action that ends it.
 #[must_use]
 pub fn given_back_by(test: &str) -> Option<String> {
     if std::env::var_os(ALONE).is_some() {
@@ -127,7 +129,7 @@ pub fn given_back_by(test: &str) -> Option<String> {
     let mut terminal = Terminal::start(command, 80);
     let mut places_told = 0;
     let ended = wait_for("it ends", || {
-        // Where the cursor is, which real terminals answer.
+        // Report the cursor position, as real terminals do.
         if terminal.shown().matches("\x1b[6n").count() > places_told {
             terminal.press(b"\x1b[1;1R");
             places_told += 1;

@@ -1,4 +1,4 @@
-//! What is in a directory: to see whether anything changed, and to have it somewhere else.
+//! Contents of a directory: to detect changes, and to copy it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything, on the slowest and busiest machine. A wait that is over earlier costs
-/// nothing.
+/// Maximum wait for anything, on the slowest and busiest machine. Waits end early if possible.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a condition is looked at.
+/// Interval between checks of a condition.
 pub const POLL: Duration = Duration::from_millis(5);
 
 /// Looks until `condition` gives a value; none if it gives none in time.

@@ -1,6 +1,6 @@
-//! What a terminal shows, with its colors: lines of runs that look alike.
+//! Contents of a terminal with colors: lines of runs with the same style.
 
-/// How text looks.
+/// Style of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     /// One of the 16 colors of terminals; none is the usual one.
@@ -13,25 +13,25 @@ pub struct Style {
     pub is_reverse: bool,
 }
 
-/// Text that looks alike, and the column at which it begins.
+/// Text of one style, and the column at which it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// From 0.
     pub column: usize,
     /// Without spaces at its ends, unless it is reversed.
     pub text: String,
-    /// How it looks.
+    /// Style of the text.
     pub style: Style,
 }
 
 /// The runs of one line, from the left.
 pub type Line = Vec<Run>;
 
-/// The lines of what `tmux capture-pane -e` prints. A style goes on over the end of a line.
+/// Parses the output of `tmux capture-pane -e`. A style continues past the end of a line.
 ///
 /// # Panics
 ///
-/// If something is as wide as two letters: columns would not be where they are counted.
+/// If a character is two columns wide, because columns would be miscounted.
 #[must_use]
 pub fn lines(painted: &str) -> Vec<Line> {
     let mut style = Style::default();
@@ -75,7 +75,7 @@ fn check_width(letter: char) {
     assert!(!is_wide, "{letter} is as wide as two letters");
 }
 
-/// What a style is after the codes of one escape sequence (`SGR`).
+/// Returns a style after the codes of one escape sequence (`SGR`).
 fn changed(mut style: Style, codes: &str) -> Style {
     let mut codes = codes.split(';').map(|code| code.parse().unwrap_or(0));
     while let Some(code) = codes.next() {

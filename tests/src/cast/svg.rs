@@ -1,5 +1,6 @@
-//! A recording as a picture that moves by itself: an SVG with animations in CSS, without scripts, and with fonts of the
-//! reader's system. Where nothing moves, by choice of the reader or for want of CSS, it shows the last step.
+//! A recording as an animated picture: an SVG with CSS animations, without scripts, in the reader's
+//! system fonts. Without animation, by choice of the reader or without CSS support, it shows the
+//! last step.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ const COLUMN: usize = 840;
 const ROW: usize = 18;
 /// Space around, in pixels.
 const EDGE: usize = 14;
-/// Where letters stand in their row, in pixels from its top.
+/// Baseline of the letters in their row, in pixels from its top.
 const BASE: usize = 14;
 
 /// The background, the usual color of text, and the 16 colors of terminals.
@@ -54,7 +55,7 @@ pub fn picture(title: &str, (columns, rows): (u16, u16), frames: &[(Vec<Line>, u
     svg
 }
 
-/// What stands in a row: each line with the steps in which it is there, blank ones left out.
+/// Lines of a row with the steps in which they are visible, without blank ones.
 fn shown_in(row: usize, frames: &[(Vec<Line>, u64)]) -> Vec<(Interval, &Line)> {
     let mut shown: Vec<(Interval, &Line)> = Vec::new();
     for (step, (lines, _)) in frames.iter().enumerate() {
