@@ -13,7 +13,7 @@ use goondan_tests::home::Home;
 use serde_json::Value;
 
 const ROUNDS: usize = 15;
-/// What an activation is to take at most, in milliseconds.
+/// Maximum duration of an activation, in milliseconds.
 const TARGET_MS: i64 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {

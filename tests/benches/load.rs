@@ -1,5 +1,5 @@
-//! Loading a long conversation, from the file to the agent process that works with it, over the real
-//! binaries, next to what `cat` needs for the file. See `docs/performance.md`.
+//! Loading a long conversation from its file to its agent process, with the real binaries, compared
+//! with `cat` of the file. See `docs/performance.md`.
 
 #![expect(
     clippy::print_stdout,
@@ -132,7 +132,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// From now on the largest size of a process is counted anew.
+/// Resets the peak memory of a process.
 fn forget_peak(pid: u32) -> std::io::Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     match fs::OpenOptions::new().write(true).open(Path::new(&path)) {

@@ -1,5 +1,6 @@
-//! `gdn package install` of 20 packages that are in the store already, without a daemon and without a registry, next to
-//! what it takes to read the same files and to start the program. See `docs/performance.md`.
+//! `gdn package install` of 20 packages that are already in the store, without a daemon or a
+//! registry, compared with reading the same files and starting the program. See
+//! `docs/performance.md`.
 
 #![expect(clippy::print_stdout, reason = "a measure prints its result")]
 
@@ -14,7 +15,7 @@ const PACKAGES: usize = 20;
 const FILES: usize = 25;
 const FILE_BYTES: usize = 8 * 1024;
 const ROUNDS: usize = 11;
-/// What an installation is to take at most.
+/// Maximum duration of an installation.
 const TARGET: Duration = Duration::from_millis(200);
 
 const PROJECT: &str = "apiVersion: goondan.ai/v1

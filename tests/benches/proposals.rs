@@ -1,6 +1,6 @@
-//! A sandbox of 1,000 files prepared, what changed in all of them handed in, and applied, over the real
-//! binaries, next to what git needs for the same: `git worktree add`, `git diff`, `git apply`. See
-//! `docs/performance.md`.
+//! Preparing a sandbox of 1,000 files, submitting changes to all of them, and applying them, with
+//! the real binaries, compared with the same operations in git: `git worktree add`, `git diff`,
+//! `git apply`. See `docs/performance.md`.
 
 #![expect(
     clippy::print_stdout,
@@ -22,10 +22,10 @@ const FILES: usize = 1_000;
 const FILES_IN_A_DIRECTORY: usize = 20;
 const LINES: usize = 80;
 const ROUNDS: usize = 3;
-/// What each step is to take at most.
+/// Maximum duration of each step.
 const TARGET: Duration = Duration::from_secs(2);
 
-/// What is measured, and what git does for it.
+/// Measured steps, and their equivalents in git.
 const STEPS: [(&str, &str); 3] = [
     ("prepare", "git worktree add"),
     ("create", "git diff"),

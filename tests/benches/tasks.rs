@@ -1,7 +1,7 @@
-//! What 200 tasks cost over the real binaries, 20 of which run. See `docs/performance.md`.
+//! Cost of 200 tasks, 20 of which run, with the real binaries. See `docs/performance.md`.
 //!
-//! `cargo bench -p goondan-tests --bench tasks`. `GOONDAN_BENCH_TASKS` is how many tasks there are (default 200), and
-//! `GOONDAN_BENCH_LISTS` how often they are listed (default 15).
+//! `cargo bench -p goondan-tests --bench tasks`. `GOONDAN_BENCH_TASKS` is the number of tasks
+//! (default 200), and `GOONDAN_BENCH_LISTS` the number of times that they are listed (default 15).
 
 #![expect(
     clippy::print_stdout,
@@ -41,7 +41,7 @@ const ASKER: &str = "#!/bin/sh\ncat > /dev/null\nprintf '[USER_QUESTION]\\nquest
 
 const WORKER: &str = "#!/bin/sh\ncat > /dev/null\nwhile :; do echo 'I work.'; sleep 1; done\n";
 
-/// What a measure ends in.
+/// Result of a measurement.
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn knob(name: &str, default: usize) -> usize {

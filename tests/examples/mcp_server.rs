@@ -1,13 +1,13 @@
 //! A server of the Model Context Protocol over stdio. See `goondan_tests::mcp`.
 //!
-//! With `--pieces FILE` it first writes each line of that file to its stderr in two pieces, which stand apart by a tab:
-//! the second once whoever reads has taken the first.
+//! With `--pieces FILE` it first writes each line of that file to its stderr in two pieces,
+//! separated by a tab in the file: the second piece only after the reader has read the first.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a part of the tests, which speaks over its output and panics where a test is to fail"
+    reason = "a test program, which prints its protocol and panics to fail a test"
 )]
 
 use std::io::Write as _;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::mcp::{Outcome, Server};
 
-/// Time whoever reads has to take a piece.
+/// Maximum time until the reader reads a piece.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Writes these lines in pieces, none of which is read together with another.
+/// Writes these lines in pieces, so that no two are read together.
 fn write_in_pieces(lines: &str) {
     let mut stderr = std::io::stderr().lock();
     for piece in lines.lines().flat_map(|line| line.split('\t')) {

@@ -5,7 +5,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::indexing_slicing,
-    reason = "a part of the tests: it panics where a test is to fail"
+    reason = "a test program, which panics to fail a test"
 )]
 
 use std::fs;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let program = PathBuf::from(std::env::args_os().next().unwrap());
     let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let name = program.file_name().unwrap().to_str().unwrap();
-    // Who has arguments is no child, but is to try something or to stand around a tool.
+    // With arguments, it was not started as a child, but for a probe or as a supervisor of a tool.
     if std::env::args_os().len() > 1 {
         become_real(&program);
     }
@@ -162,7 +162,7 @@ fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
     wait_forever()
 }
 
-/// Greets, takes a turn if it is an agent, and sends what it was told to.
+/// Greets, accepts a turn if it is an agent, and sends the ordered frames.
 fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
     let frames: Vec<Value> = serde_json::from_str(frames).unwrap();
     let mut stream = stream();
@@ -223,7 +223,7 @@ fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
     wait_forever()
 }
 
-/// Whoever misbehaves ends when it is made to, and not before.
+/// Waits to be killed.
 fn wait_forever() -> ! {
     loop {
         std::thread::park();

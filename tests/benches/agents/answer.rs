@@ -13,7 +13,7 @@ const LATENCY_TURNS: usize = 1_000;
 const HISTORY_TURNS: usize = 5_000;
 pub(crate) const BUSY_AGENTS: usize = 20;
 const BUSY_TURNS: usize = 10_000;
-/// Events of one agent that are under way at once: what waits in an inbox is never nothing.
+/// Concurrent events per agent, so that its inbox is never empty.
 const BUSY_DEPTH: usize = 4;
 
 /// One agent, one event after the other, with a short history and with one of 10,000 messages.
@@ -50,7 +50,7 @@ fn measure_latency(client: &mut Client, history: &str) -> Outcome {
     Ok(())
 }
 
-/// How long each of so many turns takes, one after the other.
+/// Measures the duration of each of several consecutive turns.
 pub(crate) fn one_by_one(
     client: &mut Client,
     turns: usize,
@@ -74,7 +74,7 @@ pub(crate) fn turns_per_second() -> Outcome {
     Ok(())
 }
 
-/// How many turns a second [`BUSY_AGENTS`] make together, of so many.
+/// Measures turns per second over all [`BUSY_AGENTS`].
 pub(crate) fn busy(client: &mut Client, turns: usize) -> Result<f64, Box<dyn Error>> {
     let keys: Vec<String> = (0..BUSY_AGENTS).map(|n| format!("agent-{n}")).collect();
     for key in &keys {

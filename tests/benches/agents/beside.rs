@@ -1,4 +1,4 @@
-//! What the turns of one conversation take while another misbehaves (`SEC-8`).
+//! Turn latency of one conversation while another misbehaves (`SEC-8`).
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, quantile_ms};
 
-/// Turns that are measured while nobody misbehaves.
+/// Turns measured without a misbehaving conversation.
 const QUIET_TURNS: usize = 500;
 
-/// Nobody, one that appends 8 MB after 8 MB, one that floods the daemon with reports.
+/// Measures with no misbehavior, with a conversation that keeps appending 8 MB, and with one that
+/// floods the daemon with reports.
 pub(crate) fn misbehaviour() -> Outcome {
     let append = json!({
         "type": "turn.append", "from": "child", "to": "orchestrator",

@@ -1,4 +1,4 @@
-//! What a turn leaves on disk.
+//! Disk usage of a turn.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 5] = [
     ("llm.", "messages to and from models"),
 ];
 
-/// Many turns of one conversation, and the bytes of its files for each of them.
+/// Runs many turns of one conversation, and reports the bytes of its files per turn.
 pub(crate) fn per_turn() -> Outcome {
     let turns = knob("GOONDAN_BENCH_TURNS", 3_000);
     let home = Home::new(INSTANT);

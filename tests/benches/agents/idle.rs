@@ -1,4 +1,4 @@
-//! What agents cost that have nothing to do.
+//! Cost of idle agents.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -35,7 +35,8 @@ pub(crate) fn many() -> Outcome {
     for _ in starting {
         client.next_answer()?;
     }
-    // Where memory, processes or descriptors do not suffice for all, those idle for longest were stopped.
+    // Where memory, processes or descriptors are not sufficient for all, the longest idle agents
+    // were stopped.
     let pids: Vec<u32> = home.running(AGENT).iter().map(|agent| agent.pid).collect();
     let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids));
     std::thread::sleep(Duration::from_secs(hold_s as u64));
@@ -85,9 +86,10 @@ fn second_events(client: &mut Client, agents: usize) -> Outcome {
 
 /// The file descriptors of a process.
 struct Descriptors {
-    /// Sockets and pipes: what a child takes.
+    /// Sockets and pipes: the descriptors of children.
     channels: usize,
-    /// The others: what the store keeps open of conversations, which has a bound of its own.
+    /// Other descriptors: files of conversations that the store keeps open, which have a separate
+    /// limit.
     files: usize,
 }
 

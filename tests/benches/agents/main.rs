@@ -1,11 +1,12 @@
-//! What an agent costs over the real binaries: starting one, keeping it, having it answer. See
+//! Cost of an agent with the real binaries: starting it, keeping it, and having it answer. See
 //! `docs/performance.md`.
 //!
-//! `cargo bench -p goondan-tests --bench agents` runs everything, with a word behind `--` what has it
-//! in its name. `GOONDAN_BENCH_AGENTS` is how many idle agents are held (default 200),
-//! `GOONDAN_BENCH_HOLD_S` for how long (default 20), and `GOONDAN_BENCH_TURNS` how many turns are made of
-//! which the bytes on disk are counted (default 3000). `GOONDAN_BENCH_CONVERSATIONS` is how many `gdn top` shows
-//! (default 10,000), and `GOONDAN_BENCH_FOLLOWED_TURNS` how many turns another node follows (default 100,000).
+//! `cargo bench -p goondan-tests --bench agents` runs everything; a word after `--` selects the
+//! measurements with it in their names. Variables: `GOONDAN_BENCH_AGENTS` is the number of idle
+//! agents (default 200), `GOONDAN_BENCH_HOLD_S` the seconds they are kept (default 20),
+//! `GOONDAN_BENCH_TURNS` the number of turns whose bytes on disk are counted (default 3000),
+//! `GOONDAN_BENCH_CONVERSATIONS` the number of conversations in `gdn top` (default 10,000), and
+//! `GOONDAN_BENCH_FOLLOWED_TURNS` the number of turns that another node follows (default 100,000).
 
 #![expect(
     clippy::print_stdout,
@@ -28,7 +29,7 @@ mod spawn;
 mod tools;
 mod top;
 
-/// What a measure ends in.
+/// Result of a measurement.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
 /// A measure; it prints what it found.

@@ -1,7 +1,8 @@
-//! What a log in PostgreSQL costs: turns with it and without it, next to plain inserts on the same server, and how
-//! quickly another node follows. The same turns on a server whose commits take longer.
+//! Cost of a log in PostgreSQL: turns with and without it, compared with plain inserts on the same
+//! server, and the time until another node has caught up. Also the same turns on a server with slow
+//! commits.
 //!
-//! Without PostgreSQL it is left out, and says so.
+//! Skipped with a message without PostgreSQL.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -15,21 +16,21 @@ use crate::answer::{BUSY_AGENTS, busy, one_by_one};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, knob, quantile_ms};
 
-/// How often each is measured, all taking turns.
+/// Number of rounds, in which all measurements alternate.
 const ROUNDS: usize = 7;
 /// Turns of all agents in a round.
 const TURNS: usize = 4_000;
 /// Turns of one agent in a round, one after the other.
 const LATENCY_TURNS: usize = 300;
-/// How long plain inserts are made in a round, in seconds.
+/// Duration of the plain inserts in a round, in seconds.
 const INSERTS_S: u32 = 2;
 /// A row of 1 KiB, by a client that waits for each commit.
 const INSERT: &str = "INSERT INTO plain (record) VALUES (decode(repeat('78', 1024), 'hex'))";
 const TABLE: &str = "CREATE TABLE plain (id bigserial PRIMARY KEY, record bytea NOT NULL)";
-/// More records than are written: what follows reads each.
+/// More records than are written, so that a follower reads each.
 const NO_SNAPSHOT: u64 = 1_000_000_000;
 
-/// What is done with the server and the node that has its log there, when all is measured.
+/// Action on the server and the node with its log there, after the measurements.
 type Afterwards = fn(&Server, &mut Client) -> Outcome;
 
 pub(crate) fn beside_plain_inserts() -> Outcome {
@@ -83,7 +84,7 @@ fn on_server(name: &str, settings: &[&str], afterwards: Afterwards) -> Outcome {
     Ok(())
 }
 
-/// What was measured in each round.
+/// Results of each round.
 #[derive(Default)]
 struct Round {
     inserts: Vec<f64>,
@@ -97,7 +98,7 @@ impl Round {
         [self.inserts, self.off, self.on].map(median)
     }
 
-    /// The median of what was measured with a log next to the inserts of the same round.
+    /// Median ratio of the rate with a log to the rate of inserts in the same round.
     fn ratio(&self) -> f64 {
         let rounds = self.on.iter().zip(&self.inserts);
         median(rounds.map(|(on, inserts)| on / inserts).collect())
@@ -144,7 +145,7 @@ fn has_log(home: &Home, server: &Server, node: &str) {
     home.write("state/config.json", &config);
 }
 
-/// How many plain inserts so many clients make a second, and how long one takes on average, in milliseconds.
+/// Plain inserts per second with this number of clients, and their average latency in milliseconds.
 fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let mut script = tempfile::NamedTempFile::new()?;
     script.write_all(INSERT.as_bytes())?;
@@ -167,7 +168,7 @@ fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::e
     Ok((number("tps = ")?, number("latency average = ")?))
 }
 
-/// How far a node has followed the log of the one workspace.
+/// Position of a node in the log of the only workspace.
 fn position(client: &mut Client, node: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let page = client.ask_method("node.list")?;
     let replicas = page.pointer("/workspaces/0/replicas");

@@ -1,6 +1,6 @@
-//! What it costs to hand a message of one process on to another: frames from a socket, the message
-//! read and checked, the message for the receiver written, frames into a socket. What the daemon
-//! decides in between is left out: it differs from message to message.
+//! Cost of forwarding a message between processes: reading frames from a socket, parsing and
+//! checking the message, writing the message for the receiver, and writing frames to a socket. The
+//! daemon's decision in between is excluded, because it differs by message.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};

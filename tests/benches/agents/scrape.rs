@@ -1,4 +1,4 @@
-//! What it costs to ask the daemon what it counts (`OBS-3`).
+//! Cost of requesting the daemon's metrics (`OBS-3`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +9,20 @@ use goondan_tests::{Daemon, Home};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, knob, quantile_ms};
 
-/// How often each request is made.
+/// Number of times that each request is made.
 const REQUESTS: usize = 200;
-/// How often turns are counted with and without somebody who asks.
+/// Number of rounds with and without a concurrent client.
 const ROUNDS: usize = 8;
 /// Turns of a round.
 const TURNS: usize = 1_000;
 /// Conversations they are in.
 const BUSY: usize = 8;
-/// How often somebody asks meanwhile: ten times as often as the endpoint would.
+/// Pause between requests of the concurrent client: ten times as often as the endpoint would
+/// request.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks next to `daemon.status`, with many conversations, and counts turns while somebody asks.
+/// Measures requests next to `daemon.status` with many conversations, and turns with a concurrent
+/// client.
 pub(crate) fn scrapes() -> Outcome {
     let agents = knob("GOONDAN_BENCH_AGENTS", 200);
     let home = Home::new(INSTANT);
@@ -64,7 +66,7 @@ pub(crate) fn scrapes() -> Outcome {
     Ok(())
 }
 
-/// Somebody who asks again and again.
+/// Client that sends requests repeatedly.
 fn asker(
     home: &Home,
     stop: Arc<AtomicBool>,
@@ -77,7 +79,7 @@ fn asker(
     }))
 }
 
-/// How long so many turns take.
+/// Measures the duration of a round's turns.
 fn turns(client: &mut Client) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = Instant::now();
     for _ in 0..TURNS / BUSY {

@@ -1,4 +1,4 @@
-//! What a sandbox costs turns that run a command in a session of `bash`.
+//! Cost of a sandbox for turns that run a command in a session of `bash`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How soon `gdn top` shows something where there are many conversations, and what it takes (`OBS-4`).
+//! Time until `gdn top` shows something with many conversations, and its resource usage (`OBS-4`).
 
 use std::error::Error;
 use std::fs::File;
@@ -19,11 +19,11 @@ use serde_json::Value;
 use crate::idle::{TICKS_PER_S, number, ticks};
 use crate::{INSTANT, Outcome, knob, quantile_ms};
 
-/// How often it is started.
+/// Number of starts.
 const ROUNDS: usize = 3;
 /// Keys that are pressed in each round.
 const KEYS: usize = 40;
-/// How long a terminal must be silent to be called at rest.
+/// Silence after which a terminal counts as idle.
 const SILENCE: Duration = Duration::from_millis(100);
 /// The longest wait for a frame.
 const PATIENCE: Duration = Duration::from_secs(30);

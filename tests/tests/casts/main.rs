@@ -1,6 +1,6 @@
-//! The recordings of the documentation: `gdn top`, `gdn chat` and `gdn demo kill` on a real terminal.
+//! Recordings for the documentation: `gdn top`, `gdn chat` and `gdn demo kill` on a real terminal.
 //!
-//! `GOONDAN_TEST_CASTS=docs/images cargo test --workspace --test casts` makes them anew.
+//! Recreate them with `GOONDAN_TEST_CASTS=docs/images cargo test --workspace --test casts`.
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,5 @@
-//! `docs/operations/`: what rules and dashboard ask for is told by the daemon, and each rule is explained.
+//! `docs/operations/`: the daemon emits the metrics in rules and dashboard, and each rule is
+//! explained.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +77,7 @@ fn obs_3_the_dashboard_asks_for_what_is_told_and_leaves_nothing_out() {
         .iter()
         .filter(|metric| !is_asked(metric))
         .collect();
-    // What other panels show already.
+    // Metrics that other panels already show.
     let known = [
         &Metric::WorkspaceProblem,
         &Metric::Replies,

@@ -1,4 +1,4 @@
-//! `docs/architecture.md`: what it names as proof exists.
+//! `docs/architecture.md`: the tests that it cites as proof exist.
 
 use crate::pages::{Page, quoted, repository};
 use crate::sources::all_tests;

@@ -67,7 +67,7 @@ fn is_foreign(name: &&String) -> bool {
     !name.starts_with("goondan-")
 }
 
-/// Where each foreign crate is used, as the table writes it: `p o *s*`.
+/// Users of each third-party crate, as in the table: `p o *s*`.
 fn used() -> BTreeMap<String, String> {
     let (mut always, mut in_tests) = (BTreeMap::new(), BTreeMap::new());
     for (dir, mark) in MARKS {
@@ -152,8 +152,8 @@ fn what_is_declared_and_not_used_is_said_to_be_planned() {
     }
 }
 
-/// The single-writer rule, as far as the dependency graph holds it: nobody but the orchestrator has anything
-/// to write durable files with, and the core speaks of the store's work and does none of it.
+/// Checks the single-writer rule in the dependency graph: only the orchestrator has crates for
+/// durable files, and the core describes the store's work without executing it.
 #[test]
 fn only_the_orchestrator_uses_the_store() {
     let users_of = |wanted: &str| -> Vec<&str> {
@@ -180,7 +180,7 @@ fn only_the_orchestrator_uses_the_store() {
     assert_eq!(users_of("goondan-writers"), ["goondan_orchestrator"]);
 }
 
-/// Files that outlive crashes are no conversations: what is built on them shares none of its words.
+/// The durable layer is independent of conversations: what is built on it shares none of its terms.
 #[test]
 fn the_durable_layer_knows_no_conversation() {
     let dirs = [
@@ -211,8 +211,8 @@ fn built_with(package: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The core decides and does nothing: it has no crate for files, sockets, processes, clocks or tasks, and
-/// none of those it has brings a runtime.
+/// The core decides but executes nothing: it has no crate for files, sockets, processes, clocks or
+/// tasks, and none of its crates brings a runtime.
 #[test]
 fn the_core_has_nothing_to_do_anything_with() {
     let known = [

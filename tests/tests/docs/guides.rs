@@ -1,7 +1,8 @@
-//! Tutorials and how-to guides: what a reader is told to type is typed, and what they say is printed is printed.
+//! Tutorials and how-to guides: every command is run, and every documented output is checked.
 //!
-//! Method: a page is one shell, from its first fence to its last, in a home directory of its own. The shell begins in
-//! a copy of what a clone has for it. What the fences of a page mean is told to readers in `docs/README.md`.
+//! Method: a page is one shell session, from its first fence to its last, in a separate home
+//! directory. The shell begins in a copy of the page's files from the repository. `docs/README.md`
+//! explains the fences to readers.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -14,21 +15,21 @@ use goondan_tests::{Home, Ran, needs};
 
 use crate::pages::{Page, repository};
 
-/// What stands before the output of each fence.
+/// Marker before the output of each fence.
 const MARK: char = '\u{1e}';
-/// The port that pages use; the shell gets a free one in its place.
+/// Port in pages; replaced by a free port.
 const PORT: &str = "8080";
-/// What a fence adds to its language that no test runs.
+/// Suffix of a fence's language that excludes it from tests.
 const NOT_RUN: &str = " not-run";
-/// What stands for anything in what is printed.
+/// Placeholder for any text in an output.
 const ANYTHING: char = '…';
 
 /// One thing to do, or to look at.
 #[derive(Debug, PartialEq)]
 enum Part {
-    /// Typed as it stands.
+    /// Typed literally.
     Typed(String),
-    /// What the fence that was typed last prints, among other lines, in this order.
+    /// Lines in the output of the last typed fence, in this order, possibly among others.
     Printed(Vec<String>),
     /// A file that is written, or added to.
     File {
@@ -36,7 +37,7 @@ enum Part {
         is_added: bool,
         text: String,
     },
-    /// What needs what no test has.
+    /// A fence with requirements that no test has.
     NotRun,
 }
 
@@ -94,7 +95,7 @@ fn script(parts: &[Part]) -> String {
     script
 }
 
-/// Whether a line is the one that was promised, with anything in place of each `…`.
+/// True if a line matches the documented one, with any text at each `…`.
 fn is_as_promised(line: &str, promised: &str) -> bool {
     let mut pieces = promised.split(ANYTHING);
     let first = pieces.next().unwrap();

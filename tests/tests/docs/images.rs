@@ -16,7 +16,7 @@ const BYTES_MAX: &[(&str, usize)] = &[("png", 120_000), ("svg", 100_000), ("cast
 /// Pixels that a screenshot is wide and high.
 const SIDE_PIXELS: std::ops::RangeInclusive<u32> = 320..=1600;
 
-/// What pages show, by `![text](target)`: the page, the text and the file in the repository.
+/// Images in pages, by `![text](target)`: the page, the text and the file in the repository.
 fn shown() -> Vec<(String, String, String)> {
     let mut pages = Page::all();
     pages.push(Page::read(KOREAN));
@@ -50,7 +50,7 @@ fn every_picture_is_shown_and_says_in_words_what_it_shows() {
         assert!(text.split(' ').count() > 2, "{page}: {file} says {text:?}");
     }
     let mut used: BTreeSet<String> = shown.into_iter().map(|(_, _, file)| file).collect();
-    // What nobody's browser plays is led to.
+    // Pages link to the recordings, which browsers cannot play.
     let all: String = Page::all().into_iter().map(|page| page.text).collect();
     let casts = kept().into_iter().filter(|file| file.ends_with(".cast"));
     used.extend(casts.filter(|file| all.contains(file.trim_start_matches("docs/"))));
@@ -75,7 +75,7 @@ fn pictures_are_small_and_screenshots_are_pictures() {
     }
 }
 
-/// What would say on whose machine a recording was made.
+/// Strings that would reveal the machine of a recording.
 const PRIVATE: &[&str] = &["/home/", "/root/", "/Users/", "/target/", "@localhost"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Modules import from below: no file of a crate imports from one that imports from it, directly or
-//! through others. A module may take from those it stands in, as their part.
+//! Imports have no cycles: no file of a crate imports from a file that imports from it, directly or
+//! indirectly. Imports from parent modules are exempt, because a module is part of its parents.
 
 mod circles;
 pub(crate) mod modules;

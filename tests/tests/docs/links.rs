@@ -99,7 +99,7 @@ fn lines_are_short_outside_tables_and_fences() {
     }
 }
 
-/// What the packages say of their licence and the texts at the top level agree.
+/// The license in the package manifests matches the license texts at the top level.
 #[test]
 fn each_licence_of_the_packages_has_its_text() {
     let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();

@@ -1,4 +1,4 @@
-//! The machines of the core stand on one another: what is below knows nothing of what is above.
+//! The core's state machines are layered: lower layers do not depend on higher ones.
 
 use std::path::Path;
 

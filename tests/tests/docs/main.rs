@@ -1,5 +1,5 @@
-//! The documents are true: links lead somewhere, names exist, tables agree with the sources, and what
-//! the README tells a newcomer to type works.
+//! Checks that the documentation is correct: links resolve, names exist, tables match the sources,
+//! and the README's commands work.
 //!
 //! Pages whose examples need a crate's own types are tested in that crate (`documentation.rs`).
 

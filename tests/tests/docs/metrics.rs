@@ -1,4 +1,4 @@
-//! `docs/metrics.md`: what it says of each metric is what the catalog says.
+//! `docs/metrics.md`: descriptions match the catalog.
 
 use goondan_protocol::metrics::Metric;
 

@@ -64,7 +64,7 @@ impl Page {
         prose.join("\n")
     }
 
-    /// The fences in order: what stands behind the opening marks, and what is within.
+    /// All fences in order: their info strings and contents.
     pub(crate) fn all_fences(&self) -> Vec<(&str, String)> {
         let parts = self.text.split("\n```").enumerate();
         parts
@@ -129,7 +129,7 @@ impl Page {
     }
 }
 
-/// What stands in back quotes.
+/// Text in backticks.
 pub(crate) fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::pages::repository;
 use crate::sources::rust_files;
 
-/// Where processes are started at run time.
+/// Crates that start processes at run time.
 const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"];
 
 /// Files whose processes start where they are themselves, having asked before.
@@ -18,7 +18,7 @@ const INHERITING: [&str; 6] = [
     "connector-process/src/confined.rs",
 ];
 
-/// What may stand in `current_dir(…)`: the function, or what is named for what it said.
+/// Allowed arguments of `current_dir(…)`: the function, or a variable with its result.
 const ASKS: [&str; 2] = ["working_directory(Purpose::", "cwd)"];
 
 #[test]

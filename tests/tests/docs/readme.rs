@@ -1,4 +1,4 @@
-//! The README's commands, typed as they stand.
+//! The README's commands, typed literally.
 
 use std::collections::BTreeSet;
 use std::process::Command;

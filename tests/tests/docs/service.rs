@@ -9,14 +9,14 @@ use crate::pages::repository;
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "a fixture is no state of goondan"
+    reason = "a fixture is not state of goondan"
 )]
 fn the_service_file_has_nothing_that_systemd_does_not_know() {
     if !needs::program("systemd-analyze") {
         return;
     }
     let unit = std::fs::read_to_string(repository().join("systemd/goondan.service")).unwrap();
-    // Where the daemon is installed is no business of the file's form.
+    // The path of the daemon does not matter for the syntax check.
     let installed = "%h/.cargo/bin/goondan-orchestrator";
     assert!(unit.contains(installed));
     let unit = unit.replace(installed, "/bin/sh");
@@ -32,6 +32,6 @@ fn the_service_file_has_nothing_that_systemd_does_not_know() {
         .unwrap();
     let told = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success(), "{told}");
-    // What it does not know it passes over, and says so with the file's line.
+    // systemd ignores unknown settings, and reports them with the file's line.
     assert!(!told.contains("goondan.service:"), "{told}");
 }

@@ -125,7 +125,7 @@ fn renamed_modules(top: &Path, file: &Path, text: &str) -> Vec<(PathBuf, String)
         .collect()
 }
 
-/// The test functions of a file, with the module within the file they stand in.
+/// Test functions of a file, with their module within the file.
 fn tests_in(text: &str) -> Vec<String> {
     let (mut module, mut is_test, mut tests) = ("", false, Vec::new());
     for line in text.lines() {

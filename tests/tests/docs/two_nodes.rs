@@ -1,4 +1,5 @@
-//! What `docs/examples/two-nodes` runs in a container of a node, without the container.
+//! Runs the startup script of a node's container in `docs/examples/two-nodes`, without the
+//! container.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,10 +13,11 @@ use serde_json::{Value, json};
 use crate::pages::repository;
 
 const EXAMPLE: &str = "docs/examples/two-nodes";
-/// A server that nobody reaches: there is no directory of its socket. Its password is in no other place.
+/// An unreachable server: the directory of its socket does not exist. Its password occurs nowhere
+/// else.
 const LOG_URL: &str = "postgres://goondan:hunter2@/goondan?host=/nowhere";
 
-/// What a container of the node `a` runs.
+/// Startup command of the container of node `a`.
 fn start(home: &Home) -> Command {
     let script = repository().join(EXAMPLE).join("node/start.sh");
     let mut command = home.command(Path::new("sh"), &[script.to_str().unwrap()]);

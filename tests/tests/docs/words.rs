@@ -3,7 +3,7 @@
 use crate::pages::{Page, quoted, repository};
 use crate::sources::{CRATES, all_sources};
 
-/// Whether the sources define this name: as an item, or as a field or variant on a line of its own.
+/// True if the sources define this name: as an item, or as a field or variant on its own line.
 fn is_defined(sources: &str, name: &str) -> bool {
     let items = [
         "struct ", "enum ", "trait ", "fn ", "mod ", "type ", "const ",

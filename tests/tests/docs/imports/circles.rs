@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The circles of what imports what, each sorted.
+/// Returns the import cycles, each sorted.
 pub(super) fn circles<T: Ord + Clone>(imports: &BTreeMap<T, BTreeSet<T>>) -> Vec<Vec<T>> {
     let mut walk = Walk {
         imports,

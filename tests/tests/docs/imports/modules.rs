@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, File, Item, ItemMod, Lit, Meta, UseTree, Visibility};
 
-/// How often a name is followed that was handed on.
+/// Maximum number of re-exports that are followed for a name.
 const INDIRECTIONS_MAX: usize = 8;
 
 /// The path of a module within its crate: `["core", "calls"]`.
 type ModulePath = Vec<String>;
 
-/// Which files of a crate import from which, `src` being the folder of its sources. What a module takes
-/// from those it stands in is left out: it is a part of them.
+/// Imports between the files of a crate, with its source folder `src`. Imports from parent modules
+/// are omitted, because a module is part of its parents.
 pub(crate) fn imports_of(src: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
     let mut modules = Modules::default();
     for root in ["lib.rs", "main.rs"] {
@@ -55,9 +55,9 @@ struct Module {
     file: PathBuf,
     /// Paths that its code names, as written.
     paths: BTreeSet<Vec<String>>,
-    /// Names it takes from elsewhere, each with the path it stands for.
+    /// Names imported from elsewhere, each with its path.
     taken: BTreeMap<String, Vec<String>>,
-    /// Which of them it hands on.
+    /// Re-exported names.
     handed_on: BTreeSet<String>,
 }
 
@@ -106,7 +106,7 @@ impl Modules {
         self.read(&own, &children.join(&name), child);
     }
 
-    /// The file that holds what a path in module `from` names; none for what is not of this crate.
+    /// File that defines the item of a path in module `from`; none for paths outside of this crate.
     fn file_of(&self, from: &ModulePath, path: &[String], depth: usize) -> Option<PathBuf> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
@@ -232,7 +232,7 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-/// Whether something is compiled for tests alone.
+/// True if an item is compiled only for tests.
 pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => list
