@@ -1,10 +1,11 @@
-//! Goal: each alert rule fires when what it warns of happens, and none fires where all is well (`OBS-3`).
+//! Goal: each alert rule fires when its condition occurs, and none fires in normal operation
+//! (`OBS-3`).
 //!
-//! Method: the real binaries, asked by HTTP as Prometheus asks them; faults are injected one after the other,
-//! each on an agent or a connection of its own, and the rules of `docs/operations` are evaluated as they stand. Only
-//! the age of events is a second here, and not 15 minutes; and what must hold for a minute (`for`) must hold for a
-//! second, unless `GOONDAN_TEST_ALERTS_HOLD=1` says that there is time. A soak has the rules as they are, for as long as
-//! `GOONDAN_TEST_ALERTS_SOAK_S` says.
+//! Method: the real binaries, scraped over HTTP as Prometheus does; faults are injected one after
+//! the other, each on a separate agent or connection, and the rules of `docs/operations` are
+//! evaluated unchanged, with two exceptions: the age of events is one second instead of 15 minutes,
+//! and a `for` of a minute is shortened to a second, unless `GOONDAN_TEST_ALERTS_HOLD=1` allows
+//! more time. A soak uses the unchanged rules for `GOONDAN_TEST_ALERTS_SOAK_S` seconds.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use serde_json::json;
 /// Rules are evaluated with this instead of their age of events.
 const AGE: (&str, &str) = ("> 900", "> 1");
 
-/// Everything is asked at one address: what the endpoint tells, and the rules over it.
+/// Scrapes the endpoint, and evaluates the rules over the scrapes.
 struct Watch {
     address: SocketAddr,
     scrapes: Scrapes,
@@ -32,17 +33,17 @@ struct Watch {
 
 /// The knob for rules that hold for as long as they say.
 const HOLD_VAR: &str = "GOONDAN_TEST_ALERTS_HOLD";
-/// Else for this part of it.
+/// Divisor of the hold time without that variable.
 const HOLD_PART: u32 = 60;
 /// The longest that any rule has to hold.
 const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
 /// The knob for how long a soak is, in seconds; the long form is 3600.
 const SOAK_VAR: &str = "GOONDAN_TEST_ALERTS_SOAK_S";
-/// Else a part of what happens in one is seen, and no more.
+/// Default duration, which covers only part of a day's events.
 const SOAK_S: u64 = 5;
 
-/// How long a rule must hold.
+/// Hold time of a rule.
 fn hold_of(rule: &Rule) -> Duration {
     match std::env::var_os(HOLD_VAR) {
         Some(_) => rule.hold,
@@ -53,7 +54,7 @@ fn hold_of(rule: &Rule) -> Duration {
 impl Watch {
     fn scrape(&mut self) {
         let told = http::get(self.address, "/metrics");
-        // Nobody answers: Prometheus has nothing then.
+        // The endpoint is unreachable: Prometheus has no samples then.
         let scrape = told.map_or_else(|_gone| Scrape::default(), |told| Scrape::read(&told.body));
         self.scrapes.add(scrape);
     }
@@ -261,7 +262,7 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
         );
     }
     ask(&home, "spender", "Hi.").exits(0);
-    // What is told may be a second old.
+    // The metrics may be a second old.
     wait_until("nothing fires", || watch.names().is_empty());
 
     for _ in 0..20 {
@@ -314,7 +315,8 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
     );
 }
 
-/// What a day brings: questions and messages, restarts, reloads, a process that is killed now and then.
+/// Events of an ordinary day: questions and messages, restarts, reloads, an occasional killed
+/// process.
 fn ordinary(home: &Home, round: u64) {
     let asking: Vec<_> = ["clerk", "failing", "holder", "teller"]
         .into_iter()

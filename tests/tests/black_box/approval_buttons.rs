@@ -13,9 +13,9 @@ use crate::approvals::{id_of, project, runs_of, sent, the_call, waiting};
 
 /// The chat in which is asked.
 const CHAT: i64 = -5;
-/// Who may decide there.
+/// User who may decide in the chat.
 const ANN: i64 = 7;
-/// Who may not.
+/// User who may not.
 const EVE: i64 = 8;
 
 const SECRET: &str = "a-shared-secret";
@@ -54,7 +54,7 @@ fn message_of(telegram: &Telegram, id: &str) -> Deed {
     })
 }
 
-/// What whoever presses a button is told.
+/// Message shown to the user who pressed the button.
 fn told(telegram: &Telegram, query: &str) -> String {
     wait_for("whoever pressed is told", || {
         let mut answers = deeds(telegram, "answerCallbackQuery").into_iter();
@@ -68,7 +68,7 @@ fn press(telegram: &Telegram, user: i64, message: &Deed, data: &str) -> String {
     told(telegram, &query)
 }
 
-/// Waits until a message has no buttons any more and says what became of its call.
+/// Waits until a message loses its buttons and shows the outcome of its call.
 fn loses_its_buttons(telegram: &Telegram, message: &Deed, how: &str) {
     wait_until("the message says what became of it", || {
         let edits = deeds(telegram, "editMessageText");
@@ -123,7 +123,7 @@ fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
     daemon.log().wait_for("it is logged", |line| {
         line["message"] == "a button was pressed by who may not decide"
     });
-    // What is not ours, or of no call, changes nothing.
+    // Foreign buttons, and buttons without a call, change nothing.
     let forged = press(&telegram, ANN, &message, "goondan:approve:a-00000000");
     assert_eq!(forged, "Nothing changed: it is no longer pending.");
     telegram.press(ANN, (CHAT, message.message_id), "approve");
@@ -166,7 +166,7 @@ fn steer_3_an_old_button_decides_after_all_that_works_on_it_was_killed() {
     kill(&home, AGENT);
     drop(daemon.kill());
     drop(sending);
-    // It is pressed while nobody listens.
+    // The button is pressed while the daemon is down.
     let approve = format!("goondan:approve:{id}");
     let query = telegram.press(ANN, (CHAT, message.message_id), &approve);
     daemon = Daemon::serving(&home);
@@ -207,7 +207,8 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
     sending.wait().exits(7);
     loses_its_buttons(&telegram, &message, "withdrawn: the turn is cancelled");
 
-    // While Telegram is away nobody waits for it, and what is decided by then is not shown any more.
+    // While Telegram is down, nothing waits for it, and calls decided meanwhile are no longer
+    // shown.
     let unwell = Mishap::Answer(
         502,
         json!({"ok": false, "description": "because of the test"}),
@@ -220,7 +221,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
     home.gdn(&["approve", &id]).exits(0);
     sending.wait().exits(0).prints(&["ran z"]);
 
-    // It is decided while the connector does not hear of it.
+    // The call is decided while the connector receives no updates.
     telegram.have_deeds([]);
     let (sending, id) = sent(&home, "a", "run w");
     let message = message_of(&telegram, &id);
@@ -288,7 +289,7 @@ fn to(slack: &Provider, end: &str) -> Vec<Received> {
     received
 }
 
-/// Somebody presses a button in Slack. The status of the answer.
+/// Presses a button in Slack. Returns the status of the response.
 fn press_in_slack(daemon: &Daemon, user: &str, ts: &str, action: &str, id: &str) -> u16 {
     let payload = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": user},
         "channel": {"id": "C9"}, "message": {"ts": ts}, "trigger_id": "9",
@@ -384,7 +385,7 @@ spec:
     sending.wait().exits(0).prints(&["E_TOOL_DENIED"]);
     assert_eq!(runs_of(&home, "y"), 0);
     told("U7", "Denied.");
-    // The double counts anew for no daemon.
+    // The fake does not restart its count with a new daemon.
     closed("9.2", "denied by slack:U7");
     press(&daemon, "U7", "9.2", "goondan:approve", &id);
     told("U7", "Nothing changed");

@@ -14,13 +14,14 @@ use crate::conversation::{check, result_text, shape, text};
 
 /// Within which the daemon is killed behind an answer, in milliseconds.
 const MOMENT_MS: u64 = 60;
-/// How often that is done; the long form is 200.
+/// Number of rounds; the long form is 200.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_APPROVAL_ROUNDS";
 const ROUNDS: u64 = 6;
 
-/// [`LAB`] with an agent whose commands need a person, but for two kinds. `run NAME` adds a line to the note
-/// `NAME.runs`; `both NAME` runs that, and beside it a command that is approved by its pattern; `free NAME` runs
-/// only the latter, `forbidden NAME` one that is never approved. Each is answered with what the last tool told.
+/// [`LAB`] with an agent whose commands need approval, except for two kinds. `run NAME` appends a
+/// line to the note `NAME.runs`; `both NAME` runs that and a command that is approved by its
+/// pattern; `free NAME` runs only the latter, `forbidden NAME` one that is never approved. Each is
+/// answered with the last tool result.
 pub(crate) fn project() -> String {
     let rules = r#"
       - when: {user: '^run (?P<name>\w+)$', step: 1}
@@ -84,7 +85,7 @@ pub(crate) fn event(text: &str) -> String {
     text.replace(' ', "-")
 }
 
-/// What the last tool result of a conversation tells.
+/// Last tool result of a conversation.
 fn last_result(home: &Home, key: &str) -> String {
     let messages = home.history(key);
     check(&messages);
@@ -118,7 +119,7 @@ fn steer_3_a_call_waits_for_a_person_is_shown_with_its_commands_and_runs_once_ap
     home.gdn(&["ps"])
         .exits(0)
         .prints(&[&format!("gdn approve {id}")]);
-    // Whoever comes to wait for the same answer is told, too.
+    // A second client that waits for the same answer is notified, too.
     let again = home.start_gdn(&["send", "--instance", "a", "--event-id", "run-x", "run x"]);
     again.wait_for_stderr(&format!("approve {id}"));
     assert_eq!(runs_of(&home, "x"), 0, "it ran before it was approved");
@@ -155,7 +156,7 @@ fn steer_3_a_denied_call_does_not_run_and_the_model_reads_why() {
     }
     assert_eq!(shape(&home.history("a")), "uata");
     assert_eq!(runs_of(&home, "x"), 0);
-    // The rules decide about others, and nobody is asked.
+    // The rules decide the other calls without asking a person.
     let free = home.ask("a", "free y");
     assert!(free.contains("free y"), "{free}");
     let forbidden = home.ask("a", "forbidden z");
@@ -169,7 +170,7 @@ fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     let (sending, id) = sent(&home, "a", "both x");
-    // What ran beside it is on record, so that it is lost with nobody.
+    // The other call's result is recorded, so it survives the kill.
     wait_until("the other call is recorded", || {
         shape(&home.history("a")) == "uat"
     });
@@ -181,7 +182,7 @@ fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
         home.ps_agent("a")
             .is_some_and(|it| it["turnId"].is_string())
     });
-    // The grace period is a minute: nobody waits for a person with it.
+    // The grace period is a minute, but the shutdown does not wait for a person.
     drop(daemon.stop());
     assert!(home.running(AGENT).is_empty());
     let _daemon = Daemon::serving(&home);
@@ -192,7 +193,7 @@ fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
     answer.exits(0);
     assert_eq!(runs_of(&home, "x"), 1);
     let messages = home.history("a");
-    // Each call has its result, those of calls that waited for nobody first.
+    // Each call has its result, with the results of calls without approval first.
     assert_eq!(shape(&messages), "uatta");
     let told: Vec<String> = messages
         .iter()
@@ -335,7 +336,7 @@ fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
     chat.say("run x");
     let id = id_of(&the_call(&home));
     chat.wait_for_stderr(&format!("approve {id}"));
-    // One that begins now is told of it.
+    // A new chat is notified about it.
     let mut other = home.command(&bin(GDN), &["chat", "--instance", "a"]);
     other.stdin(Stdio::piped());
     let other = Running::start(other);
@@ -350,7 +351,7 @@ fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
 
 #[test]
 fn sec_6_a_call_is_approved_by_a_person_and_by_no_program_of_an_agent() {
-    // Who is confined does not reach the daemon at all.
+    // A confined process cannot connect to the daemon.
     let yaml = project().replace(
         "sandbox: {write: [NOTES]}",
         "sandbox: {require: off, write: [NOTES]}",

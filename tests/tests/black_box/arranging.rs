@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::conversation::check;
 
-/// The events of the project that are not over, in their order, with how they stand.
+/// Open events of the project in order, with their states.
 fn listed(home: &Home) -> Vec<(String, String)> {
     let listed = home.gdn_json(&["event", "list"]);
     let events = listed["events"].as_array().unwrap().iter();
@@ -21,7 +21,7 @@ fn ids(home: &Home) -> Vec<String> {
     listed(home).into_iter().map(|(id, _)| id).collect()
 }
 
-/// A turn that is held, and events that wait behind it; whoever sent them waits for the answers.
+/// Starts a held turn, and queues events behind it; the clients wait for the answers.
 fn behind_a_held_turn(home: &Home, waiting: &[&str]) -> Vec<Running> {
     let mut sent = vec![home.start_gdn(&["send", "--event-id", "held", "hold x"])];
     let runs = home.notes().join("x.runs");

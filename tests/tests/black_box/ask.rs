@@ -156,7 +156,7 @@ fn chat_answers_line_by_line_and_remembers_over_restarts_of_the_daemon() {
     let mut first = chat();
     first.say("remember my name is Ada");
     first.wait_for_stdout("I shall remember you, Ada.\n");
-    // The same chat goes on with the next daemon.
+    // The same chat continues with the next daemon.
     drop(daemon.kill());
     let daemon = Daemon::start(&home);
     first.say("what is my name");
@@ -242,7 +242,7 @@ fn inst_3_agents_keep_their_own_conversations() {
     );
     assert_eq!(home.history("k").len(), 2);
     assert_eq!(home.history("helper:k").len(), 2);
-    // The helper's conversation is not the worker's to go on with.
+    // The worker cannot continue the helper's conversation.
     let taken = home
         .gdn(&["send", "--instance", "helper:k", "echo mine", "--json"])
         .exits(10);

@@ -1,6 +1,6 @@
-//! What a child may ask for follows from its definition, whatever it says (`SEC-7`).
+//! A child's permissions follow from its definition, whatever it claims (`SEC-7`).
 //!
-//! Method: the real daemon, and children that send what no honest one does.
+//! Method: the real daemon, and children that send messages no honest child sends.
 
 use std::sync::mpsc::channel;
 
@@ -100,7 +100,7 @@ impl Stage {
         }
     }
 
-    /// What an agent's process is answered that sends these frames in its turn.
+    /// Replies to an agent process that sends these frames in its turn.
     fn answers(&self, key: &str, frames: &[Value]) -> Vec<Value> {
         let expected = frames
             .iter()
@@ -115,8 +115,8 @@ impl Stage {
         })
     }
 
-    /// Sends frames as the process of a conversation, which must be killed for the last of them, and be
-    /// followed by an honest one.
+    /// Sends frames as the process of a conversation, which must be killed for the last one and
+    /// replaced by an honest process.
     #[track_caller]
     fn is_broken(&self, key: &str, frames: &[Value], problem: &str) {
         order_to_say(self.home.path(), AGENT, frames);
@@ -135,7 +135,7 @@ fn frame(kind: &str, payload: Value) -> Value {
     frame
 }
 
-/// What changes nothing.
+/// A frame without an effect.
 fn frame_before() -> Value {
     frame("pong", json!({"nonce": 1}))
 }
@@ -423,7 +423,7 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
             .wait_for_after(seen, "a real one listens", |line| {
                 message(line) == "listening"
             });
-        // What it does well sets the back-off of its crashes back.
+        // Its valid messages reset its crash back-off.
         let address = stage.daemon.webhook("hook");
         let accepted = http::post(address, "/hook", &[], "hi").unwrap();
         assert_eq!(accepted.status, 202);
@@ -463,7 +463,7 @@ fn sec_7_what_a_connector_says_of_calls_that_others_make_changes_nothing() {
         ]
     });
     let mut frames: Vec<Value> = forged.collect();
-    // Whoever is answered this was heard before.
+    // After this reply, all earlier frames have been processed.
     frames.push(request("state.get", 9, json!({})));
     order_to_say(stage.home.path(), CONNECTOR, &frames);
     let processes = stage.home.ps();

@@ -1,5 +1,6 @@
-//! An agent that changes its own configuration, once well, once badly, and beyond what it may: the example
-//! `self-improving`, and what becomes of it when anybody dies or a person has a say.
+//! An agent that changes its own configuration: successfully, with an error, and beyond its
+//! permissions. Uses the example `self-improving`, with kills of all processes and decisions of a
+//! person.
 
 use std::fs;
 use std::io::Write as _;
@@ -37,7 +38,7 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// What became of changesets: phase, result, and the first words of why.
+/// Changeset log: phase, result, and the beginning of the reason.
 fn log(home: &Home) -> Vec<(String, String)> {
     let word = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
     lines(&bundle_dir(home).join("logs/changeset-status.jsonl"))
@@ -316,7 +317,7 @@ fn bundle_7_a_daemon_killed_right_after_an_activation_goes_on_with_it() {
     });
 }
 
-/// Where the store of a bundle has a file that says this.
+/// Path of the file with this text in a bundle's store.
 fn blob(home: &Home, text: &str) -> PathBuf {
     let blobs = fs::read_dir(bundle_dir(home).join("store/blobs")).unwrap();
     let mut paths = blobs.map(|entry| entry.unwrap().path());
@@ -356,7 +357,7 @@ fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one
         .unwrap();
     blob_file.write_all(b"damaged").unwrap();
     let daemon = Daemon::start(&home);
-    // What is damaged can be looked at before anything is started.
+    // Damage can be inspected before anything is started.
     let seen = status(&home);
     assert!(seen["problem"].as_str().unwrap().contains("is damaged"));
     assert_eq!(home.ask("main", "hello"), VERSE);
@@ -369,7 +370,7 @@ fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one
     let last = status(&home);
     assert_eq!(last["active"], last["base"]);
     says_why(&home, "cannot be used");
-    // The same can be made again: what was damaged does not stay in the way.
+    // The same bundle can be created again despite the damaged file.
     assert_eq!(
         home.ask("main", "answer in verse"),
         "So be it: from now on / each line a song."
@@ -493,11 +494,11 @@ fn bundle_7_a_module_that_does_not_start_is_rejected_with_its_own_words_and_dist
     assert_eq!(status["active"], status["base"]);
     let told = home.ask("main", "what do you know");
     assert!(told.contains("I quit"), "{told}");
-    // Everything is told of once.
+    // Everything is reported once.
     let audit = home.gdn_json(&["audit"]).to_string();
     assert_eq!(audit.matches("no such luck").count(), 1, "{audit}");
     assert_eq!(take(&home, "good")["state"], "committed");
-    // What it left when it was tried is gone, and nowhere that the conversation works.
+    // Files from its trial are deleted, and never appeared in the conversation's directory.
     assert!(!bundle_dir(&home).join("gate").exists());
     assert!(!home.work_dir("main").join("here").exists());
     assert_eq!(home.ask("main", "go"), "it goes");
@@ -547,7 +548,8 @@ fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
     assert_eq!(on, [&after["base"], &verse]);
 }
 
-/// What the provider's model answers: it writes its prompt anew when it is told so, and says a word otherwise.
+/// Reply of the provider's model: it rewrites its prompt on request, and otherwise answers with a
+/// word.
 fn rewriting(received: &Received) -> Answer {
     let messages = received.body["messages"].as_array().unwrap();
     let last = messages.last().unwrap();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::conversation::{check, shape, text};
 
-/// How many turns are cancelled at a random moment; the long form is 500.
+/// Number of turns that are canceled at a random moment; the long form is 500.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_CANCEL_ROUNDS";
 const ROUNDS: u64 = 12;
 
@@ -48,7 +48,7 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
     behind.wait().exits(0).prints(&["behind"]);
     let agent = u32::try_from(agent).unwrap();
     wait_until("its process is gone", || !processes::is_alive(agent));
-    // A command that still ran would go on now.
+    // A command that is still running would continue now.
     home.write("notes/x.go", "");
     assert_eq!(home.ask("main", "echo after"), "after");
     let messages = home.history("main");
@@ -84,7 +84,7 @@ fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
     processes::signal(chat.pid(), Signal::SIGINT);
     chat.wait_for_stdout("Cancelled the turn of main");
     chat.say("echo after");
-    // Not all of what came from the pipe was answered.
+    // Part of the piped input was not answered.
     chat.wait().exits(130).prints(&["after"]);
     let messages = home.history("main");
     check(&messages);

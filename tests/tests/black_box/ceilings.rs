@@ -1,4 +1,5 @@
-//! What agents and clients may make grow has a ceiling, which is said when it is reached (`SEC-8`).
+//! Resources that agents and clients can grow have a limit, which is reported when reached
+//! (`SEC-8`).
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -83,7 +84,7 @@ fn sec_8_a_step_that_spawns_fifty_agents_gets_so_many_and_is_told_of_the_ceiling
     assert!(home.running(AGENT).len() <= PER_STEP + 1);
 }
 
-/// A daemon whose agents misbehave when they are told to.
+/// A daemon whose agents misbehave on order.
 fn stage() -> (Home, Daemon, tempfile::TempDir) {
     let home = Home::new(LAB);
     let bin_dir = home.bin_dir_of_its_own();
@@ -168,13 +169,14 @@ fn sec_8_requests_that_are_never_whole_hold_so_much_memory_and_no_more() {
     let connect = || {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.write_all(&long.to_be_bytes()).unwrap();
-        // The one that finds no room is told so by its header alone, and may be let go of before this.
+        // A connection without capacity is rejected by its header alone, and may be closed before
+        // this write.
         stream.write_all(b"{").ok();
         stream.set_nonblocking(true).unwrap();
         stream
     };
     let mut held: Vec<UnixStream> = (0..=LONG_FRAMES).map(|_| connect()).collect();
-    // Which of them came last is not for a test to say.
+    // The order of arrival is not known here.
     let mut told = String::new();
     wait_until("one finds no room", || {
         for stream in &mut held {

@@ -120,7 +120,7 @@ fn sup_7_a_child_has_a_control_group_with_all_it_starts_which_goes_with_it() {
 const RUNAWAY: &str = "#!/bin/sh\ncat > /dev/null\nsetsid sleep 4322 &\n\
                        (setsid sh -c 'sleep 4323 & exec sleep 4324' &)\nsleep 4321\n";
 
-/// Whether all in a group stands still, as the kernel says.
+/// True if the kernel reports the whole group as frozen.
 fn is_frozen(group: &Path) -> bool {
     let events = fs::read_to_string(group.join("cgroup.events")).unwrap();
     events.lines().any(|line| line == "frozen 1")
@@ -166,7 +166,7 @@ fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
     assert!(sleepers.iter().all(|pid| state_of(*pid) != 'T'));
     home.gdn(&["task", "resume", "shop"]).exits(0);
     wait_until("it goes on", || !is_frozen(&program));
-    // What is frozen is ended all the same.
+    // A frozen task can still be canceled.
     home.gdn(&["task", "pause", "shop"]).exits(0);
     wait_until("all of it is frozen", || is_frozen(&program));
     home.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
@@ -193,7 +193,7 @@ fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
     wait_until("nothing of it is left", || home.running("sleep").is_empty());
 }
 
-/// What the kernel holds a child to depends on the controllers it offers.
+/// The limits that the kernel enforces depend on the available controllers.
 fn check_controllers(group: &Group, dir: &Path) {
     let offered = fs::read_to_string(group.0.join("cgroup.controllers")).unwrap();
     for (controller, file, limit) in [

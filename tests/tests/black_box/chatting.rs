@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::conversation::{check, text};
 
-/// How often the daemon is killed under those who watch; the long form is 200.
+/// Number of kills under watching clients; the long form is 200.
 const KILLS_VAR: &str = "GOONDAN_TEST_WATCHED_KILLS";
 const KILLS: u64 = 5;
 /// Within which it is killed after something was sent, in milliseconds. A turn takes about as long.
@@ -44,7 +44,7 @@ fn check_given_back(screen: &Screen) {
     screen.wait_for("typed\n$");
 }
 
-/// What users said in the conversation `main`.
+/// User messages in the conversation `main`.
 fn asked(home: &Home) -> Vec<String> {
     let messages = home.history("main");
     check(&messages);
@@ -62,7 +62,7 @@ fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let screen = chat(&home);
-    // Wide characters are gone with one key each, and the cursor stands where it is shown.
+    // A wide character is deleted with one key, and the cursor is at its displayed position.
     screen.types("echo 안녕하세요 🦀x");
     screen.press(&["BSpace", "BSpace", "BSpace", "BSpace", "BSpace"]);
     screen.wait_for("you> echo 안녕하\n");
@@ -77,7 +77,7 @@ fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
     screen.press(&["M-Enter"]);
     screen.types("two");
     screen.press(&["Enter"]);
-    // Not before the prompt is back does the editor tell what is pasted from what is typed.
+    // The editor enables bracketed paste only once the prompt is back.
     screen.wait_for("\ntwo\nyou>");
     screen.pastes("echo pasted\nin three\nlines");
     screen.wait_for("...> lines");
@@ -95,7 +95,7 @@ fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
     screen.press(&["Enter"]);
     check_given_back(&screen);
 
-    // Another chat remembers what was said in this one.
+    // Another chat shares the input history.
     begin(&home, &screen);
     wait_until("the first line of that chat is found", || {
         screen.press(&["Up"]);
@@ -125,7 +125,7 @@ fn steer_4_what_comes_from_elsewhere_is_shown_once_over_kills_of_the_daemon() {
         assert_eq!(home.ask("main", &format!("echo {said}")), said);
         screen.wait_for("assistant  ");
         screen.wait_for(&format!("  {said}\n"));
-        // What is being typed stays.
+        // Unsent input is kept.
         screen.wait_for("you> echo half");
         expected.push(said);
         drop(daemon.kill());
@@ -187,7 +187,7 @@ fn steer_4_ctrl_c_stops_waiting_then_cancels_then_ends_and_signals_give_the_term
     daemon.stop();
 }
 
-/// The events whose turns a watch has told to be committed.
+/// Events whose turns a watch reported as committed.
 fn committed(watch: &Running) -> Vec<String> {
     let printed = watch.stdout();
     let told = printed

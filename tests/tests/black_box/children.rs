@@ -10,7 +10,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use serde_json::Value;
 
-/// Most memory the daemon may ever have had in use, in KiB. What waits for a slow reader is bounded.
+/// Maximum peak memory of the daemon, in KiB. Buffers for slow readers are bounded.
 const DAEMON_MEMORY_MAX_KIB: u64 = 256 * 1024;
 
 /// A daemon whose children misbehave when they are ordered to, and an agent that must not notice.
@@ -53,7 +53,7 @@ impl Stage {
         assert_eq!(bystander["consecutiveCrashes"], 0);
     }
 
-    /// Waits for what the orchestrator says about one conversation's process.
+    /// Waits for a log message of the orchestrator about one conversation's process.
     #[track_caller]
     fn wait_for_word(&self, key: &str, text: &str) -> Value {
         self.daemon.log().wait_for(text, |line| {
@@ -74,7 +74,7 @@ fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_the
     log.pause();
     stage.order(AGENT, &[Misbehaviour::Flood]);
     assert_eq!(home.ask("noisy", "echo amid the noise"), "amid the noise");
-    // Work goes on while the flood does and its lines are in nobody's way, in the noisy process too.
+    // Work continues during the flood, and its lines block nothing, not even the noisy process.
     wait_until("lines are dropped", || dropped() > 0);
     for _ in 0..5 {
         stage.check_bystander();
@@ -210,7 +210,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
     wait_until("its successor answers", || {
         home.history("stubborn").len() == 2
     });
-    // It was asked to end, so its end is no crash.
+    // It was asked to end, so its end is not a crash.
     assert!(
         !stage.daemon.log().lines().iter().any(|line| {
             message(line) == "process crashed" && line["instanceKey"] == "stubborn"

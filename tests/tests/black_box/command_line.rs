@@ -145,7 +145,7 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
         assert!([2, 5].contains(&ran.code), "{args:?}: {ran:?}");
         ran.tells(&[&format!("did you mean `{near}`?")]);
     }
-    // What has no near name keeps its own hint alone.
+    // Names without a close match keep only their own hint.
     let ran = home.gdn(&["task", "show", "nothing-like-it"]);
     assert!(!ran.stderr.contains("did you mean"), "{ran:?}");
 }

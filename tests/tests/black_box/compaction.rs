@@ -1,4 +1,4 @@
-//! The extension `message-compaction`: a summary takes the place of what is long past.
+//! The extension `message-compaction`: a summary replaces old messages.
 
 use std::sync::mpsc::channel;
 
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::conversation::{check, text};
 
-/// An agent that remembers what it was told as long as it is in the conversation. Its summaries take
-/// `DELAY` milliseconds.
+/// An agent that remembers facts while they are in the conversation. Its summaries take `DELAY`
+/// milliseconds.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -113,7 +113,7 @@ fn msg_8_a_process_killed_while_it_has_a_summary_written_makes_one_in_the_end() 
     drop(daemon.stop());
 }
 
-/// One agent that summarizes whatever has more than four messages, with a model at `provider`.
+/// An agent that summarizes a conversation of more than four messages, with a model at `provider`.
 fn hosted(provider: &Provider) -> String {
     format!(
         r#"
@@ -165,7 +165,7 @@ fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_it
         wait_until("the summary is asked for", || {
             provider.received().len() == 3
         });
-        // The agent sees nothing of the reply, which is recorded all the same.
+        // The agent does not receive the reply, which is recorded anyway.
         let agent = home.running(AGENT)[0].pid;
         processes::signal(agent, Signal::SIGSTOP);
         go.send(()).unwrap();
@@ -220,7 +220,7 @@ fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
     for question in ["one", "two"] {
         assert_eq!(home.ask("main", question), "Yes.");
     }
-    // What streams in is the answer, not the summary.
+    // Only the answer is streamed, not the summary.
     let streamed = home.gdn(&["send", "--stream", "three"]).exits(0);
     assert_eq!(streamed.stdout, "Yes.\n");
     assert_eq!(home.history("main").len(), 3);

@@ -1,6 +1,7 @@
-//! Goal: a person sees how each process is confined, as the kernel has it (`SEC-3`, `SEC-6`).
+//! Goal: a person can see each process's confinement as the kernel enforces it (`SEC-3`, `SEC-6`).
 //!
-//! Method: a daemon with one process of each kind; what `gdn ps` says of it is compared with what the kernel says.
+//! Method: a daemon with one process of each kind; the output of `gdn ps` is compared with the
+//! kernel's state.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,7 @@ fn project(sandbox: &str) -> String {
     project.with(CLOCK).yaml()
 }
 
-/// A line of what the kernel says of a process.
+/// A field of the kernel's status of a process.
 fn kernel_says(process: &Value, field: &str) -> String {
     let pid = process["pid"].as_u64().unwrap();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -37,7 +38,7 @@ fn kernel_says(process: &Value, field: &str) -> String {
     found.1.trim().to_owned()
 }
 
-/// What an agent holds itself to that starts programs at the level `full`, without a network.
+/// Self-confinement of an agent that starts programs at the level `full`, without a network.
 fn own_at_full() -> Facts {
     let mut own: Facts = OwnSandbox::Mounts.rights().iter().copied().collect();
     own.insert(Right::Network);
@@ -72,7 +73,7 @@ fn holds(level: &str, filters_of_worker: bool) {
     assert_eq!(worker["confinement"]["programs"]["level"], level);
     let mode = if filters_of_worker { "2" } else { "0" };
     assert_eq!(kernel_says(&worker, "Seccomp"), mode);
-    // What the process of an agent finds at the place of a file that is not its own.
+    // The process of an agent does not see a file that does not belong to it.
     let pid = worker["pid"].as_u64().unwrap();
     let seen = |path: &Path| {
         let path = path.strip_prefix("/").unwrap();

@@ -1,5 +1,5 @@
-//! Connectors beside the webhook, in the real daemon: each alone with its troubles, and nothing lost or
-//! doubled whatever is killed.
+//! Connectors other than the webhook, in the real daemon: failures are isolated, and nothing is
+//! lost or duplicated by kills.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ fn lab(documents: &str) -> String {
     format!("{LAB}---\n{}", documents.trim_start())
 }
 
-/// What `gdn ps` shows of a connection.
+/// Entry of a connection in `gdn ps`.
 fn shown(home: &Home, connection: &str) -> Option<Value> {
     let mut processes = home.ps().into_iter();
     processes.find(|process| process["role"] == "connector" && process["name"] == connection)
@@ -32,7 +32,7 @@ fn wait_for_detail(home: &Home, connection: &str, said: &str) {
     });
 }
 
-/// The texts that were said to an agent in a conversation.
+/// User messages to an agent in a conversation.
 fn asked(home: &Home, key: &str) -> Vec<String> {
     if home.ps_agent(key).is_none() {
         return Vec::new();
@@ -80,7 +80,7 @@ spec: {{connectorRef: Connector/broken}}
     daemon.log().wait_for("the program's own words", |line| {
         line["message"] == "no luck" && line["connection"] == "broken"
     });
-    // It is told wherever one looks, and by the exit code.
+    // The problem is shown everywhere, and in the exit code.
     let taken_is = |state: &str| {
         let ran = home.gdn(&["ps"]);
         let mut rows = ran.stdout.lines();
@@ -104,7 +104,7 @@ spec: {{connectorRef: Connector/broken}}
         let unhealthy = &status["workspaces"][0]["unhealthy"][0];
         unhealthy["name"] == "broken" && unhealthy["readiness"] == "notReady"
     });
-    // The others work all the same.
+    // The others still work.
     let hook = shown(&home, "hook").unwrap();
     assert_eq!(
         (&hook["state"], &hook["readiness"]),
@@ -119,7 +119,8 @@ spec: {{connectorRef: Connector/broken}}
     wait_until("it is shown as ready", || taken_is("ready"));
 }
 
-/// An installation without the connector process: what needs it says so, and all else works.
+/// An installation without the connector process: connections report it as missing, and everything
+/// else works.
 #[test]
 fn sup_3_without_the_connector_program_agents_work_and_connections_say_what_is_missing() {
     let home = Home::new(LAB);
@@ -176,7 +177,7 @@ spec:
             .map(|at| at.as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    // Killed in the middle of it, both in turn.
+    // Killed mid-work, alternately the daemon and the connector.
     for round in 0..4 {
         let daemon = Daemon::start(&home);
         let target = 5 * (round + 1);
@@ -248,7 +249,8 @@ spec:
     wait_until("all lines are answered", || {
         home.history("orders").len() == 40
     });
-    // All may have been answered before the kill; then nothing works for the conversation any more.
+    // All may have been answered before the kill; then no process runs for the conversation any
+    // longer.
     let history = home.history("orders");
     assert_eq!(questions(&history), lines);
     check(&history);

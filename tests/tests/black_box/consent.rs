@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const CANCELLED: i32 = 12;
 const QUESTION: &str = "asks for Secret/hook, for Connection/hook. Allow it? [y/N]";
 
-/// A home whose project names a secret that is there, and that nobody has allowed it.
+/// A home whose project uses an existing secret without consent.
 fn wanting() -> Home {
     let secret = "    path: /hook\n  secrets:\n    hmac: {valueFrom: {secretRef: {ref: Secret/hook, key: hmac}}}\n";
     let home = Home::new(&LAB.replace("    path: /hook\n", secret));
@@ -91,7 +91,7 @@ fn sec_6_run_in_the_foreground_asks_first_or_says_the_command() {
     assert_eq!(person.ends().0, Some(0));
 }
 
-/// What a daemon of before consents left: a registered workspace, a secret, and no consents.
+/// State of a daemon from before consents: a registered workspace, a secret, and no consents.
 #[test]
 fn sec_6_a_state_root_from_before_consents_waits_until_a_person_has_said_yes() {
     let home = wanting();

@@ -77,7 +77,7 @@ fn root_11_a_second_daemon_ends_and_names_the_owner() {
         (&run["daemon"]["pid"], &run["daemon"]["started"]),
         (&daemon.pid().into(), &false.into())
     );
-    // Its pid stays in the file when it is killed, and is in nobody's way.
+    // Its pid stays in the file when it is killed, and does not block the next start.
     drop(daemon.kill());
     let _daemon = Daemon::start(&home);
     assert_eq!(home.ask("main", "echo hi"), "hi");
@@ -177,10 +177,10 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
         let mut stream = connect(&home);
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        // Whatever it is told, the connection is closed then.
+        // Regardless of the reply, the connection is closed then.
         drop(stream.read_to_end(&mut Vec::new()));
     }
-    // Who has not said which version it is has no say.
+    // A client that has not sent its version cannot make requests.
     let mut stream = connect(&home);
     send(&mut stream, &request("daemon.shutdown", &json!({})));
     assert!(receive(&mut stream)["error"].is_object());
@@ -230,7 +230,7 @@ fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
     send(last, &serde_json::to_vec(&status).unwrap());
     assert_eq!(receive(last)["result"]["pid"], daemon.pid());
     assert_eq!(idle[0].read(&mut [0]).unwrap(), 0);
-    // Whoever never greets is sent away in the end.
+    // A client that never greets is disconnected eventually.
     for stream in &mut mute {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
@@ -312,7 +312,7 @@ fn gdn_alone_says_what_is_missing() {
             (&"daemonNotRunning".into(), &3.into())
         );
     }
-    // Nothing to stop is no failure.
+    // A shutdown without a daemon is not a failure.
     home.gdn(&["shutdown"])
         .exits(0)
         .prints(&["No daemon runs."]);

@@ -1,10 +1,10 @@
-//! What a conversation must look like, whatever was killed while it came to be.
+//! Invariants of a conversation, whatever was killed meanwhile.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// Who says a message.
+/// Role of a message.
 pub(crate) fn role(message: &Value) -> &str {
     message["data"]["role"].as_str().unwrap()
 }
@@ -25,7 +25,7 @@ pub(crate) fn calls(message: &Value) -> Vec<&str> {
     ids(message, "tool-call")
 }
 
-/// The ids of the calls a message tells the results of.
+/// Ids of the calls whose results a message contains.
 pub(crate) fn results(message: &Value) -> Vec<&str> {
     ids(message, "tool-result")
 }

@@ -73,7 +73,7 @@ fn prop_6_two_workers_hand_in_and_a_person_applies_without_a_repository() {
     let home = copy_desk();
     let _daemon = Daemon::serving(&home);
     play(&home);
-    // What was given is applied: more needs a person first.
+    // The proposal was applied: another change needs a person first.
     let again = home.ask("main", "correct bees and rivers");
     assert!(
         again.starts_with("That went wrong: E_SANDBOX_TAKEN"),
@@ -103,7 +103,7 @@ fn prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository() {
     );
 }
 
-/// The example with agents that do what they are told, word for word.
+/// The example with agents that follow orders literally.
 fn obedient() -> Home {
     let home = copy_desk();
     let told = "    rules:
@@ -151,8 +151,9 @@ fn reading(level: &str) -> Home {
     home
 }
 
-/// A coordinator reads what its worker made, in the turn and process that prepared the sandbox and by what it starts as
-/// by its file tools, writes nothing of it, and sees no other conversation's.
+/// A coordinator reads its worker's files, in the turn and process that prepared the sandbox,
+/// through programs as well as through its file tools. It cannot write to them, and sees no other
+/// conversation's sandbox.
 fn is_read_at(level: &str) {
     if !needs::sandbox(level) {
         return;
@@ -258,7 +259,7 @@ fn sec_7_a_worker_asks_about_its_own_sandbox_only_and_a_coordinator_gives_no_sec
     assert!(nothing.contains("has changed nothing"), "{nothing}");
 }
 
-/// The paths that are in a HANDOFF, each of which names something.
+/// Paths in a HANDOFF, all of which exist.
 fn paths_in(handoff: &Handoff) -> Vec<PathBuf> {
     let work = PathBuf::from(&*handoff.sandbox_work_dir);
     let changed: Vec<PathBuf> = handoff
@@ -286,7 +287,7 @@ fn prop_6_every_path_in_a_handoff_exists() {
     for path in paths_in(&handoff) {
         let shown = path.display();
         fs::File::open(&path).unwrap_or_else(|error| panic!("{shown}: {error}\n{handoff}"));
-        // Inside of what the worker may read, the paths are the same.
+        // The worker sees the same paths for files that it may read.
         let told = home.ask("main", &format!("anna bash ls -d {shown} && echo found it"));
         assert!(told.contains("found it"), "{shown}: {told}");
     }

@@ -27,7 +27,7 @@ fn msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing() {
     wait_until("the model decides to call the tool again", || {
         home.note("x.runs") == "run\nagain\n"
     });
-    // The interrupted command does not go on beside the new one.
+    // The interrupted command does not run in parallel with the new one.
     let programs: Vec<_> = commands_of_the_tool();
     assert!(
         programs
@@ -72,7 +72,7 @@ fn sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next() {
     let lost = asking.wait().exits(9);
     lost.tells(&["--event-id"]);
 
-    // What the model said is on disk. If it were asked again it would say something else now.
+    // The model's message is on disk. A new request would be answered differently now.
     home.write(
         "project/goondan.yaml",
         &home.filled_in(LAB).replace("say: first", "say: other"),
@@ -155,7 +155,7 @@ fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
 
 #[test]
 fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_start() {
-    // A command that leaves its session and its environment, told from others by a number of its own.
+    // A command that leaves its session and its environment, identified by a unique number.
     let numbers = [100_000, 200_000].map(|offset| (offset + std::process::id()).to_string());
     let [home, other] = numbers.each_ref().map(|number| {
         let command = format!("setsid env -i sleep {number} & wait");
@@ -175,7 +175,7 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
         [AGENT, CONNECTOR, ORCHESTRATOR].contains(&process.program()) || is_helper
     });
     assert_eq!(all.len(), 4, "{all:#?}");
-    // None of them gets the chance to do anything.
+    // None of them gets a chance to react.
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
         for process in &all {
             processes::signal(process.pid, signal);
@@ -191,7 +191,7 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
         message(line) == "processes that an earlier daemon left behind were ended"
     });
     assert!(told["count"].as_u64() >= Some(1), "{told}");
-    // What is below the daemon of another System Root is none of its business.
+    // It does not touch processes of a daemon with another System Root.
     assert!(processes::is_alive(foreign));
     processes::signal(foreign, Signal::SIGKILL);
     theirs.wait().exits(0);

@@ -31,7 +31,7 @@ fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
     assert!(of_severity(&clean, "warning").is_empty(), "{clean:#}");
     drop(daemon.stop());
 
-    // The text still is a text and the line still is JSON: only a checksum can tell.
+    // The text is still valid, and so is the JSON: only a checksum can detect the change.
     let base = home
         .workspace_dir()
         .join("instances/main/messages/base.jsonl");
@@ -91,7 +91,7 @@ fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
         assert_eq!(warnings[0]["line"], before.lines().count() + 1);
         assert_eq!(report["kept"], serde_json::json!([]));
     }
-    // They are no conversation's.
+    // They belong to no conversation.
     home.gdn(&["verify", "--instance", "main"]).exits(0);
 }
 
@@ -156,7 +156,7 @@ fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
     let copies = home.state_root().join("system/workspaces");
     let copy = fs::read_dir(&copies).unwrap().next().unwrap().unwrap();
 
-    // Without its copy nobody knows whose the conversations are; that is told.
+    // Without its copy, the owners of the conversations are unknown; this is reported.
     let kept = fs::read_to_string(copy.path()).unwrap();
     fs::remove_file(copy.path()).unwrap();
     let daemon = Daemon::start(&home);
@@ -225,7 +225,7 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
     assert_eq!(home.ask("other", "echo three"), "three");
 }
 
-/// A first record that stands there twice, as after a copy by hand, is a repetition and no loss.
+/// A duplicate first record, as after a manual copy, is a repetition and not a loss.
 #[test]
 fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again() {
     let home = Home::new(LAB);
@@ -255,7 +255,7 @@ fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again
     assert!(of_severity(&report, "error").is_empty(), "{report:#}");
 }
 
-/// An outcome that cannot be read any more is lost once, and not for ever.
+/// An unreadable outcome is lost once, and not forever.
 #[test]
 fn msg_11_a_damaged_outcome_is_repaired_and_not_told_again() {
     let home = Home::new(LAB);

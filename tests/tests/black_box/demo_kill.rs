@@ -1,7 +1,8 @@
-//! Goal: `gdn demo kill` kills for real, its verdict is what stands in the files, and nothing of it stays (`REL-2`).
+//! Goal: `gdn demo kill` really kills processes, its verdict matches the files, and it leaves
+//! nothing behind (`REL-2`).
 //!
-//! Method: it runs in a temporary directory of the test's own. Where the state is kept, the test reads the journals
-//! itself, and counts anew.
+//! Method: it runs in a temporary directory of the test. Where the state is kept, the test reads
+//! the journals itself, and counts again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +44,7 @@ fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// How often each text stands in the journals in this role.
+/// Number of occurrences of each text in the journals, by role.
 fn said(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
     let mut said = BTreeMap::new();
     for journal in files(&state_root.join("workspaces"), "base.jsonl") {

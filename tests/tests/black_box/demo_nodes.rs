@@ -1,7 +1,7 @@
-//! Goal: `gdn demo nodes` has a node take over from one that is killed, its verdict is what stands in the files of both,
-//! and nothing of it stays (`REP-1`).
+//! Goal: in `gdn demo nodes` a node takes over from a killed one, its verdict matches the files of
+//! both, and it leaves nothing behind (`REP-1`).
 //!
-//! Method: as for `gdn demo kill`. Without PostgreSQL these tests are left out, and say so.
+//! Method: as for `gdn demo kill`. Without PostgreSQL these tests are skipped with a message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// How often each text stands in a node's journals in this role.
+/// Number of occurrences of each text in a node's journals, by role.
 fn said(directory: &Path, role: &str) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for path in entries(directory) {

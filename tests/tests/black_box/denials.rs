@@ -1,6 +1,8 @@
-//! Goal: a model is told in one sentence what its sandbox denied, by which rule, and what a person could write (`SEC-3`).
+//! Goal: a model receives one sentence about what its sandbox denied, the rule, and a possible
+//! configuration change (`SEC-3`).
 //!
-//! Method: programs of a real daemon reach for things outside, at each level; what the model is told is read.
+//! Method: programs of a real daemon access outside resources at each level; the test checks the
+//! tool results.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -12,7 +14,8 @@ use goondan_tests::{Daemon, Home, needs};
 const CONNECT: &str =
     r#"python3 -c 'import socket; socket.create_connection(("192.0.2.1", 80), 2)'"#;
 
-/// Reaches for each, and hears of it what it has to. `signal` and `socket` are what is said of those.
+/// Accesses each resource, and checks the explanations. `signal` and `socket` are the expected
+/// texts for those.
 fn is_told(level: &str, signal: &str, socket: &str) {
     if !needs::program("python3") || !needs::sandbox(level) {
         return;
@@ -21,7 +24,8 @@ fn is_told(level: &str, signal: &str, socket: &str) {
         .run("^(?P<command>.*)$", "${command}")
         .agent("prisoner", &[BASH], &format!("{{require: {level}}}"));
     let home = Home::new(&project.yaml());
-    // The directory of temporary files is another one at the level `full`, so that nothing is said of it there.
+    // At the level `full` the temporary directory is a different one, so that no explanation is
+    // expected there.
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
     let secret = outside.path().join("secret");
     home.write("project/input", "");
@@ -83,7 +87,7 @@ fn is_told(level: &str, signal: &str, socket: &str) {
     assert_eq!(victim.try_wait().unwrap(), None);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    // What works is not explained.
+    // Successful accesses are not explained.
     let said = home.ask("main", &format!("cat {input}"));
     assert!(!said.contains("[sandbox"), "{said}");
     daemon.stop();

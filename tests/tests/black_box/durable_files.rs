@@ -76,7 +76,7 @@ enum Damage {
 impl Damage {
     const ALL: [Self; 4] = [Self::Removed, Self::Emptied, Self::Cut, Self::Flipped];
 
-    /// What a file holds then; none if it is not there.
+    /// Content of the file afterwards; none if it was removed.
     fn of(self, content: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Removed => None,
@@ -124,7 +124,7 @@ fn durable_files(home: &Home) -> Vec<PathBuf> {
     files
 }
 
-/// True if a report names a file, or the folder of it, as damaged.
+/// True if a report lists a file, or a folder that contains it, as damaged.
 fn names(report: &Value, file: &Path) -> bool {
     let mut findings = report["findings"].as_array().unwrap().iter();
     findings.any(|finding| {
@@ -149,7 +149,7 @@ fn check_every_loss(home: &Home) -> usize {
         let content = fs::read(file).unwrap();
         let mode = fs::metadata(file).unwrap().permissions();
         for damage in Damage::ALL {
-            // What goondan froze cannot be written by its owner.
+            // Files that goondan made read-only cannot be written by their owner.
             if fs::write(file, &content).is_err() {
                 let mut writable = mode.clone();
                 std::os::unix::fs::PermissionsExt::set_mode(&mut writable, 0o600);
@@ -226,7 +226,7 @@ fn msg_11_every_loss_of_a_secret_and_of_a_token_is_found() {
     let daemon = Daemon::serving(&home);
     let secret = home.state_root().join("system/secrets/app.sops.yaml");
     fs::remove_file(&secret).unwrap();
-    // What takes its place does not hide that it was lost.
+    // A new value does not hide that the old one was lost.
     secrets::set(&home, "app", "other", "a-value", &[]).exits(0);
     let ran = home.gdn(&["verify", "--all", "--json"]).exits(15);
     assert!(names(&ran.json(), &secret), "{}", ran.stdout);
@@ -297,7 +297,7 @@ fn msg_11_a_history_nobody_has_whole_pauses_its_task() {
     tasks::new_task(&home);
     tasks::wait_for(&home, "waiting_question");
     drop(daemon.stop());
-    // The example makes checkpoints by itself.
+    // The example creates checkpoints automatically.
     let checkpoints = tasks::area(&home).join(".checkpoints");
     fs::remove_dir_all(&checkpoints).unwrap();
     damage_history(&home, 2);

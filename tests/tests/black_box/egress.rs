@@ -1,9 +1,10 @@
-//! Goal: what runs for a model reaches the hosts that a person has listed, and gets past the list in no way that
-//! anybody has thought of (`SEC-3`).
+//! Goal: programs that run for a model reach only the hosts that a person has listed, and no known
+//! method bypasses the list (`SEC-3`).
 //!
-//! Method: `escapes/egress.py` tries each way past the list beside one like it that is allowed, as a command, in a
-//! session, from a module, as a connector and from an MCP server of a real daemon; `escapes/hosts.py` is what could be
-//! reached. Without a sandbox the same ways lead there, or the test would prove nothing.
+//! Method: `escapes/egress.py` tries each method together with a similar allowed one, as a command,
+//! in a session, from a module, as a connector and from an MCP server of a real daemon;
+//! `escapes/hosts.py` provides the hosts. Without a sandbox the same methods succeed; otherwise the
+//! test would prove nothing.
 
 use std::fs;
 use std::path::Path;
@@ -94,7 +95,7 @@ fn project() -> Commands {
         .with(OTHERS)
 }
 
-/// What the MCP server says when its tool is called.
+/// Behavior of the MCP server when its tool is called.
 const SERVED: &str = r#"
 import os, sys
 
@@ -142,12 +143,12 @@ fn hosts(home: &Home) -> (Running, Value) {
     (hosts, ports)
 }
 
-/// Whether this machine has all that the tests need; says aloud if not.
+/// True if this machine meets all requirements; prints a note if not.
 fn is_had() -> bool {
     needs::program("python3") && needs::program("curl") && needs::sandbox("full")
 }
 
-/// The ways that were tried, with what came of each.
+/// Attempted methods with their results.
 fn cases(how: &str, said: &str) -> Vec<Value> {
     let lines = said.lines().filter(|line| line.starts_with('{'));
     let cases: Vec<Value> = lines.map(|it| serde_json::from_str(it).unwrap()).collect();
@@ -159,7 +160,7 @@ fn cases(how: &str, said: &str) -> Vec<Value> {
     cases
 }
 
-/// What went wrong of the ways that were tried.
+/// Unexpected results of the attempted methods.
 fn wrong(how: &str, said: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for case in cases(how, said) {
@@ -218,7 +219,7 @@ impl Fenced {
         }
     }
 
-    /// What another agent than the entry agent says.
+    /// Answer of an agent other than the entry agent.
     fn ask_agent(&self, agent: &str, text: &str) -> String {
         let sent = self
             .home
@@ -329,7 +330,7 @@ fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
     drop(hosts);
     let mut lines = daemon.stop().lines();
     lines.retain(is_of_it);
-    // Each of 60 was refused, in a time in which the log tells of a third of them.
+    // Each of 60 was refused; the log rate limit drops most of the lines.
     assert!(lines.len() < 60, "{} lines", lines.len());
 }
 

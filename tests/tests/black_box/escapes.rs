@@ -1,9 +1,9 @@
-//! Goal: what runs for a model gets out of its sandbox in no way that anybody has thought of (`SEC-3`, `SEC-6`,
-//! `BOX-3`).
+//! Goal: programs that run for a model cannot escape from their sandbox by any known method
+//! (`SEC-3`, `SEC-6`, `BOX-3`).
 //!
-//! Method: `escape.py` tries each way out beside one like it that is allowed, as a command, in a session, from a
-//! module, as a connector and from an MCP server of a real daemon; `victim.py` is what it should not reach. Without a
-//! sandbox the same ways lead out, or the test would prove nothing.
+//! Method: `escape.py` tries each method together with a similar allowed one, as a command, in a
+//! session, from a module, as a connector and from an MCP server of a real daemon; `victim.py` is
+//! the target. Without a sandbox the same methods succeed; otherwise the test would prove nothing.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ const ESCAPE: &str = include_str!("escapes/escape.py");
 const VICTIM: &str = include_str!("escapes/victim.py");
 pub(crate) const SERVER: &str = include_str!("escapes/server.py");
 
-/// What lies outside, and must not come in.
+/// Data outside of the sandbox that must not be readable inside.
 const LOOT: &str = "loot-of-the-outside-5519";
 
 /// The way of running programs that no message asks for.
@@ -29,8 +29,8 @@ const AS_A_CONNECTOR: &str = "as a connector";
 /// The way in which a call ends before the program that it started.
 const FROM_A_SERVER: &str = "from an MCP server";
 
-/// A process that commands leave behind, if they can: it sleeps for a number of seconds that tells it from those of
-/// the other levels, which are tried at the same time.
+/// A process that commands leave behind, if they can: it sleeps for a number of seconds that
+/// distinguishes it from those of the other levels, which are tested concurrently.
 const STRAY: &str = "sleep";
 
 fn stray_of(level: &str) -> String {
@@ -106,7 +106,8 @@ fn project() -> Commands {
         .with(OTHERS)
 }
 
-/// What the MCP server does when its tool is called: it begins to try, leaves a process behind, and says so.
+/// Behavior of the MCP server when its tool is called: it starts the attempts, leaves a process
+/// behind, and reports it.
 const SERVED: &str = r#"
 import os, subprocess, sys
 
@@ -156,7 +157,7 @@ struct Prison {
     home: Home,
 }
 
-/// What came of one way out.
+/// Result of one method.
 struct Tried {
     name: String,
     /// Why it did not lead out; none if it did.
@@ -265,7 +266,7 @@ impl Prison {
         tried
     }
 
-    /// Everybody is well, and nothing is left of what was tried.
+    /// The victim is unharmed, and nothing is left of the attempts.
     fn ends(self) {
         assert!(processes::is_alive(self.victim.pid()));
         assert_eq!(fs::read_to_string(self.shared.path()).unwrap(), LOOT);
@@ -292,7 +293,7 @@ impl Tried {
     }
 }
 
-/// A project that nobody has allowed anything.
+/// A project without any consent.
 fn second() -> String {
     let secret = "apiKey: {valueFrom: {secretRef: {ref: Secret/hook, key: hmac}}}";
     format!(

@@ -10,7 +10,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
-/// Two agents; around the turns of the first stands a module that does what it is asked to.
+/// Two agents; the first is wrapped by an extension module that follows the message's orders.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model

@@ -53,7 +53,7 @@ fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() 
     assert_eq!(first.received().len(), 5);
     let asked = spare.received();
     assert_eq!(asked.len(), 1);
-    // Each is asked for what the agent wants of it, and not of another.
+    // Each model receives its own parameters, and not those of another.
     assert_eq!(asked[0].body["max_tokens"], 77);
     assert_eq!(first.received()[0].body["seed"], 7);
     let messages = home.history("main");

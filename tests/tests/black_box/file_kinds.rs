@@ -1,9 +1,9 @@
-//! What an agent or a person makes of a path: another kind of file, or another directory at the very moment in which the
-//! daemon writes.
+//! An agent or a person replaces a path with another kind of file, or with another directory at the
+//! moment in which the daemon writes.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what an agent writes need not last"
+    reason = "files that an agent writes need not be durable"
 )]
 
 use std::fs;
@@ -23,7 +23,7 @@ fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// What can take the place of a directory, and how.
+/// Replacements of a directory.
 type Kind = (&'static str, fn(&Path));
 
 const KINDS: [Kind; 4] = [
@@ -54,7 +54,7 @@ fn ckpt_4_a_restore_is_done_whatever_became_of_a_directory() {
         let one = fs::read_to_string(parts.join("one"));
         assert!(one.is_ok_and(|one| one == "one"), "{kind}: {restored}");
     }
-    // What no checkpoint holds is not taken away, and named.
+    // A file that is in no checkpoint is not removed, and the error names it.
     fs::remove_dir_all(&parts).unwrap();
     fs::write(&parts, "file").unwrap();
     let made = home.gdn_json(&["task", "checkpoint", "shop"]);

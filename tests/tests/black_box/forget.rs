@@ -60,7 +60,7 @@ fn a_forgotten_project_starts_with_no_later_daemon_and_keeps_its_conversations()
         .exits(0)
         .prints(&["secret.denied", id]);
 
-    // Once more, though nothing runs of it; and one that never was.
+    // Again, though it does not run; and a workspace that never existed.
     let again = home.gdn_json(&["forget", "--workspace", id]);
     assert_eq!(
         (&again["stopped"], &again["workspaceIds"]),
@@ -75,7 +75,7 @@ fn a_forgotten_project_starts_with_no_later_daemon_and_keeps_its_conversations()
     home.gdn(&["run"]).exits(0);
     assert_eq!(conversations(&home), 2);
     home.gdn(&["audit"]).exits(0).prints(&["workspace.stopped"]);
-    // While it runs, with the daemon that goes on.
+    // While it runs; the daemon continues.
     home.gdn(&["forget"])
         .exits(0)
         .tells(&["Its conversations stay"]);

@@ -18,8 +18,8 @@ const SMALL_DISK_BYTES: u64 = 16 * 1024 * 1024;
 /// Larger than what the last block of any file has left.
 const LARGE_INPUT_BYTES: usize = 64 * 1024;
 
-/// Runs the test `name` again, with its temporary directory on a disk of its own. Returns false where
-/// the system lets nobody mount one.
+/// Runs the test `name` again, with its temporary directory on a separate disk. Returns false if
+/// the system does not allow mounts.
 fn on_small_disk(name: &str) -> bool {
     let mut unshare = Command::new("unshare");
     let may = unshare.args(["--user", "--map-root-user", "--mount"]);
@@ -56,7 +56,7 @@ fn on_small_disk(name: &str) -> bool {
 /// Fills the disk that holds `dir` to the last byte.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file of a test is no state of goondan"
+    reason = "a test file is not state of goondan"
 )]
 fn fill(dir: &Path) -> std::path::PathBuf {
     let path = dir.join("filler");
@@ -116,7 +116,8 @@ fn task_1_a_full_disk_is_no_damage_of_a_task() {
     tasks::new_task(&home);
     tasks::wait_for(&home, "waiting_question");
     let filler = fill(home.path());
-    // Its history may have room for the answer; then it is given, whatever has none.
+    // There may be space in its history for the answer; then it is accepted, even if other writes
+    // fail.
     let answered = home.gdn(&["task", "answer", "shop", "engineers"]);
     assert!([0, 8].contains(&answered.code), "{answered:?}");
     std::fs::remove_file(filler).unwrap();

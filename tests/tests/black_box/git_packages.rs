@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "repositories, which somebody changes behind goondan's back"
+    reason = "git repositories, which change without goondan"
 )]
 
 use std::fs;
@@ -44,7 +44,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
-/// Commits a version of the package in `packages/words`, and tells the commit.
+/// Commits a version of the package in `packages/words`, and returns the commit.
 fn commit(home: &Home, version: &str, word: &str) -> String {
     let repository = home.path().join("repository");
     if !repository.exists() {
@@ -109,7 +109,7 @@ fn pkg_3_a_package_of_a_repository_is_pinned_to_its_commit_until_it_is_updated()
     )]);
     assert_eq!(word(&home, "1.0.0"), "two");
 
-    // A commit stays, whatever its branch does.
+    // A commit stays pinned, whatever its branch does.
     home.gdn(&["package", "add", &place(&home, &first)])
         .exits(0);
     home.gdn(&["package", "update"])
@@ -131,7 +131,7 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
     fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    // Attributes that would leave files out, write the commit into them, or change every byte of them.
+    // Attributes that would exclude files, write the commit into them, or change every byte.
     home.write(
         "repository/packages/words/.gitattributes",
         "word.txt export-ignore\nnote.txt export-subst ident\nlines.txt text eol=crlf\n\

@@ -86,7 +86,7 @@ fn surroundings(home: &Home) -> BTreeMap<PathBuf, Entry> {
         workspace.join("instances"),
         workspace.join("audit.jsonl"),
         workspace.join("manifest.jsonl"),
-        // Where files of conversations are known outside of their folders.
+        // Paths that track conversations outside of their folders.
         workspace.join("known"),
         home.state_root().join("run"),
     ];
@@ -163,7 +163,7 @@ fn inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alon
             "key {key:?}"
         );
     }
-    // A deleted conversation begins anew.
+    // A deleted conversation starts over.
     send(&home, &keys[0], "echo reborn");
     assert_eq!(home.history(&keys[0]).len(), 2);
 }
@@ -278,7 +278,7 @@ fn root_4_a_swarm_says_which_conversation_is_meant_when_none_is_named() {
     }
     let shown = home.gdn_json(&["instance", "show"]);
     assert_eq!(shown["instanceKey"], "lobby");
-    // What asks the same again names a conversation only if another is meant.
+    // The suggested command names a conversation only if it is not the default.
     let again = home.gdn(&["send", "--no-wait", "echo three"]).exits(0);
     assert!(!again.stderr.contains("--instance"), "{}", again.stderr);
     let again = home.gdn(&["send", "--no-wait", "--instance", "main", "echo four"]);

@@ -135,7 +135,7 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
     );
     assert_eq!(home.ask("main", "echo on"), "on");
 
-    // What the hint says does what it says, and stays so.
+    // The command in the hint works, and its effect persists.
     home.gdn(&["run", "--strict"]).exits(6).tells(&[
         "unknown field `provier`",
         &format!("The last known good configuration runs in its place: {head}, that of 20"),
@@ -173,7 +173,7 @@ fn sup_8_a_strict_daemon_runs_no_last_known_good_configuration() {
         .prints(&["problem"])
         .tells(&["Nonsense"]);
     assert!(home.running(AGENT).is_empty());
-    // Once it is mended, what was in progress goes on.
+    // Once it is fixed, the work in progress continues.
     home.write("project/goondan.yaml", &home.filled_in(LAB));
     home.gdn(&["run"]).exits(0);
     home.write("notes/x.go", "");
@@ -212,7 +212,7 @@ fn sec_1_environment_files_are_remembered_and_no_value_of_theirs_is_kept() {
     assert_eq!(home.ask("main", "echo on"), "on");
     drop(daemon.stop());
 
-    // A value that is missing is said, and nothing runs.
+    // A missing value is reported, and nothing runs.
     std::fs::remove_file(home.path().join("prod.env")).unwrap();
     let _daemon = Daemon::start(&home);
     home.gdn(&["status"])
@@ -238,7 +238,8 @@ fn sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event() 
     let home = Home::new(&LAB.replace("    path: /hook\n", WITH_TOKEN));
     home.write("project/.env", "TOKEN=hunter2-and-more\n");
     let daemon = Daemon::serving(&home);
-    // An agent is told it in a message, and its tool prints it: what happened is recorded and logged.
+    // An agent receives it in a message, and its tool prints it: the events are recorded and
+    // logged.
     home.ask("main", "echo it is hunter2-and-more");
     home.ask("main", "work hunter2-and-more");
     let turns = home
@@ -253,7 +254,7 @@ fn sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event() 
         events.contains("[masked]") && !events.contains("hunter2"),
         "{events}"
     );
-    // What it was told stays as it was.
+    // The message itself is unchanged.
     assert!(
         home.history("main")[0]
             .to_string()

@@ -1,4 +1,4 @@
-//! What a newcomer does with `gdn`, from an empty directory to the end of the daemon.
+//! A newcomer's session with `gdn`, from an empty directory to the end of the daemon.
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Running};
@@ -104,7 +104,7 @@ fn a_newcomer_gets_from_an_empty_directory_to_an_answer_and_back() {
     assert!(!processes::is_alive(u32::try_from(pid).unwrap()));
     gdn(&["status"]).exits(3);
     assert_eq!(home.running(ORCHESTRATOR), []);
-    // ROOT-2: what ran was never written to.
+    // ROOT-2: the project directory was never written to.
     assert_eq!(tree::snapshot(&home.project(), |_| true), before);
 }
 
@@ -194,7 +194,7 @@ fn log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded() {
     let lines = home.log_files();
     assert_eq!(message(lines.last().unwrap()), "orchestrator ended");
     assert!(lines.len() > 50, "{}", lines.len());
-    // The next daemon goes on with the same files.
+    // The next daemon continues with the same files.
     home.gdn(&["run"]).exits(0);
     home.gdn(&["shutdown"]).exits(0);
     let lines = home.log_files();
@@ -219,7 +219,7 @@ fn logs_are_followed_and_narrowed() {
     assert_eq!(asked.stdout, "hi\n");
     following.wait_for_stdout("helper:main");
     of_helper.wait_for_stdout("turn.completed");
-    // The streams go on with the next daemon.
+    // The streams continue with the next daemon.
     drop(daemon.stop());
     of_helper.wait_for_stderr("waiting for the next one");
     let _daemon = Daemon::start(&home);
@@ -264,7 +264,7 @@ fn workspaces_come_back_with_the_daemon_until_they_are_stopped() {
 
     drop(daemon.kill());
     let daemon = Daemon::start(&home);
-    // Both are there without anybody asking for them.
+    // Both start without a request.
     wait_until("both connectors run", || home.running(CONNECTOR).len() == 2);
     assert_eq!(home.history("main").len(), 2);
     assert_eq!(other(&["send", "say again"]).exits(0).stdout, "again\n");
@@ -324,12 +324,12 @@ fn sup_8_restart_takes_the_new_configuration_after_the_turn_in_progress() {
         "project/goondan.yaml",
         &edited.replace("done ${name}", "really done ${name}"),
     );
-    // Nothing changes until somebody says so.
+    // Nothing changes before a restart is requested.
     assert_eq!(home.ask("idle", "echo one"), "one");
     assert_eq!(home.gdn_json(&["restart"])["processes"], 3);
     assert_eq!(home.ask("idle", "echo two"), "new two");
     home.write("notes/x.go", "");
-    // What was in progress finished as it began.
+    // The turn in progress finished with its old configuration.
     assert_eq!(asking.wait().exits(0).stdout, "done x\n");
     assert_eq!(home.ask("busy", "echo three"), "new three");
     assert_eq!(shape(&home.history("busy")), "uataua");
@@ -359,7 +359,7 @@ fn sup_8_an_invalid_edit_is_reported_at_its_place_and_the_running_configuration_
         .prints(&["problem"])
         .tells(&["provier"]);
     assert!(status.stderr.contains("gdn validate"), "{status:#?}");
-    // A signal that asks for the same is no reason to fall over either.
+    // A reload by signal does not crash it either.
     let seen = daemon.log().lines().len();
     processes::signal(daemon.pid(), Signal::SIGHUP);
     daemon
@@ -425,10 +425,10 @@ fn exit_codes_tell_what_went_wrong_with_a_question() {
     });
     processes::signal(waiting.pid(), Signal::SIGINT);
     waiting.wait().exits(130).tells(&["--event-id"]);
-    // What was accepted goes on, whoever left.
+    // Accepted events continue after their clients have left.
     home.write("notes/x.go", "");
     wait_until("both are answered", || home.history("main").len() == 8);
-    // A failed turn is recorded, and the conversation goes on.
+    // A failed turn is recorded, and the conversation continues.
     let messages = home.history("main");
     assert_eq!(text(messages.last().unwrap()), "later");
     let lost = home.start_gdn(&["send", "hold y"]);

@@ -1,4 +1,4 @@
-//! How much of the machine a process may take, and what becomes of one that wants more.
+//! Resource limits of processes, and their enforcement.
 
 use goondan_tests::binaries::example;
 use goondan_tests::home::{AGENT, CONNECTOR};

@@ -1,8 +1,8 @@
-//! Goal: no character that a program writes is lost on its way to the log, however long its lines are and wherever it
-//! writes them (`LOG-3`).
+//! Goal: no character that a program writes is lost on its way to the log, regardless of line
+//! length and stream (`LOG-3`).
 //!
-//! Method: a connector program, an MCP server and a tool write long lines to both outputs, and lines that are no
-//! protocol. The log is put together again by the marks of the parts.
+//! Method: a connector program, an MCP server and a tool write long lines to both outputs, and
+//! lines outside of the protocol. The log is reassembled by the marks of the parts.
 
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::Value;
@@ -38,7 +38,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// A tool that writes what is no protocol, ends, and leaves its last line open.
+/// A tool that writes lines outside of the protocol, exits, and leaves its last line incomplete.
 const TOOL: &str = r#"import sys
 sys.stdin.readline()
 print("tool says " + "t" * 100_000 + " done", flush=True)

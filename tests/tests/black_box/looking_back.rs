@@ -1,4 +1,4 @@
-//! What happened, looked at later: the audit log and the turns of a conversation.
+//! History: the audit log and the turns of a conversation.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,7 +1,7 @@
-//! Goal: every command has its manual page, and `man` shows it as it is meant (`REL-2`).
+//! Goal: every command has its manual page, and `man` displays it correctly (`REL-2`).
 //!
-//! Method: the pages are written and given to `groff` where it is installed, which must have nothing to say against
-//! them. Which pages there are is tested where they are made.
+//! Method: the pages are written and, if `groff` is installed, rendered, which must produce no
+//! warnings. The list of pages is tested where they are generated.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn rel_2_groff_takes_every_page_without_a_word() {
         let heading = format!("\n{heading}\n");
         assert_eq!(ran.stdout.matches(&heading).count(), pages.len());
     }
-    // Examples stand as they were written, each on its line.
+    // Examples are kept verbatim, each on its own line.
     let example = "  gdn demo kill --for 5m --seed 4711     longer";
     assert!(ran.stdout.contains(example));
 }

@@ -11,7 +11,7 @@ use crate::conversation::{check, result_text, role};
 
 pub(crate) const TOKEN: &str = "token-of-the-server-7315";
 
-/// An agent that calls what it is told to: `call NAME TEXT`.
+/// An agent that makes calls on order: `call NAME TEXT`.
 pub(crate) fn project(connection: &str) -> String {
     let names = [
         "secret_read",
@@ -143,7 +143,7 @@ fn a_servers_tools_are_called_checked_and_refused_like_any_other() {
         refused.contains("E_TOOL_NOT_IN_CATALOG") && refused.contains("`kit__secret_read`"),
         "{refused}"
     );
-    // What the server writes to its stderr is in the log.
+    // The server's stderr is in the log.
     daemon
         .log()
         .wait_for("the server's words are logged", |line| {
@@ -196,7 +196,7 @@ fn images_links_resources_and_prompts_of_a_server_reach_the_model() {
     );
     home.ask("a", "greet Ada");
     assert!(last_result(&home, "a").contains("Say hello to Ada."));
-    // The server runs in the Project Root, and that is the root it is told.
+    // The server runs in the Project Root, and receives it as its root.
     home.ask("a", "call roots");
     let root = home.path().join("project").canonicalize().unwrap();
     let told = last_result(&home, "a");

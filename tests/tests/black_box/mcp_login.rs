@@ -125,7 +125,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
         .tells(&["from another authorization server"]);
     assert_eq!(server.asked(), []);
 
-    // It is asked anew for each login.
+    // The server is queried again for each login.
     server.lie(None);
     log_in(&home, &server);
     assert_eq!(home.ask("a", "call echo well"), "so: echo: well");
@@ -144,7 +144,7 @@ fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_appl
         .tells(&["registers no applications", "`clientId`"]);
     daemon.stop();
 
-    // The OAuthApp of the connection's name is the one that is meant.
+    // The OAuthApp with the connection's name is used.
     let redirect = "http://127.0.0.1/callback";
     let connection = format!("  config: {{url: '{}', auth: oauth}}\n", server.url());
     let app = format!(
@@ -180,7 +180,7 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
     assert_eq!(visit(&back), 200);
     let told = format!("You log in at {}", server.issuer());
     login.wait().exits(0).tells(&[&told]);
-    // After a restart, too. Nobody uses the token any more when it is revoked.
+    // After a restart, too. No connection uses the token after it is revoked.
     daemon.kill();
     let _daemon = Daemon::serving(&home);
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
@@ -207,7 +207,8 @@ fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() 
     fails(Lie::HugeRegistration, 8, &["more than 262144 bytes"]);
     fails(Lie::OtherRedirect, 10, &["different redirect addresses"]);
 
-    // Nobody knows whether it was registered: the daemon dies, and the next login registers another.
+    // The outcome of the registration is unknown: the daemon dies, and the next login registers
+    // again.
     server.lie(Some(Lie::SilentRegistration));
     let before = (server.registrations(), server.clients());
     let login = home.start_gdn(&["oauth", "login", "server"]);
@@ -342,7 +343,7 @@ fn sys_4_a_token_that_allows_too_little_parks_the_call_until_a_person_consents_t
     });
     let shown = home.gdn(&["oauth", "show", "server"]);
     shown.exits(0).prints(&["active", "tools write"]);
-    // Nobody is asked by anything but the login of a person, which says what for.
+    // A person is asked only at a login, with its purpose.
     assert_eq!(server.asked().len(), 1);
     let login = home.start_gdn(&["oauth", "login", "server"]);
     let back = server.consent(&address_of(&login));

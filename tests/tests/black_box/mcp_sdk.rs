@@ -12,7 +12,7 @@ use goondan_tests::{Daemon, Home, needs, wait_until};
 use super::mcp::last_result;
 use super::oauth::{address_of, are_nowhere, visit};
 
-/// An agent that calls what it is told to.
+/// An agent that makes calls on order.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -101,7 +101,7 @@ fn sys_4_the_example_server_of_the_protocols_sdk_is_logged_in_at_and_its_tools_a
         assert_eq!(visit(&back), 200, "{back}");
         login.wait().exits(0);
         sending.wait().exits(0).prints(&["so: Hello, Ada!"]);
-        // What else it has: notifications while a call goes on, links, a refusal, a resource, a prompt.
+        // Other features: notifications during a call, links, a refusal, a resource, a prompt.
         assert_eq!(home.ask("b", "greet Bo at length"), "so: Good morning, Bo!");
         assert!(home.ask("b", "files").contains("file:///example/file1.txt"));
         home.ask("b", "greet nobody");
@@ -112,7 +112,7 @@ fn sys_4_the_example_server_of_the_protocols_sdk_is_logged_in_at_and_its_tools_a
         let shown = home.gdn_json(&["oauth", "show", "server"]);
         assert_eq!(shown["state"], "active", "{shown}");
         assert_eq!(shown["renewable"], false, "{shown}");
-        // After a restart the same token is used, and nobody is asked.
+        // After a restart the same token is used without a new login.
         daemon.kill();
         let daemon = Daemon::start(&home);
         wait_until("the server is reached again", || {

@@ -1,7 +1,7 @@
-//! Goal: what the daemon counts is what happened, for every reader, whoever is killed (`OBS-3`).
+//! Goal: metrics match what happened, for every reader, despite kills (`OBS-3`).
 //!
-//! Method: the real binaries and a provider on the loopback whose replies take known numbers of tokens; what
-//! is told is read as strictly as OpenMetrics is written, and compared with what `gdn usage` reads of the ledger.
+//! Method: the real binaries and a local provider whose replies use known numbers of tokens; the
+//! output is parsed strictly as OpenMetrics, and compared with `gdn usage`, which reads the ledger.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +50,7 @@ fn obs_3_turns_replies_and_budgets_are_counted_and_the_file_is_written_whole() {
     let daemon = Daemon::serving(&home);
     let before = Scrape::of(&home);
     let outcome = |outcome| [("agent", "worker"), ("outcome", outcome)];
-    // What can happen is there before it has happened: a query sees it grow.
+    // Series exist before their first event, so that queries see them grow.
     for known in ["completed", "failed", "cancelled"] {
         assert_eq!(
             before.sum("goondan_turns_total", &outcome(known)),
@@ -87,7 +87,7 @@ fn obs_3_turns_replies_and_budgets_are_counted_and_the_file_is_written_whole() {
     assert_eq!(sum("goondan_budget_spent", &budget), Some(26.0));
     assert_eq!(sum("goondan_budget_reserved", &budget), Some(0.0));
     assert!(sum("goondan_store_sync_seconds_count", &[]) > Some(0.0));
-    // Never an id: no conversation, event or turn stands in any label.
+    // No ids: no label contains a conversation, event or turn.
     let labels = after
         .samples
         .iter()
@@ -123,7 +123,8 @@ fn obs_3_turns_replies_and_budgets_are_counted_and_the_file_is_written_whole() {
     daemon.stop().check(false);
 }
 
-/// What metrics say of replies, as `gdn usage` says it: replies, all kinds of tokens, millionths of a dollar.
+/// Metrics about replies in the order of `gdn usage`: replies, all kinds of tokens, millionths of a
+/// dollar.
 fn counted(scrape: &Scrape) -> [f64; 6] {
     let sum = |name: &str, labels: &[(&str, &str)]| scrape.sum(name, labels).unwrap_or(0.0);
     let tokens = |kind| sum("goondan_tokens_total", &[("token_type", kind)]);
@@ -153,7 +154,7 @@ fn ledger(home: &Home) -> [f64; 6] {
     ]
 }
 
-/// How often the daemon is killed.
+/// Number of kills of the daemon.
 const KILLS: usize = 3;
 
 #[test]
@@ -181,7 +182,7 @@ fn obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon() {
         for asking in asking {
             drop(asking.wait());
         }
-        // What waits is worked on again meanwhile: both are read until nothing came between.
+        // Pending work continues meanwhile: both are read until nothing happened in between.
         let mut now = [0.0; 6];
         wait_until("both say the same", || {
             now = counted(&Scrape::of(&home));

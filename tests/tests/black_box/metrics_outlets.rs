@@ -1,6 +1,7 @@
-//! Goal: the endpoint and the collector are told what `gdn metrics` tells, and nobody else's affairs (`OBS-3`).
+//! Goal: the endpoint and the collector receive the same as `gdn metrics`, and no other workspace's
+//! data (`OBS-3`).
 //!
-//! Method: the real binaries with two workspaces, an HTTP client, and a collector on the loopback.
+//! Method: the real binaries with two workspaces, an HTTP client, and a local collector.
 
 use goondan_tests::projects::LAB;
 use goondan_tests::provider::{Answer, Provider};
@@ -46,7 +47,7 @@ fn obs_3_an_endpoint_answers_prometheus_about_its_own_workspace_alone() {
         Some(0.0),
         "gdn, which has control rights, is told all"
     );
-    // What is told next is not older than a second.
+    // The next response is at most a second old.
     home.ask("main", "echo hi");
     wait_until("the next turn is told", || {
         let told = http::get(address, "/metrics").unwrap();

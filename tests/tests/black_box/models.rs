@@ -1,7 +1,7 @@
-//! Goal: a model's reply that was recorded is neither lost nor asked for again, whoever is killed in the
-//! call; and what a model says is seen as it comes.
+//! Goal: a recorded reply of a model is neither lost nor requested again, whatever is killed during
+//! the call; and a model's output is streamed as it arrives.
 //!
-//! Method: the real binaries, and a provider on the loopback that counts what it is asked.
+//! Method: the real binaries, and a local provider that counts its requests.
 
 use std::sync::mpsc::channel;
 
@@ -178,7 +178,7 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
     let daemon = Daemon::serving(&home);
     let ran = home.gdn(&["send", "Hi."]).exits(0);
     assert_eq!(ran.stdout, "Hello.\n");
-    // Whoever waits is told why it takes longer.
+    // The waiting client is notified about the reason of the delay.
     ran.tells(&["attempt 2 of 5 in ", "failed (rateLimited): ", "429"]);
     assert_eq!(provider.received().len(), 2);
 
@@ -189,7 +189,7 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
     assert!(!ran.stderr.contains(KEY), "{ran:?}");
     let log = format!("{:?}", daemon.log().lines());
     assert!(!log.contains(KEY), "the key is in the log");
-    // What the agent's process was given holds no key either: nothing of it is on disk or in `ps`.
+    // The agent's process does not receive the key either: it is neither on disk nor in `ps`.
     let state = std::process::Command::new("grep")
         .args(["-r", "--", KEY])
         .arg(home.state_root())

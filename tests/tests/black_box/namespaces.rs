@@ -1,4 +1,4 @@
-//! What senders of one connection call a conversation or an event is a name of that connection
+//! Conversation and event names from senders of a connection are in that connection's namespace
 //! (`SEC-9`).
 
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ fn post(address: SocketAddr, key: &str, event_id: &str, said: &str) -> Value {
     response.json()["duplicate"].clone()
 }
 
-/// What a conversation was told, once it has answered so often.
+/// User messages of a conversation, once it has answered this many times.
 #[track_caller]
 fn told(home: &Home, key: &str, answers: usize) -> Vec<String> {
     wait_until("it has answered", || {
@@ -70,7 +70,7 @@ fn sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_
     let home = Home::new(&project(""));
     let daemon = Daemon::serving(&home);
     let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
-    // Before anybody else has a conversation of that name.
+    // Before a conversation of that name exists elsewhere.
     assert_eq!(post(hook, "main", "1", "intruding"), false);
     assert_eq!(post(hook, "telegram:178", "1", "intruding"), false);
     assert_eq!(post(other, "telegram:178", "1", "intruding, too"), false);
@@ -83,7 +83,7 @@ fn sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_
     assert_eq!(told(&home, "hook:telegram:178", 1), ["intruding"]);
     assert_eq!(told(&home, "other:telegram:178", 1), ["intruding, too"]);
     assert_eq!(told(&home, "other:hook:main", 1), ["by its whole name"]);
-    // The same again is one event, as ever.
+    // A repetition is the same event.
     assert_eq!(post(hook, "main", "1", "intruding"), true);
 }
 

@@ -1,10 +1,12 @@
-//! Goal: of what ran in a sandbox nothing is left, whoever is killed at whatever time (`SEC-3`, `SUP-7`).
+//! Goal: nothing that ran in a sandbox is left over, whatever is killed at any time (`SEC-3`,
+//! `SUP-7`).
 //!
-//! Method: commands that leave their session, keep children and write files run at a level, as single commands and in
-//! a session; one process of all that there are is killed after a time of chance. Then the machine has no mount and no
-//! process more, and the files outside of the work directory are what they were.
+//! Method: commands that leave their session, keep children and write files run at a level, as
+//! single commands and in a session; a random process is killed after a random time. Afterwards the
+//! machine has no additional mount or process, and the files outside of the work directory are
+//! unchanged.
 //!
-//! `GOONDAN_TEST_KILL_ROUNDS=500` makes more rounds of it.
+//! `GOONDAN_TEST_KILL_ROUNDS=500` runs more rounds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,13 +22,13 @@ use serde_json::json;
 /// Rounds at each level, unless `GOONDAN_TEST_KILL_ROUNDS` says otherwise.
 const ROUNDS: usize = 8;
 
-/// The longest time before somebody is killed: a turn takes about half of it.
+/// Maximum time before a kill: a turn takes about half of it.
 const KILL_WITHIN_MS: u64 = 160;
 
 /// A stray child in a session of its own, one that ignores what it can, files here and in the temporary directory.
 const COMMAND: &str = "(setsid sleep NUMBER & trap '' TERM HUP; sleep NUMBER) & touch $TMPDIR/trace $HOME/own; sleep 0.05";
 
-/// What is to be the same before and after.
+/// State that must be the same before and after.
 #[derive(Debug)]
 struct Outside {
     mounts: BTreeSet<String>,
@@ -38,7 +40,7 @@ impl Outside {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mut files = BTreeSet::new();
         list(home.path(), &mut files);
-        // What the daemon and the conversation keep is not of the sandbox.
+        // The state of the daemon and the conversation is not part of the sandbox.
         files.retain(|path| !path.starts_with(home.state_root()));
         Self {
             mounts: mounts.lines().map(ToOwned::to_owned).collect(),
@@ -66,8 +68,8 @@ fn below(home: &Home, daemon: &Daemon) -> Vec<u32> {
         .collect()
 }
 
-/// Kills the daemon in one of four rounds, else one of all others that there are; tells whether it is the daemon's
-/// turn.
+/// Kills the daemon in one of four rounds, else a random other process; returns true if it killed
+/// the daemon.
 fn kill_one(home: &Home, daemon: &Daemon, strays: &[u32], random: &mut Random) -> bool {
     let mut pids = below(home, daemon);
     pids.extend(strays);
@@ -106,7 +108,7 @@ fn nothing_is_left(level: &str) {
     let mut daemons_killed = 0;
     for round in 0..rounds {
         let asking = home.start_gdn(&["send", "work"]);
-        // Before, there is nobody to kill but the daemon.
+        // Before that, only the daemon could be killed.
         wait_until("the agent's process is started", || {
             !below(&home, &daemon).is_empty()
         });
@@ -121,13 +123,13 @@ fn nothing_is_left(level: &str) {
             let ran = asking.wait();
             assert!([0, 1].contains(&ran.code), "round {round}: {ran:#?}");
         }
-        // The turn that was cut short ends, whoever asked for it.
+        // The interrupted turn ends.
         home.ask("main", "done?");
         home.gdn(&["restart", "--agent", "worker"]).exits(0);
         wait_until("what ran in the sandbox is gone", || strays().is_empty());
         let after = Outside::of(&home);
         assert_eq!(after.files, before.files, "round {round}");
-        // What somebody else of the machine unmounts meanwhile is not missed.
+        // Mounts that other processes of this machine remove meanwhile do not count.
         let left: Vec<_> = after.mounts.difference(&before.mounts).collect();
         assert!(left.is_empty(), "round {round}: {left:#?}");
     }

@@ -1,8 +1,9 @@
-//! Goal: a project gets tokens of an authorization server by a person's login, renews them by itself, and no
-//! token, code or verifier is anywhere in plain text (`SYS-2`, `SYS-4`, `SEC-1`).
+//! Goal: a project gets tokens from an authorization server through a person's login, renews them
+//! automatically, and no token, code or verifier is stored or logged in plain text (`SYS-2`,
+//! `SYS-4`, `SEC-1`).
 //!
-//! Method: the real binaries, an authorization server on the loopback that rotates refresh tokens, and a
-//! provider of a model that takes only the token that is good.
+//! Method: the real binaries, a local authorization server that rotates refresh tokens, and a model
+//! provider that accepts only the valid token.
 
 use std::fs;
 use std::path::Path;
@@ -73,14 +74,14 @@ pub(super) fn home(server: &AuthorizationServer, model: &Provider) -> Home {
     home
 }
 
-/// What the model was asked with last.
+/// Key in the last request to the model.
 fn key_of(model: &Provider) -> String {
     let received = model.received();
     let header = received.last().and_then(|it| it.header("authorization"));
     header.unwrap_or_default().replace("Bearer ", "")
 }
 
-/// The address that a login tells.
+/// Login address in the output.
 pub(super) fn address_of(login: &Running) -> String {
     login.wait_for_stdout("http://");
     let stdout = login.stdout();
@@ -151,7 +152,7 @@ fn is_nowhere(home: &Home, server: &AuthorizationServer, log: &[Value]) {
     are_nowhere(home, &server.secrets(), log);
 }
 
-/// None of these texts is in any file or line of the log.
+/// Checks that none of these texts is in any file or log line.
 pub(super) fn are_nowhere(home: &Home, secrets: &[String], log: &[Value]) {
     let files = files(home.path());
     assert!(!files.is_empty());
@@ -176,7 +177,7 @@ fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_now
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
-    // Before, whatever needs the token waits and says for what.
+    // Before the login, users of the token wait and report the reason.
     assert_eq!(grant(&home)["state"], "none");
     home.gdn(&["oauth", "list"])
         .exits(0)
@@ -218,7 +219,7 @@ fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_now
     });
     assert_eq!(oauth_files(&home, "locks"), 0);
 
-    // A daemon that was killed goes on with what is on disk.
+    // A killed daemon resumes from the state on disk.
     daemon.kill();
     let daemon = Daemon::start(&home);
     wait_until("the model is asked with the same token", || {
@@ -397,7 +398,7 @@ fn sys_4_many_turns_that_need_one_token_that_has_ended_make_one_request() {
     for one in many {
         one.wait().exits(0).prints(&["Hello."]);
     }
-    // Whoever asks after it is renewed needs no other, so one request is all there can be.
+    // Requests after the renewal use the new token, so a single refresh must suffice.
     assert_eq!(server.requests("refresh_token"), 1);
     let renewed = format!("Bearer {}", server.access_token().unwrap());
     assert!(!renewed.contains(&ended));
@@ -440,7 +441,7 @@ fn sys_3_a_rotation_on_a_running_daemon_disturbs_nobody_and_survives_a_kill_of_i
     all_goes_on(&home, &server, &model);
     assert_eq!(agent(), before, "the agent was started anew");
 
-    // The daemon is killed while the next one goes on.
+    // The daemon is killed during the next rotation.
     let second = identity(&home);
     let rotating = home.start_gdn(&["secret", "rotate", "--yes"]);
     wait_until("another identity is there", || identity(&home) != second);

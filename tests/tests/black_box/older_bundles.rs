@@ -424,7 +424,7 @@ fn compat_1_labels_and_selectors_with_overrides_mean_what_they_meant() {
         (&ran["stdout"], &ran["exitCode"]),
         (&"hi\n".into(), &0.into())
     );
-    // Neither tool was called: any of them would do.
+    // No tool was called: any of them would suffice.
     let refused = home.gdn(&["send", "--instance", "bob", "nothing"]).exits(7);
     refused.tells(&["Use a tool first."]);
 }

@@ -10,7 +10,8 @@ use sha2::Sha256;
 
 const SECRET: &str = "a-shared-secret";
 
-/// A bundle for the older package with one connection, each rule of which matches one event with its properties.
+/// A bundle for the older package with one connection, each rule of which matches one event with
+/// its properties.
 fn bundle(connection: &str, rules: &[(&str, &str)]) -> String {
     let rules: String = rules
         .iter()
@@ -35,7 +36,7 @@ fn bundle(connection: &str, rules: &[(&str, &str)]) -> String {
     )
 }
 
-/// Waits until the clerk was told this in the conversation that the rule of an event leads to.
+/// Waits until the clerk received this text in the conversation of the event's rule.
 #[track_caller]
 fn is_told(home: &Home, event: &str, text: &str) {
     let has = || {

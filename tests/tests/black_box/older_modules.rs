@@ -173,7 +173,7 @@ fn home() -> Home {
     home
 }
 
-/// What the extension told behind `word`, each time.
+/// JSON that the extension logged after `word`, in order.
 fn told(daemon: &Daemon, word: &str) -> Vec<Value> {
     let lines = daemon.log().lines();
     let told = lines.iter().filter_map(|line| {

@@ -4,7 +4,7 @@ use goondan_tests::telegram::{TOKEN, Telegram};
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
-/// A bundle for the older package in which the agent makes each call it is told the number of.
+/// A bundle for the older package in which the agent makes the call with the number in the message.
 pub(crate) fn bundle(calls: &[(&str, Value)], more: &str) -> String {
     let rules: Vec<String> = calls
         .iter()
@@ -43,7 +43,7 @@ pub(crate) fn bundle(calls: &[(&str, Value)], more: &str) -> String {
     )
 }
 
-/// What each call returned, as JSON.
+/// Result of each call, as JSON.
 pub(crate) fn results(home: &Home, count: usize) -> Vec<Value> {
     let asked = (0..count).map(|number| {
         let text = home.ask("main", &format!("call {number}"));

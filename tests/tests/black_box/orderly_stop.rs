@@ -1,5 +1,6 @@
-//! Turns in progress finish before what they work with ends (`SUP-6`): a daemon or a workspace that stops, and a
-//! connection that leaves the configuration, take nothing new and still make the calls of those turns.
+//! Turns in progress finish before their dependencies stop (`SUP-6`): a daemon or workspace that
+//! stops, and a connection that is removed from the configuration, accept no new work but still
+//! serve the calls of those turns.
 
 use goondan_tests::node::Node;
 use goondan_tests::postgres::Server;
@@ -169,7 +170,7 @@ fn sup_6_calls_to_a_connection_that_was_removed_are_made_until_the_turn_ends() {
     answered(&home);
 }
 
-/// Two nodes of which the first is in a turn between two calls, as a project that others share.
+/// Two nodes with a shared project; the first is in a turn between two calls.
 fn moved_in_a_turn(args: impl Fn(&str) -> Vec<String>) {
     let Some(server) = Server::running(&[]) else {
         return;
@@ -198,7 +199,7 @@ fn moved_in_a_turn(args: impl Fn(&str) -> Vec<String>) {
     let messages = b.history("poster:main").as_array().unwrap().clone();
     check(&messages);
     assert_eq!(text(messages.last().unwrap()), "all sent", "{messages:?}");
-    // Its connection goes on there: what comes in is answered once.
+    // Its connection continues there: each incoming message is answered once.
     telegram.write(1, "echo late");
     wait_until("what comes later is answered there", || {
         let ran = b.gdn(&["--json", "instance", "history", "--", "telegram:1"]);

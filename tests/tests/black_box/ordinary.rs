@@ -1,13 +1,10 @@
-//! Goal: at each level of confinement ordinary work succeeds, but for what the level is documented to refuse; and that
-//! is refused with a sentence that names the setting that allows it (`SEC-10`).
+//! Goal: at each confinement level ordinary work succeeds, except for what the level is documented
+//! to deny; a denial is explained in one sentence with the setting that allows it (`SEC-10`).
 //!
-//! Method: an agent of a real daemon runs `work.py`, a piece of work in each message of one conversation. The programs
-//! are those of the machine, and nothing is fetched from a network.
+//! Method: an agent of a real daemon runs `work.py`, one task in each message of one conversation.
+//! It uses the machine's own programs and no network.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -36,7 +33,7 @@ fn programs() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where the compiler of this machine is.
+/// Directory of this machine's compiler.
 fn toolchain() -> Option<PathBuf> {
     let asked = Command::new("rustc").args(["--print", "sysroot"]).output();
     let said = String::from_utf8(asked.ok()?.stdout).unwrap();
@@ -110,7 +107,7 @@ fn is_done(said: &str) -> bool {
     said == "done" || said.starts_with("exit code: 0\n") && said.ends_with("\ndone")
 }
 
-/// What is wrong with what was said of a piece of work that the level refuses: one sentence names what allows it.
+/// Problem in the explanation of a denied task: one sentence must name the setting that allows it.
 fn misses(level: &str, piece: &Value, said: &str) -> Option<String> {
     let setting = match piece["full"].as_bool().unwrap() {
         true => "`require: full`",

@@ -1,7 +1,7 @@
-//! Goal: traces reach a collector as spans of the conventions, without a word of what was said; and a
-//! collector that is slow, refuses or is gone holds up no turn.
+//! Goal: traces reach a collector as spans of the conventions, without message contents; and a
+//! slow, failing or missing collector delays no turn.
 //!
-//! Method: the real binaries, and a collector on the loopback that keeps what it gets.
+//! Method: the real binaries, and a local collector that keeps what it receives.
 
 use std::sync::mpsc::channel;
 
@@ -72,7 +72,7 @@ fn attribute(span: &Value, name: &str) -> Value {
 fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does() {
     let model = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
     let collector = Provider::start(|received| match received.number {
-        // What it cannot take now is sent again.
+        // Rejected data is sent again.
         0 => Answer::error(503, &json!({})),
         _ => Answer::error(200, &json!({})),
     });

@@ -1,4 +1,4 @@
-//! Whose the state root is, and a daemon whose socket is gone (`ROOT-11`, `SEC-4`, `CTL-1`).
+//! Owner of the state root, and a daemon with a missing socket (`ROOT-11`, `SEC-4`, `CTL-1`).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -75,7 +75,7 @@ fn ctl_1_a_daemon_that_cannot_listen_is_named_and_stopped() {
     let daemon = Daemon::serving(&home);
     let pid = daemon.pid();
     let socket = home.state_root().join("run/orchestrator.sock");
-    // A directory in its place cannot be removed as a socket is.
+    // Unlike a socket, a directory at its path cannot be removed.
     fs::remove_file(&socket).unwrap();
     fs::create_dir_all(socket.join("in the way")).unwrap();
     let told = format!("pid {pid},");

@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "archives, projects and what somebody changes behind goondan's back"
+    reason = "archives, projects, and files that change without goondan"
 )]
 
 use std::fs;
@@ -83,7 +83,7 @@ fn pack(home: &Home, folder: &str, archive: &str) {
     assert!(packed.success());
 }
 
-/// The project, to see whether anything of it changed.
+/// Snapshot of the project, to detect changes.
 fn project(home: &Home) -> impl PartialEq + std::fmt::Debug + use<> {
     snapshot(&home.project(), |_| true)
 }
@@ -179,7 +179,7 @@ fn pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run() {
         .exits(0);
     home.gdn(&["validate"]).exits(0);
 
-    // Somebody changes what is installed.
+    // A person changes an installed file.
     let word = home
         .state_root()
         .join("packages/@acme/words@1.0.0/bin/word.txt");
@@ -296,7 +296,7 @@ fn pkg_1_what_nobody_uses_is_pruned_and_what_runs_or_is_locked_stays() {
             assert_eq!(home.ask("main", "say it"), "two");
         }
     }
-    // What came lately stays.
+    // Recent packages are kept.
     home.gdn(&["package", "prune"])
         .exits(0)
         .prints(&["0 packages removed, 3 kept"]);

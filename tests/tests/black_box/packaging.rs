@@ -1,8 +1,9 @@
-//! Goal: what `.ci/package` makes holds what it should and nothing of the machine that made it, and is the same each
-//! time (`REL-2`).
+//! Goal: the packages from `.ci/package` are complete, reproducible, and contain nothing specific
+//! to the build machine (`REL-2`).
 //!
-//! Method: it packs stand-ins of the programs, of which `gdn` is the real one where pages and completions are made.
-//! `GOONDAN_TEST_PACKAGE=1` builds the real ones instead, in the target directory and in another.
+//! Method: it packs stand-ins for the programs, but the real `gdn` generates pages and completions.
+//! `GOONDAN_TEST_PACKAGE=1` builds the real programs instead, in the default target directory and
+//! in another.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,7 @@ const PROGRAMS: [&str; 6] = [
 /// Has the real programs built, twice.
 const KNOB: &str = "GOONDAN_TEST_PACKAGE";
 
-/// What the archive is for, when nothing is built.
+/// Target of the archive, when nothing is built.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 fn repository() -> PathBuf {
@@ -71,7 +72,7 @@ fn package(out: &Path, args: &[&str]) -> Ran {
     piped(command)
 }
 
-/// What was made, by its name.
+/// Names of the generated files.
 fn made(out: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(out).unwrap();
     entries
@@ -101,7 +102,7 @@ fn check_archive(out: &Path, room: &Path) {
         let path = line.split_whitespace().last().unwrap();
         assert!(path.starts_with(&format!("{top}/")), "{line}");
         assert!(!path.contains(".."), "{line}");
-        // Neither links nor owners, and nobody else may write.
+        // Neither links nor other owners, and no write permission for others.
         let modes = ["drwxr-xr-x 0/0", "-rwxr-xr-x 0/0", "-rw-r--r-- 0/0"];
         assert!(modes.iter().any(|mode| line.starts_with(mode)), "{line}");
     }
@@ -147,7 +148,7 @@ fn check_deb(out: &Path, room: &Path) {
     let deb = deb.to_str().unwrap();
     let tree = room.join("deb");
     run(room, "dpkg-deb", &["-R", deb, tree.to_str().unwrap()]).exits(0);
-    // No script runs and no file is anybody's to edit: nothing is started, stopped or asked.
+    // No scripts and no configuration files: the package starts, stops and asks nothing.
     let control: BTreeSet<String> = files(&tree.join("DEBIAN"));
     assert_eq!(control, ["control", "md5sums"].map(str::to_owned).into());
     run(

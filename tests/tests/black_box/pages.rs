@@ -1,4 +1,4 @@
-//! Lists in pages, and clients that go on without asking again and again (`OBS-1`).
+//! Paginated lists, and clients that follow changes without polling (`OBS-1`).
 
 use std::fs::copy;
 use std::io::Read;
@@ -60,7 +60,7 @@ fn ids(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Events that wait in conversations whose turns are held; whoever sent them waits for the answers.
+/// Queues events in conversations with held turns; the clients wait for the answers.
 fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<Running> {
     let mut sent = Vec::new();
     for key in keys {
@@ -152,7 +152,7 @@ fn obs_1_pages_of_processes_miss_and_repeat_nothing_whatever_ends_meanwhile() {
     let list = ("daemon.processes", "processes");
     let found = pages(&home, list, json!({}), |count| {
         if count == all.len() - 2 {
-            // One before and one behind that place are started anew.
+            // One entry before and one after the cursor are restarted.
             for key in ["a", "d"] {
                 let before = pid(key);
                 processes::signal(before, Signal::SIGKILL);
@@ -173,7 +173,7 @@ fn obs_1_pages_of_processes_miss_and_repeat_nothing_whatever_ends_meanwhile() {
     }
 }
 
-/// What is told of each item under a name, in order.
+/// A field of each item, in order.
 fn told<'a>(items: &'a [Value], name: &str) -> Vec<&'a str> {
     let items = items.iter();
     items.map(|item| item[name].as_str().unwrap()).collect()
@@ -239,7 +239,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
     }
     let list = ("proposal.list", "proposals");
     let found = pages(&home, list, json!({}), |_| {});
-    // One sandbox has no proposal, and is on no page of them.
+    // One sandbox has no proposal, and is on no page.
     assert_eq!(told(&found, "agentId"), ["a", "d"]);
     // People see them in the order in which they were made.
     let listed = home.gdn_json(&["proposal", "list"]);
@@ -256,7 +256,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
     assert_eq!(told(&found, "checkpointId"), ids);
 }
 
-/// The changes that `gdn ps --watch --json` printed of an agent: what became of it, and its process id.
+/// Changes that `gdn ps --watch --json` printed for an agent: the change, and its process id.
 fn changes(watch: &Running, key: &str) -> Vec<(String, Value)> {
     let printed = watch.stdout();
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -318,7 +318,7 @@ fn obs_1_whoever_watches_processes_is_told_only_when_something_is_different() {
         (&json!(2), &Value::Null)
     );
     assert_eq!(told["processes"].as_array().unwrap().len(), home.ps().len());
-    // The next things that are told are the next that happen, and of nobody else.
+    // The next notifications are about the next changes, and only about this agent.
     let mut next = |state: &str| loop {
         let told = receive(&mut stream);
         let processes = told["params"]["processes"].as_array().unwrap();
@@ -418,7 +418,7 @@ fn obs_1_whoever_waits_for_more_of_a_log_is_answered_when_the_task_or_the_projec
     follow.wait().exits(0).tells(&["The project is stopped."]);
 }
 
-/// More turns than any socket and any queue hold what is told of them.
+/// More turns than the sockets and queues can hold notifications for.
 const TURNS_UNREAD: usize = 600;
 
 #[test]
@@ -449,7 +449,7 @@ fn obs_1_whoever_watches_and_does_not_read_is_cut_off_and_holds_up_nobody() {
             "{answer}"
         );
     }
-    // Its end comes once all is read that was told before.
+    // The connection is closed after the earlier notifications were read.
     let mut told = Vec::new();
     deaf.read_to_end(&mut told).expect("it is cut off");
     assert!(!told.is_empty());

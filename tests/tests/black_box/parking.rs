@@ -1,4 +1,4 @@
-//! An event that brings down whoever works on it is parked, and people decide about it.
+//! An event that repeatedly crashes its agent is parked, and people decide about it.
 
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
@@ -44,7 +44,7 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
     let turn = &told["turns"][0];
     assert_eq!(turn["eventId"], "poison");
     assert_eq!(turn["outcome"], "parked", "{turn}");
-    // What a process says of its turn may die with it; the count that decides is durable.
+    // A process's report about its turn may be lost with it; the count that decides is durable.
     let reason = turn["reason"].as_str().unwrap();
     assert!(reason.starts_with("3 processes ended"), "{turn}");
     let events = parked(&home);
@@ -100,7 +100,7 @@ fn obs_6_a_parked_event_changes_exit_codes_until_somebody_decides() {
         assert_eq!(status["workspaces"][0]["parkedEvents"], 1);
     };
     check_told();
-    // The next daemon knows of it before anybody looks into the conversation.
+    // The next daemon knows it before the conversation is opened.
     drop(daemon.kill());
     let _daemon = Daemon::start(&home);
     wait_until("the workspace is there", || {
@@ -134,7 +134,8 @@ fn a_parked_event_that_is_dropped_is_never_answered() {
     assert_eq!(shape(&messages), "ua");
 }
 
-/// An agent without tools, in a swarm whose programs would be free: it confines itself all the same.
+/// An agent without tools, in a swarm that does not confine programs: the agent confines itself
+/// anyway.
 const TALKER: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model

@@ -1,8 +1,9 @@
-//! Three daemons and two servers of PostgreSQL on five machines, under load, through random faults of all of them and
-//! of the network between them (`REP-1`).
+//! Three daemons and two PostgreSQL servers on five machines, under load, with random faults of all
+//! of them and of the network (`REP-1`).
 //!
-//! Every fault ends before the next one begins. What is acknowledged meanwhile is looked at when all have healed
-//! (`oracle`). A server is promoted only when the former one has ended, which is the operators' part.
+//! Every fault ends before the next one begins. Acknowledged events are checked after everything
+//! has healed (`oracle`). A server is promoted only after the former primary has ended, which is
+//! the operator's responsibility.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -23,7 +24,7 @@ use load::Load;
 mod load;
 mod oracle;
 
-/// How many faults they live through; the long form is 300.
+/// Number of faults; the long form is 300.
 const FAULTS_VAR: &str = "GOONDAN_TEST_PARTITION_FAULTS";
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -67,14 +68,14 @@ spec:
     sandbox: {write: [NOTES]}
 "#;
 
-/// What fails.
+/// Kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// A daemon is killed, and starts later.
     Killed,
     /// A daemon is stopped for a while.
     Stopped,
-    /// A daemon's machine reaches nobody.
+    /// A daemon's machine is disconnected.
     Unplugged,
     /// A daemon's machine does not reach the server that takes writes.
     CutFromServer,
@@ -84,7 +85,7 @@ enum Fault {
     ServerCrashed,
     /// It is gone, and the other one takes writes.
     FailedOver,
-    /// The same, and nobody hears of its end.
+    /// Like `FailedOver`, but clients do not notice the end of the former primary.
     FailedOverUnheard,
     /// A daemon's disk is full.
     DiskFull,
@@ -104,7 +105,7 @@ const FAULTS: [Fault; 9] = [
 
 /// All that there is.
 struct Trial {
-    // Whoever comes first here ends first.
+    // Fields are dropped in this order, so the services stop first.
     services: Vec<Service>,
     nodes: Vec<Arc<Node>>,
     machines: Vec<Machine>,
@@ -112,7 +113,7 @@ struct Trial {
     network: Network,
     load: Load,
     random: Random,
-    /// How long it took from the loss of an owner to what another node acknowledged first.
+    /// Time from the loss of an owner to the first acknowledgment by another node.
     take_overs: Vec<(Fault, Duration)>,
 }
 
@@ -236,7 +237,7 @@ impl Trial {
 
     fn fails_over(&mut self, is_cut_off: bool) {
         self.pair.fails_over(&self.network, is_cut_off);
-        // What waits for a standby waits meanwhile.
+        // Commits that need a standby wait meanwhile.
         self.random.let_pass(4_000);
         self.pair.has_a_standby_again(&self.network);
     }

@@ -1,6 +1,8 @@
-//! Goal: a pause of the whole machine uses up nobody's time (`SUP-9`), and a real time-out still comes.
+//! Goal: a pause of the whole machine does not count toward timeouts (`SUP-9`), and a real timeout
+//! still occurs.
 //!
-//! Method: the real binaries, all stopped and continued at once while a tool and a model are waited for.
+//! Method: the real binaries, all stopped and continued together during a tool call and a model
+//! call.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 
-/// How long a command and a model may take.
+/// Timeout of commands and models.
 const PATIENCE_MS: u64 = 3_000;
 /// More than twice that.
 const PAUSE: Duration = Duration::from_secs(8);
@@ -72,7 +74,7 @@ fn sup_9_a_pause_of_everything_uses_up_no_time_of_tools_and_models() {
     let home = Home::without_project();
     let (go, gone) = channel::<()>();
     let provider = Provider::start(move |_| {
-        // Every further request is answered by nobody in time.
+        // Later requests are answered too late.
         if gone.recv().is_err() {
             std::thread::sleep(PAUSE);
         }
@@ -106,7 +108,7 @@ fn sup_9_a_pause_of_everything_uses_up_no_time_of_tools_and_models() {
     assert_eq!(words.wait().exits(0).stdout, "In time.\n");
     assert_eq!(provider.received().len(), 1, "the model was asked again");
 
-    // Nobody is let go of now, and nobody is paused.
+    // Now nothing is released, and nothing is paused.
     drop(go);
     std::fs::remove_file(home.notes().join("x.go")).unwrap();
     let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! What a person sees while something goes on, and of what went wrong before.
+//! Output for a person during an operation, and about earlier failures.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
@@ -29,7 +29,7 @@ fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
     assert_eq!(home.ask("second-life", "echo two"), "two");
     following.wait_for_stdout("second-life  turn committed and answered");
 
-    // With a daemon: what was before its start is there, too.
+    // With a daemon: earlier log entries are included.
     let ran = home.gdn(&["logs", "-n", "1000", "--json"]).exits(0);
     let ran = ran.prints(&["first-life", "second-life"]);
     let lines: Vec<&str> = ran.stdout.lines().collect();
@@ -128,7 +128,7 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
         };
         assert_eq!(priority, expected, "{line}");
     }
-    // A second one beside it: with words, for whoever asks the service manager, too.
+    // A second daemon: it fails with a message, which the service manager also receives.
     let manager = UnixDatagram::bind(home.path().join("notify")).unwrap();
     let mut command = home.command(&bin(ORCHESTRATOR), &[]);
     command.env("NOTIFY_SOCKET", home.path().join("notify"));

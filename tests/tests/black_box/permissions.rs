@@ -22,7 +22,7 @@ const SERVER: &str = "import http.server\n\
     print(server.server_port, flush=True)\n\
     server.serve_forever()\n";
 
-/// A tool in Python that does what it is told with the shell.
+/// A Python tool that runs the commands it receives in a shell.
 const TOOL: &str = "import json, subprocess, sys\n\
     for line in sys.stdin:\n    \
         call = json.loads(line)\n    \
@@ -59,7 +59,7 @@ spec:
       - {when: {result: "(?P<said>(?s:.*))"}, say: "${said}"}
 "#;
 
-/// Whether the machine has what the programs of these tests need.
+/// True if the machine has the programs that these tests need.
 fn can_run() -> bool {
     needs::program("python3") && needs::program("curl") && needs::sandbox("full")
 }
@@ -264,7 +264,7 @@ fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_on
             "    - hosts: b.example.org",
         ]);
 
-    // Less needs nobody, and coming back does.
+    // Fewer permissions need no approval, and adding one again does.
     pack(&home, "1.2.0", "");
     home.gdn(&["package", "update"])
         .exits(0)
@@ -302,7 +302,7 @@ fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
         lock
     );
 
-    // Resources of it that take what it does not ask for.
+    // Resources that give the package a secret it does not request.
     let other = "\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: given}\nspec:\n  \
                  connectorRef: {kind: Connector, name: program, package: words}\n  \
                  secrets: {token: {value: a-token}, key: {value: a-key}}\n";

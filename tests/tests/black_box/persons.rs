@@ -1,9 +1,9 @@
-//! Goal: what only a person may do is done for a person, and for no program that an agent started, whatever that
-//! program does to be taken for one (`SEC-4`).
+//! Goal: operations reserved for people are available to people, and to no program that an agent
+//! started, whatever it does to be mistaken for a person (`SEC-4`).
 //!
-//! Method: an agent whose commands are in no sandbox (`require: off`), so that nothing but the daemon's own check
-//! stands in the way: it takes its mark off, exits before it is checked, leaves its session and its parents, and asks for
-//! each method that only a person may.
+//! Method: an agent whose commands are not sandboxed (`require: off`), so that only the daemon's
+//! own check remains: it removes its marker, exits before the check, leaves its session and its
+//! parents, and calls each reserved method.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -23,7 +23,7 @@ use crate::control::{connect, greeting, receive, request, send, socket, version}
 
 const CLIENT: &str = include_str!("persons/client.py");
 
-/// The methods that only a person may ask for, whatever their parameters.
+/// Methods reserved for people, whatever their parameters.
 const PERSON_ONLY: &[&str] = &[
     "approval.decide",
     "bundle.approve",
@@ -72,7 +72,7 @@ const PERSON_ONLY: &[&str] = &[
     "task.start",
 ];
 
-/// Methods that change nothing that lasts: safe to ask for all the same.
+/// Methods without lasting effects, which any client may call.
 const FOR_EVERYONE: &[&str] = &[
     "approval.list",
     "daemon.status",
@@ -82,7 +82,7 @@ const FOR_EVERYONE: &[&str] = &[
     "workspace.list",
 ];
 
-/// The tool `bash`, of which each call waits for a person.
+/// The tool `bash`, with approval of each call.
 const ASKED: &str = r#"{ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [{when: {command: never}, approve: never}]}}"#;
 
 /// An agent `free` whose commands are in no sandbox, and one `asks` whose command waits for a person.
@@ -132,7 +132,7 @@ fn waiting_call(home: &Home) -> (Running, String) {
     (sending, id)
 }
 
-/// What the client of an agent is to ask for.
+/// Writes the requests of the agent's client.
 fn plan(home: &Home, requests: &[Value]) {
     let (goondan, protocol) = version(home);
     let greeting: Value = serde_json::from_slice(&greeting(&goondan, protocol)).unwrap();
@@ -144,7 +144,7 @@ fn plan(home: &Home, requests: &[Value]) {
     home.write("notes/codes.json", "");
 }
 
-/// What each request was answered with, by its method: the code of the error, or `ok`.
+/// Result of each request by its method: the error code, or `ok`.
 fn codes(home: &Home) -> BTreeMap<String, String> {
     let found = wait_for("the client is done", || {
         serde_json::from_str(&home.note("codes.json")).ok()
@@ -263,7 +263,7 @@ fn ctl_1_clients_that_wait_keep_no_decision_out() {
     drop(daemon.wait());
 }
 
-/// Another user, let as far as the socket: what it says, and what it is answered with.
+/// Another user with access to the socket: what it sends, and the reply.
 const STRANGER: &str = r#"
 import socket, sys
 connection = socket.socket(socket.AF_UNIX)

@@ -4,10 +4,7 @@
 //! conversation, before the hosts of its tool and its extension start. Each is first shown to count where the runtime
 //! itself starts beside it, so that a row cannot pass because it is spelled wrong.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +16,7 @@ use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::Value;
 
-/// What a planted file leaves behind where it counts.
+/// Evidence of a planted file that was executed.
 const MARK: &str = "planted-ran";
 
 /// A planted program in JavaScript, wherever it is started.
@@ -30,7 +27,7 @@ const MARK_JS: &str =
 const MARK_PY: &str =
     "import os\nopen(os.environ.get('GOONDAN_WORK_DIR', '.') + '/planted-ran', 'w').close()\n";
 
-/// A package that a module imports and nobody installed.
+/// A package that a module imports but that is not installed.
 const IMPORTS: &str = "try { await import('planted'); } catch {}\n\
     const { createRequire } = await import('node:module');\n\
     for (const from of [import.meta.url, 'file:///']) { try { createRequire(from)('planted'); } catch {} }\n";
@@ -38,7 +35,8 @@ const IMPORTS: &str = "try { await import('planted'); } catch {}\n\
 /// A file in a work directory, and what it says.
 type Plant = (&'static str, &'static str);
 
-/// What a runtime takes up, by the name of the row: the files, and what a program of the runtime has to do to fall for it.
+/// What a runtime loads automatically, by the name of the row: the files, and the action of a
+/// program that triggers the load.
 struct Row {
     name: &'static str,
     files: &'static [Plant],
@@ -229,14 +227,14 @@ const LAB_PY: &str = "import json, os, sys\n\
 
 const GUARD: &str = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: guard}\nspec: {entry: extensions/guard.mjs}\n";
 
-/// A program that is no shim of a version manager.
+/// Finds a program, ignoring shims of version managers.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut directories = std::env::split_paths(&path).filter(|dir| !dir.ends_with("shims"));
     directories.find_map(|dir| Some(dir.join(program)).filter(|file| file.is_file()))
 }
 
-/// Where Python looks for what the user installed, below `HOME`.
+/// Directory of Python's user packages, below `HOME`.
 fn user_site(python: &Path) -> String {
     let script = "import sys; print('.local/lib/python%d.%d/site-packages' % sys.version_info[:2])";
     let ran = Command::new(python).args(["-I", "-c", script]).output();
@@ -316,7 +314,7 @@ fn name_of(level: &str) -> String {
     }
 }
 
-/// What a runtime does with all that is planted for it.
+/// Checks a runtime's behavior with all files planted for it.
 fn check(case: &Case) {
     let Some(program) = find(case.runtime) else {
         assert!(!needs::optional_program(case.runtime));

@@ -23,7 +23,7 @@ fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
         let text = std::fs::read_to_string(example.join(file)).unwrap();
         home.write(&format!("project/{file}"), &text);
     }
-    // What version control keeps there is as safe (`ROOT-6`).
+    // Version control files there are not changed either (`ROOT-6`).
     home.write("project/.git/HEAD", "ref: refs/heads/main\n");
     home.write("project/.git/config.yaml", "not: [valid");
     let before = tree::snapshot(&home.project(), |_| true);
@@ -48,7 +48,8 @@ fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
     assert_eq!(tree::snapshot(&home.project(), |_| true), before);
 }
 
-/// Nothing of the state root is open to others, but for what tools made in their work directories (`ROOT-8`).
+/// Nothing in the state root is accessible to others, except files that tools created in their work
+/// directories (`ROOT-8`).
 fn assert_private(home: &Home) {
     let mut waiting = vec![home.state_root()];
     let mut seen = 0;

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what a worker writes need not last"
+    reason = "files that a worker writes need not be durable"
 )]
 
 use std::fs;
@@ -80,7 +80,7 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
     );
     home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
     assert_eq!(read(&home, "src/a.txt").unwrap(), "one two three\n");
-    // Without a terminal nobody can be asked.
+    // Without a terminal, no confirmation is possible.
     home.gdn(&["proposal", "apply", "r1", "coder"])
         .exits(2)
         .tells(&["--yes"]);
@@ -276,7 +276,7 @@ fn prop_7_nothing_needs_git() {
     assert_eq!(read(&home, "src/a.txt").unwrap(), "one 2 three\n");
 }
 
-/// How many files there are, for a swap that can be met in the middle.
+/// Number of files, enough to observe a swap halfway.
 const MANY: usize = 300;
 
 #[test]

@@ -1,8 +1,8 @@
-//! Goal: a person who comes back from an authorization server to a public address ends the login that they began, and
-//! nobody who makes requests there ends another (`SYS-4`).
+//! Goal: a person who returns from an authorization server to a public address completes the login
+//! that they started, and other requests to that address complete nothing (`SYS-4`).
 //!
-//! Method: the real binaries, an authorization server on the loopback, and the test in the place of the reverse proxy:
-//! what the browser is sent to goes to the port of the webhook.
+//! Method: the real binaries, a local authorization server, and the test as the reverse proxy: it
+//! forwards the browser's redirect to the port of the webhook.
 
 use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET};
 use goondan_tests::home::Running;
@@ -72,7 +72,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
     assert!(back.starts_with(PUBLIC), "{back}");
     let (_, query) = back.split_once('?').unwrap();
     let code = query.split('&').next().unwrap();
-    // Whoever guesses, says something twice, or comes elsewhere ends nothing.
+    // Guesses, repetitions and other addresses complete nothing.
     for (hostile, status) in [
         ("/oauth/callback", 400),
         ("/oauth/callback?code=x&state=guessed", 400),
@@ -113,7 +113,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
     assert_eq!(comes_to(&daemon, &back).0, 400);
     assert_eq!(server.requests("authorization_code"), 1);
 
-    // The daemon dies, and whoever waited is gone: the login goes on.
+    // The daemon dies and the waiting client exits: the login continues.
     let login = begin(&home);
     let back = server.consent(&address_of(&login));
     daemon.kill();
@@ -127,7 +127,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
     wait_until("the code is exchanged", || {
         server.requests("authorization_code") == 2
     });
-    // The webhook hears events as ever.
+    // The webhook still accepts events.
     let event = http::post(daemon.webhook("hook"), "/hook", &[], "hello").unwrap();
     assert_eq!(event.status, 202, "{}", event.body);
     are_nowhere(&home, &server.secrets(), &daemon.log().lines());

@@ -77,7 +77,7 @@ fn pkg_1_a_package_is_packed_published_and_used_by_another_project() {
     );
     assert_eq!(fs::read(&file).unwrap(), first);
 
-    // Nobody agrees, or nobody knows who asks: nothing is sent.
+    // Without a confirmation or a token, nothing is sent.
     home.gdn(&["package", "publish", "--yes"])
         .exits(10)
         .tells(&[

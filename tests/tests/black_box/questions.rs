@@ -75,7 +75,7 @@ fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
         &home.gdn(&["question", "list"]).exits(0),
         &[&id, "server", ORDER],
     );
-    // What the server wrote is shown, steers nothing, and repeats no secret.
+    // The server's text is shown, but cannot control the terminal or reveal a secret.
     let shown = home.gdn(&["question", "show", &id]).exits(0);
     assert!(!shown.stdout.contains('\u{1b}') && !shown.stdout.contains(TOKEN));
     prints(
@@ -135,7 +135,7 @@ fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
         .exits(5)
         .tells(&["no question", "gdn question list"]);
 
-    // Who answered is put down; what was answered is not.
+    // The client that answered is recorded; the answer is not.
     let audit = home.gdn_json(&["audit"]).to_string();
     assert!(
         audit.contains("instance.questionAnswered") && audit.contains("clientPid"),
@@ -179,7 +179,7 @@ fn a_question_that_nobody_answers_is_cancelled_and_its_time_is_not_the_calls() {
         message(line) == "a question to a person is closed"
             && line["how"] == "nobody answered in time"
     });
-    // The call's own time goes on as it was.
+    // The call's own timeout is unchanged.
     home.ask("a", "call hang");
     assert!(last_result(&home, "a").contains("did not answer within 1 s"));
 }
@@ -285,7 +285,7 @@ fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
     assert!(waiting(&home).is_empty());
     home.gdn(&["question", "decline", &id]).exits(5);
 
-    // The agent: the server is told that nobody will answer.
+    // The agent is killed: the server is notified that there will be no answer.
     wait_until("the server is there again", || {
         let ps = home.ps();
         ps.iter().any(|process| process["readiness"] == "ready")
@@ -333,7 +333,7 @@ fn two_conversations_that_wait_at_one_server_have_a_question_each() {
     first.wait().exits(0);
     assert_eq!(last_result(&home, "a"), r#"{"action":"decline"}"#);
 
-    // A daemon that stops lets nobody wait for a person.
+    // A daemon that stops does not wait for a person.
     let (waiting, _) = asked(&home, "a", "order");
     daemon.stop();
     waiting.wait().exits(0);
@@ -350,7 +350,7 @@ fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
          - when: {user: '^read ",
     );
     let bash = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {builtin: bash}\n";
-    // Who is confined does not reach the daemon at all.
+    // A confined process cannot connect to the daemon.
     let yaml = yaml.replace(
         "  tools: [Tool/kit, Tool/bash]",
         "  sandbox: {require: off}\n  tools: [Tool/kit, Tool/bash]",
@@ -366,7 +366,7 @@ fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
     );
     for command in [
         format!("{gdn} answer {id} --set size=s --set count=1"),
-        // Whoever it leaves to do it, and wherever it goes.
+        // Even through a detached process.
         format!("setsid sh -c '{gdn} decline {id}'"),
     ] {
         home.ask("b", &format!("run {command} 2>&1; echo ended with $?"));

@@ -1,4 +1,4 @@
-//! Tools that modules of extensions register, and steps that they have go on (`COMPAT-3`).
+//! Tools that extension modules register, and steps that they continue (`COMPAT-3`).
 
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};

@@ -1,4 +1,4 @@
-//! Packages of a registry: one that tells the truth, and one that lies (`PKG-1`, `PKG-3`).
+//! Packages from registries, with and without faults (`PKG-1`, `PKG-3`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -291,13 +291,13 @@ fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
     home.gdn(&["package", "update", "--min-release-age", "1"])
         .exits(0)
         .prints(&["~ a 1.1.0 → 1.2.0", "~ b 1.0.0 → 1.2.0"]);
-    // What is locked stays, however young it is.
+    // A locked version is kept, even if it is recent.
     home.gdn(&["package", "update"])
         .exits(0)
         .prints(&["everything is installed"]);
     home.gdn(&["package", "update", "nobody"]).exits(5);
 
-    // What is too young is said to be.
+    // A version that is too recent is reported.
     registry.publish_aged("new", "1.0.0", &[], "new", 0);
     let before = all(&home);
     home.gdn(&["package", "add", "new"]).exits(5).tells(&[
@@ -403,7 +403,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
             .replace("    - url: \"REGISTRY\"\n", "")
             .replace("  registries:\n", ""),
     );
-    // Nobody has named one: no other is asked.
+    // No registry is configured for the scope: no other is queried.
     let add = ["package", "add", "@own/words"];
     plain.gdn(&add).exits(5).tells(&[
         "no registry is named in which `@own/words` could be",

@@ -1,4 +1,5 @@
-//! `gdn bundle rehearse`: what a person is told of a change before it is active, and that nothing comes of asking.
+//! `gdn bundle rehearse`: a person sees the effects of a change before it is active, and a
+//! rehearsal changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +51,7 @@ fn bundle_7_a_rehearsal_tells_what_would_be_sent_and_changes_nothing() {
     home.gdn(&["bundle", "show", &id])
         .exits(0)
         .tells(&[&format!("gdn bundle rehearse {id}")]);
-    // It takes no part in anything that was said yet.
+    // It has not affected any message yet.
     let before = on_disk(&home);
     let fits = home.gdn_json(&["bundle", "rehearse", &id]);
     assert_eq!(fits["breaks"], false, "{fits}");
@@ -69,7 +70,8 @@ fn bundle_7_a_rehearsal_tells_what_would_be_sent_and_changes_nothing() {
         "a rehearsal has changed something"
     );
     home.gdn(&["bundle", "reject", &id]).exits(0);
-    // Another prompt is told as what becomes of it, with every step that would be sent it.
+    // A change of the prompt is reported with its effect, and with every step that would receive
+    // it.
     home.ask("main", "answer in verse");
     home.ask("main", "hello");
     let base = status(&home)["base"].as_str().unwrap().to_owned();
@@ -141,7 +143,7 @@ fn bundle_7_a_rehearsal_of_what_takes_tools_away_names_every_call_that_breaks() 
             "swarm-bundle__commit"
         ]
     );
-    // A person may approve it all the same.
+    // A person may approve it anyway.
     home.gdn(&["bundle", "approve", &id]).exits(0);
 }
 

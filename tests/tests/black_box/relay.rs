@@ -1,5 +1,5 @@
-//! A connector on another machine: its events reach the real daemon, and agents answer by it, whatever becomes of the
-//! link.
+//! A connector on another machine: its events reach the real daemon, and agents answer through it,
+//! whatever happens to the link.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -58,7 +58,7 @@ fn far_side(directory: &tempfile::TempDir, line: &Line, telegram: &Telegram) -> 
     FarSide::start(&bin(CONNECTOR), directory.path(), link, &work)
 }
 
-/// Somebody writes while something is out of order: nothing is lost, and nothing is said twice.
+/// A user sends messages during faults: nothing is lost, and nothing is sent twice.
 #[test]
 fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the_link() {
     let (telegram, elsewhere) = (Telegram::start(), tempfile::tempdir().unwrap());

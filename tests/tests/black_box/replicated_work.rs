@@ -18,7 +18,7 @@ fn two(server: &Server, project: Home) -> (Node, Node) {
     (a, b)
 }
 
-/// How a task stands, as a node tells; none if it does not know it yet.
+/// Task as a node shows it; none if the node does not have it yet.
 fn shown(node: &Node, task: &str) -> Option<Value> {
     let ran = node.gdn(&["--json", "task", "show", task]);
     (ran.code == 0).then(|| ran.json())
@@ -30,7 +30,7 @@ fn waits_for(node: &Node, task: &str, status: &str) {
     });
 }
 
-/// What its history says happened, the kinds alone.
+/// Kinds of the events in its history.
 fn events(node: &Node) -> Vec<String> {
     let text = fs::read_to_string(area(&node.home).join(".metadata/history.jsonl")).unwrap();
     let of = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].clone();
@@ -51,11 +51,11 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     waits_for(&a, "shop", "waiting_question");
     a.gdn(&["task", "answer", "shop", "engineers"]).exits(0);
     waits_for(&a, "shop", "waiting_review");
-    // What is in no log: the files that its agent wrote.
+    // Files that are not in a log: those that its agent wrote.
     assert!(area(&a.home).join("docs").is_dir());
     let before = shown(&a, "shop").unwrap();
     let known = events(&a);
-    // What is noted behind the last sync, too, and although nothing more is written.
+    // Includes records after the last sync, even without further writes.
     a.waits_until_alike(&[&b]);
     drop(daemon_a.kill());
 
@@ -71,7 +71,7 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     for directory in ["src", "docs/planning", ".logs"] {
         assert!(area(&b.home).join(directory).is_dir(), "{directory}");
     }
-    // Its agent goes on, and is told.
+    // Its agent continues, and is notified.
     b.gdn(&["task", "rework", "shop", "Say why."]).exits(0);
     // Of its files it finds none: it begins with its question.
     waits_for(&b, "shop", "waiting_question");
@@ -133,7 +133,7 @@ fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
     assert_eq!(read("src/a.txt").as_deref(), Some("one 2 three\n"));
     assert_eq!(read("src/old.txt"), None);
 
-    // The first one has it as it stands since.
+    // The first node has its latest version.
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     drop(daemon_b.kill());
@@ -161,10 +161,10 @@ fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_nod
     assert_eq!(b.ask("main", "hello"), VERSE);
     let after = b.json(&["bundle", "status"]);
     assert_eq!(after["active"], before["active"]);
-    // It says where it goes on.
+    // It reports the node on which it continues.
     let told = b.history("main").to_string();
     assert!(told.contains("continues on node `b`"), "{told}");
-    // What waits for a person can be decided here.
+    // Pending decisions can be made here.
     let id = before["changesets"][0]["changesetId"].as_str().unwrap();
     b.gdn(&["bundle", "diff", id])
         .exits(0)

@@ -26,11 +26,11 @@ const NOT_RUNNING: i32 = 3;
 /// The exit code of `gdn verify` that found damage.
 const DAMAGED: i32 = 15;
 
-/// How many faults three daemons live through; the long form is 100.
+/// Number of faults of three daemons; the long form is 100.
 const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
 const FAULTS: u64 = 6;
 
-/// Waits until two nodes have the same files: what is put off is written, and followed.
+/// Waits until two nodes have the same files: deferred writes are complete, and replicated.
 fn have_the_same_files(one: &Node, other: &Node) {
     let are_same = || (one.files() == other.files()).then_some(());
     if within(PATIENCE, are_same).is_some() {
@@ -64,7 +64,7 @@ fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
     a.gdn(&["node", "list"])
         .exits(0)
         .prints(&["this one", "RUNS ON"]);
-    // What the tests set for the sake of speed is no way to keep anything.
+    // The server settings that speed up the tests are not safe for production.
     a.gdn(&["doctor"])
         .exits(16)
         .prints(&["log server", "fsync: off", "set `fsync = on`"]);
@@ -76,7 +76,7 @@ fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
     drop(daemon_a.kill());
 
     b.waits_until_it_runs();
-    // What was under way ended with its node, and is said to be of unknown outcome.
+    // The call in progress ended with its node, and is reported with an unknown outcome.
     a.home.write("notes/h.go", "");
     wait_until("the turn is over", || says(&b.history("x"), "done h"));
     let after = b.history("x");
@@ -152,7 +152,7 @@ fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() 
     assert_eq!(a.ask("x", "echo 3"), "3");
     let history = a.history("x").to_string();
     assert_eq!(history.matches("echo 2").count(), 1, "{history}");
-    // Nor does it wait for ever when it is to end.
+    // It does not wait forever when it must stop either.
     server.crash();
     let sending = a
         .home
@@ -215,7 +215,7 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
         .exits(0);
     b.gdn(&["verify"]).exits(0);
 
-    // Its files are made anew there, and what the tools left is not touched.
+    // Its files are recreated there, and files from tools are unchanged.
     let daemon = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     drop(daemon_b.kill());
@@ -284,7 +284,7 @@ fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_an
         .gdn(&["--workspace", id.as_str().unwrap(), "verify"])
         .exits(DAMAGED);
     found.prints(&["x", "makes its files of the workspace anew"]);
-    // Whoever asks meanwhile is told to ask again.
+    // Requests meanwhile fail with a retryable error.
     wait_until("the files are as they were written", || verify().code == 0);
     have_the_same_files(&a, &b);
     assert_eq!(a.ask("x", "echo on"), "on");
@@ -372,7 +372,7 @@ fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
         to.waits_until_followed_by(if name == "a" { "b" } else { "a" });
         to.gdn(&["verify"]).exits(0);
     }
-    // Whoever drains has the other one run all, and takes nothing back.
+    // A drained node hands everything to the other one, and takes nothing back.
     b.gdn(&["node", "drain"])
         .exits(0)
         .prints(&["runs on a", "takes no workspace"]);
@@ -477,12 +477,12 @@ fn rep_1_a_server_that_was_never_reached_changes_nothing() {
     drop(daemon.stop());
 }
 
-/// Three daemons, and what is known of them.
+/// Three daemons, and the expected results.
 struct Swarm {
     nodes: Vec<Node>,
     daemons: Vec<Option<Daemon>>,
     server: Server,
-    /// What was answered, and in which conversation.
+    /// Answered texts, with their conversations.
     answered: Vec<(String, String)>,
     sent: u64,
 }
@@ -511,7 +511,7 @@ impl Swarm {
         }
     }
 
-    /// Which node runs the workspace, of those that are not left out.
+    /// Index of the node that runs the workspace, except the given one.
     fn owner(&self, but: Option<usize>) -> usize {
         let mut all = 0..self.nodes.len();
         wait_for("a node runs the workspace", || {
@@ -523,7 +523,7 @@ impl Swarm {
         })
     }
 
-    /// Asks whoever runs the workspace until it answers; each time it is another question.
+    /// Sends new questions to the current owner until one is answered.
     fn asks(&mut self, but: Option<usize>) {
         let key = format!("k{}", self.sent % 3);
         wait_for("a question is answered", || {

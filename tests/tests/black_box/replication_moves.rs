@@ -15,9 +15,9 @@ use serde_json::Value;
 
 /// The exit code of `gdn` when something does not run as it should.
 const DEGRADED: i32 = 16;
-/// That for a request that the daemon does not take as it is.
+/// Exit code for an invalid request.
 const USAGE: i32 = 2;
-/// That for a workspace that another node has.
+/// Exit code for a workspace that another node owns.
 const CONFLICT: i32 = 10;
 
 /// A daemon with the variable that the project asks for.
@@ -148,7 +148,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     let config_of = |node: &Node| node.home.state_root().join("config.json");
     let without = |node: &Node| node.home.write("state/config.json", "{}");
 
-    // What is to be done is said each time, until it is.
+    // The required action is reported each time, until it is done.
     let config = std::fs::read_to_string(config_of(&a)).unwrap();
     a.gdn(&["node", "leave"])
         .exits(USAGE)
@@ -216,7 +216,7 @@ fn name_of(node: &Node) -> String {
     dir.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// How long a workspace may be without a node that runs it when a move fails.
+/// Maximum time that a workspace may be without an owner after a failed move.
 const UNOWNED_MAX: Duration = Duration::from_secs(15);
 
 #[test]

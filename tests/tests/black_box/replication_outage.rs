@@ -2,10 +2,7 @@
 //!
 //! Without PostgreSQL these tests are left out.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use goondan_tests::alerts::rules;
 use goondan_tests::node::Node;
@@ -18,7 +15,8 @@ use goondan_tests::{Daemon, Home, wait_until};
 /// The exit code of `gdn` when something does not run as it should.
 const DEGRADED: i32 = 16;
 
-/// True if the alert for a silent log fires by what the daemon tells now, were it that for long.
+/// True if the alert for a silent log would fire with the current metrics, if they lasted long
+/// enough.
 fn fires(node: &Node) -> bool {
     let told = node.home.gdn(&["metrics"]).exits(0).stdout;
     let mut all = rules().into_iter();
@@ -29,7 +27,7 @@ fn fires(node: &Node) -> bool {
     !scrapes.evaluate(&expression).is_empty()
 }
 
-/// How long the oldest event waits.
+/// Age of the oldest event.
 fn oldest_age(node: &Node) -> f64 {
     let told = node.home.gdn(&["metrics"]).exits(0).stdout;
     let age = Scrape::read(&told).sum("goondan_event_oldest_age_seconds", &[]);

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, role, text};
 
-/// An agent that calls `export` of `tool` with the text behind `say` as its `argument`, and says what
-/// came of it. `rules` are further rules, `connection` is the rest of the Connection.
+/// An agent that calls `export` of `tool` with the text after `say` as its `argument`, and answers
+/// with the result. `rules` are further rules, `connection` is the rest of the Connection.
 pub(crate) fn project(
     (tool, export, argument): (&str, &str, &str),
     connector: &str,
@@ -129,7 +129,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
     let said = home.ask("desk", "say Hello.");
     assert!(said.contains("say which `chat`"), "{said}");
     assert!(telegram.deeds().is_empty());
-    // A server that fails may have done it all the same: nobody tries again.
+    // A server may have executed a request despite its error: there is no retry.
     telegram.have_deeds([Mishap::Answer(
         500,
         json!({"ok": false, "description": "Oh."}),
@@ -160,8 +160,8 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
     assert!(!format!("{:?}", log.lines()).contains("1:wrong"));
 }
 
-/// Whoever is killed while a message is on its way, it is written once, and the agent hears that
-/// nobody knows.
+/// Whatever is killed while a message is in flight, the message is sent once, and the agent
+/// receives an unknown outcome.
 #[test]
 fn msg_13_no_message_is_written_twice_whoever_is_killed() {
     for killed in [CONNECTOR, AGENT, "daemon"] {

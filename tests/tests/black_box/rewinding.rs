@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::conversation::{check, text};
 
-/// How often the daemon is killed at a random moment of a rewind; the long form is 200.
+/// Number of kills at a random moment of a rewind; the long form is 200.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_REWIND_ROUNDS";
 const ROUNDS: u64 = 4;
 
@@ -38,7 +38,7 @@ fn diary(home: &Home) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// What the conversation says was noted.
+/// Notes according to the conversation.
 fn noted(messages: &[Value]) -> Vec<String> {
     let said = messages
         .iter()
@@ -82,7 +82,7 @@ fn ckpt_6_code_and_conversation_are_rewound_together_and_the_work_goes_on() {
     assert_eq!(home.history("main"), before);
     assert_eq!(diary(&home), ["one"]);
 
-    // What was answered is not answered again, also after the daemon has started anew.
+    // Answered events are not answered again, even after a restart of the daemon.
     note(&home, "two");
     drop(daemon.kill());
     let _daemon = Daemon::start(&home);
@@ -152,7 +152,7 @@ fn ckpt_6_a_turn_is_ended_first_and_what_waits_has_its_turn_afterwards() {
 
 #[test]
 fn ckpt_6_only_a_person_rewinds() {
-    // Who is confined does not reach the daemon at all.
+    // A confined process cannot connect to the daemon.
     let project = Commands::new()
         .run(
             "^run (?P<command>.*)$",

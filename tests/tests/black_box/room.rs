@@ -1,5 +1,5 @@
-//! What happens when file descriptors run short (`SUP-3`): agents idle for longest give way, and nothing
-//! that was accepted waits for long.
+//! Behavior when file descriptors run short (`SUP-3`): the longest idle agents are stopped, and no
+//! accepted event waits for long.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn sup_3_agents_idle_for_longest_give_way_where_descriptors_run_short() {
     for n in [0, CONVERSATIONS - 1] {
         assert_eq!(home.history(&format!("k{n}")).len(), 4);
     }
-    // Nobody was killed or refused, and it is said that there is little room.
+    // No process was killed or refused, and the shortage is reported.
     let lines = daemon.log().lines();
     let crashes = lines.iter().filter(|line| {
         message(line) == "process crashed" || message(line).starts_with("the store could not")

@@ -1,4 +1,4 @@
-//! A project whose modules nothing on this machine runs is told so before its first turn.
+//! A project whose modules no program on this machine can run is reported before its first turn.
 
 use std::process::Command;
 
@@ -77,7 +77,7 @@ fn install(home: &Home, program: &str, does: &str) {
     home.write_program(&format!("bin/{program}"), &format!("#!/bin/sh\n{does}\n"));
 }
 
-/// Runs `gdn`, and whatever it starts, with nothing but the home's own programs in `PATH`.
+/// Runs `gdn` and its children with only the home's own programs in `PATH`.
 fn gdn(home: &Home, args: &[&str]) -> Ran {
     let mut command: Command = home.command(&bin(GDN), args);
     command.env("PATH", home.path().join("bin"));
@@ -106,7 +106,7 @@ fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_inst
     let ran = gdn(&home, &["validate", "--other-machine"]).exits(0);
     ran.prints(&["valid"]);
 
-    // With all of it there, it is valid, and runs.
+    // With all programs installed, the project is valid and runs.
     install(&home, "node", "echo v22.6.0");
     install(&home, "python3", "exit 1");
     install(&home, "no-such-server", "exit 1");

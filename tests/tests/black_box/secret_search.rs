@@ -25,7 +25,7 @@ use super::secrets;
 const NOISY: &str = "n0isy \"s\u{e9}cret\"/+?=7 never-shown";
 /// The program in the project that it is given to.
 const PROGRAM: &str = "goondan-mcp-server";
-/// A secret that one connector holds, and nobody is told.
+/// A secret that one connector holds and never receives from others.
 const QUIET: &str = "quiet-s3cret-never-shown";
 
 fn project(server: &AuthorizationServer, model: &Provider) -> String {
@@ -114,7 +114,7 @@ fn octal(text: &str) -> String {
     text.bytes().map(|byte| format!("\\{byte:03o}")).collect()
 }
 
-/// A provider that answers, or fails and tells everything it was told, in every form.
+/// A provider that answers, or fails and repeats its request in every encoding.
 fn model() -> Provider {
     Provider::start(|received| {
         if !received.body.to_string().contains("Fail.") {
@@ -132,7 +132,7 @@ fn model() -> Provider {
     })
 }
 
-/// What commands told, by what was run.
+/// Output of commands, by command.
 type Told = BTreeMap<String, Vec<u8>>;
 
 fn note(told: &mut Told, what: &str, ran: &Ran) {
@@ -183,7 +183,7 @@ fn live(told: &mut Told, home: &Home, server: &AuthorizationServer) {
     run(told, home, &["oauth", "refresh", "idp"]).exits(0);
     server.next(Manner::Fails);
     run(told, home, &["oauth", "refresh", "idp"]);
-    // A callback of another login is refused, with whatever it holds.
+    // A callback of another login is refused, including its contents.
     let stray =
         "http://127.0.0.1:1/callback?code=code-stray-never-shown&state=state-stray-never-shown";
     let ran = paste(home, stray).exits(10);
@@ -202,7 +202,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     let home = Home::new(&project(&server, &model));
     home.write("project/noise.sh", &noise());
     home.write("project/pieces.txt", &pieces());
-    // What it is confined to has no other place of this machine where it might lie.
+    // Its sandbox allows no other directory that could contain the program.
     fs::copy(mcp::program(), home.project().join(PROGRAM)).unwrap();
     let daemon = Daemon::start(&home);
     for (name, key, value) in [
@@ -223,7 +223,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     log.wait_for("the noise is over", |line| {
         line["message"] == "the noise is over"
     });
-    // What was written is there, without what is secret: each form, whole and in pieces.
+    // The output is there without the secrets: each form, whole and in pieces.
     let forms = SecretForms::of(NOISY).forms.len();
     for kind in ["whole", "pieces"] {
         let masked = format!("{kind}: [masked].");
@@ -262,7 +262,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     }
     for line in log.lines() {
         places.add("the log".to_owned(), line.to_string().into_bytes());
-        // What a line tells may be JSON itself, which JSON escapes once more.
+        // The message may itself contain JSON, which is escaped once more.
         let message = line["message"].as_str().unwrap_or_default();
         places.add(
             "a message of the log".to_owned(),
@@ -285,7 +285,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     assert!(places.0.len() > before + 10);
     assert_eq!(places.found(&all), Vec::<String>::new());
 
-    // What looks for them finds one that is there, wherever and however it is.
+    // The search finds every planted form.
     let planted = SecretForms::of(NOISY);
     for (number, (_, written)) in planted.forms.iter().enumerate() {
         home.write(&format!("state/planted-{number}"), &format!("x{written}x"));
@@ -296,7 +296,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     assert_eq!(found.len(), planted.forms.len(), "{found:?}");
 }
 
-/// Where secrets are looked for, and what is there.
+/// Places to search, with their contents.
 #[derive(Default)]
 struct Places(Vec<(String, Vec<u8>)>);
 
@@ -305,7 +305,7 @@ impl Places {
         self.0.push((place, bytes));
     }
 
-    /// Which of these secrets are where.
+    /// Secrets found, with their places.
     fn found(&self, secrets: &[SecretForms]) -> Vec<String> {
         let mut found = Vec::new();
         for (place, bytes) in &self.0 {
@@ -319,8 +319,8 @@ impl Places {
     }
 }
 
-/// The environment of each process, but for what the program was given that is to have it: it must be there, or nothing
-/// was looked at. Returns how many there are.
+/// Collects the environment of each process, except the value given to the intended program: it
+/// must be there, or the check would prove nothing. Returns the number of processes.
 fn environments(home: &Home, places: &mut Places) -> usize {
     let given = format!("SERVER_TOKEN={NOISY}");
     let (mut seen, mut given_to) = (0, 0);
@@ -345,7 +345,7 @@ fn environments(home: &Home, places: &mut Places) -> usize {
     seen
 }
 
-/// The processes of this home, and those below them: what is confined has another `HOME`.
+/// Processes of this home, and their descendants: confined processes have a different `HOME`.
 fn all_processes(home: &Home) -> Vec<Process> {
     let mut all = processes::of_home(home.path());
     let mut others = processes::all();

@@ -1,7 +1,8 @@
-//! Goal: a project takes a value from the secret store, follows its changes, and the value is nowhere in
-//! plain text (`SEC-1`, `SEC-2`, `SYS-1`).
+//! Goal: a project uses a value from the secret store, follows its changes, and the value is never
+//! stored in plain text (`SEC-1`, `SEC-2`, `SYS-1`).
 //!
-//! Method: the real binaries. What a secret does is seen from outside: whose signature the webhook takes.
+//! Method: the real binaries. The effect of a secret is observed from outside: by the signature
+//! that the webhook accepts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -95,7 +96,7 @@ fn problem(home: &Home) -> Value {
 fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text() {
     let home = Home::new(&project());
     let daemon = Daemon::start(&home);
-    // Before it is set, nothing of the project runs, and it is said what to do.
+    // Before it is set, nothing of the project runs, and the required action is reported.
     for command in ["run", "validate"] {
         home.gdn(&[command]).exits(6).tells(&[
             "E_CONFIG_MISSING_SECRET",
@@ -118,7 +119,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     assert_eq!(status(&daemon, FIRST), 202);
     assert_eq!(status(&daemon, SECOND), 401);
 
-    // A change restarts what uses it, and tells.
+    // A change restarts its users, and is reported.
     let changed = set(&home, "hook", "hmac", SECOND, &["--json"])
         .exits(0)
         .json();
@@ -164,7 +165,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         "secret.allowed",
     ]);
 
-    // What an agent is told in a message is its own; in the log it is masked, also what was set before.
+    // The text of a message is unchanged; in the log, current and earlier values are masked.
     home.ask("main", &format!("work {SECOND}"));
     home.ask("main", &format!("work {FIRST}"));
     home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
@@ -174,7 +175,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     let key = identity.lines().last().unwrap();
     assert_eq!(files_with(home.path(), key).len(), 1);
 
-    // Removed while it is in use: what ran goes on, and everybody can see that something is wrong.
+    // Removed while in use: running processes continue, and the problem is visible.
     let removed = home.gdn(&["secret", "remove", "hook"]);
     removed.exits(2).tells(&["gdn secret remove hook --yes"]);
     let removed = home
@@ -369,7 +370,7 @@ spec:
     assert_eq!(asking.wait().exits(0).stdout, "Done.\n");
     assert_eq!(home.ask("main", "And now?"), "Later.");
     let received = provider.received();
-    // A key is replaced because the one before is no good any more: no turn is to go on with it.
+    // A key is replaced because the old one is no longer valid: no turn may continue with it.
     let keys: Vec<&str> = received
         .iter()
         .map(|request| request.header("authorization").unwrap())
@@ -454,7 +455,8 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     home.gdn(&["secret", "allow", "hook"]).exits(0);
     wait_until("the value holds", || status(&daemon, FIRST) == 202);
     assert_eq!(problem(&home), Value::Null);
-    // A package of another name in the same directory is another workspace, and so nobody's.
+    // A package with a different name in the same directory is a different workspace without any
+    // consent.
     let renamed = format!(
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: other}}\nspec: {{version: \
          1.0.0}}\n---\n{}",
@@ -537,8 +539,8 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_
     drop(daemon.stop());
 }
 
-/// A file is what its workspace says it is: one that it takes variables from is not read, whatever it is
-/// called.
+/// The workspace configuration decides which files are secret: a file from which it takes variables
+/// is not readable, whatever its name.
 #[test]
 fn sec_2_a_file_that_env_file_names_is_not_opened_by_the_file_tools() {
     let read = "

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::conversation::{check, result_text, shape, text};
 
-/// [`LAB`] with an agent that restarts itself when it is told to, with what it was told as the reason;
-/// `slowly` first waits until the note `go` is there.
+/// [`LAB`] with an agent that restarts itself on order, with the text of the order as the reason;
+/// `slowly` first waits until the note `go` exists.
 fn project() -> String {
     let rules = r#"
       - when: {user: '^restart (?P<why>\w+)', step: 1}

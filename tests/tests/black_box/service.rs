@@ -1,4 +1,5 @@
-//! `gdn service`: with managers of services that do as the real ones would, and keep what they were told (`REL-1`).
+//! `gdn service`, with fake service managers that behave like the real ones and record their calls
+//! (`REL-1`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::{Value, json};
 
-/// What both managers do: they start what the file says, and end it.
+/// Common part of both managers: they start the program in the file, and stop it.
 const COMMON: &str = r#"#!/bin/sh
 dir="$HOME/manager"
 mkdir -p "$dir"
@@ -113,7 +114,7 @@ fn gdn(home: &Home, args: &[&str]) -> Ran {
     Running::start(command).wait()
 }
 
-/// What the managers were told and asked since the last time.
+/// Calls to the managers since the last time.
 fn calls(home: &Home) -> Vec<String> {
     let file = home.path().join("manager/calls");
     let text = fs::read_to_string(&file).unwrap_or_default();
@@ -237,7 +238,7 @@ fn rel_1_a_directory_is_made_writable_and_stays_so() {
         lines,
         ["ReadWritePaths=-%h/state", "ReadWritePaths=-%h/project"]
     );
-    // What was asked for before holds until something else is.
+    // Earlier options apply until they are changed.
     gdn(&home, &["service", "install"]).exits(0);
     assert_eq!(fs::read_to_string(unit(&home)).unwrap(), text);
     assert_eq!(listed(&home), json!([dir]));

@@ -41,7 +41,7 @@ fn to(provider: &Provider, end: &str) -> Vec<Received> {
     received
 }
 
-/// Whether any file below a directory holds this text.
+/// True if any file below a directory contains this text.
 fn is_written_below(directory: &Path, text: &str) -> bool {
     let entries = std::fs::read_dir(directory).unwrap();
     entries.map(|entry| entry.unwrap().path()).any(|path| {
@@ -91,7 +91,7 @@ fn thread_page(path: &str) -> Value {
     json!({"ok": true, "messages": messages, "response_metadata": {"next_cursor": next}})
 }
 
-/// An agent that calls an export with one argument, and a Slack app that is told `channels`.
+/// An agent that calls an export with one argument, and a Slack app with the given `channels`.
 fn slack_home(
     slack: &Provider,
     token: &str,
@@ -267,7 +267,7 @@ fn github_gets_a_comment_that_is_no_event_when_it_comes_back() {
     drop(daemon.stop());
 }
 
-/// What Discord is asked, and what it answers: the first answer to a command comes late.
+/// A fake of Discord: its first answer to a command comes late.
 fn discord_double() -> Provider {
     let mut answers = 0;
     Provider::start(move |request| {
@@ -348,7 +348,8 @@ fn discord_gets_the_answer_to_its_command_and_the_right_to_it_is_kept_nowhere() 
     );
     assert_eq!(written.trim(), long.trim());
     assert!(!is_written_below(&home.state_root(), "interaction-token"));
-    // Where nothing is to be answered, the bot writes, and Discord knows its message by the mark.
+    // If there is no interaction to answer, the bot sends a message, which Discord deduplicates by
+    // its nonce.
     assert!(
         home.ask("desk", "there Late.")
             .contains("\"messages\":[\"52\"]")

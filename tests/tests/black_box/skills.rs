@@ -58,7 +58,7 @@ fn refer(home: &Home) {
     );
 }
 
-/// What the model is told of the skill, and where it is.
+/// Description and path of the skill as the model receives them.
 fn told(home: &Home) -> (String, String) {
     assert_eq!(home.ask("main", "good morning"), "hello");
     let history = home.history("main");

@@ -1,4 +1,4 @@
-//! Studio over HTTP (`OBS-5`): who may ask, what may be asked, and what becomes of its process.
+//! Studio over HTTP (`OBS-5`): authorization, allowed requests, and the lifetime of its process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{approvals, bundles, proposals};
 
-/// How long an answer may take before a test fails.
+/// Maximum time for a response before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Studio, as `gdn studio` starts it.
@@ -68,7 +68,7 @@ impl Studio {
     }
 }
 
-/// What a page in a browser does.
+/// Actions of a page in a browser.
 struct Page {
     address: SocketAddr,
     token: Option<String>,
@@ -174,7 +174,7 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
             page.result(method, &of);
         }
         assert_eq!(lines(), before, "{args:?}");
-        // What records a review is not for pages.
+        // Methods that record a review are not available to pages.
         assert_ne!(page.call("proposal.review", &of).status, 200);
     }
     // A person who asks at a terminal is recorded.
@@ -203,7 +203,7 @@ fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
     page.token = Some(token);
     let told = page.result("daemon.status", &json!({}));
     assert_eq!(told["pid"], daemon.pid());
-    // A token that somebody has kept is worth nothing behind the end of its session.
+    // A stolen token is useless after the end of its session.
     assert_eq!(page.post("/api/logout", &json!({})).status, 200);
     assert_eq!(page.post("/api/call", &status()).status, 401);
     // Another address logs in another page.
@@ -264,7 +264,7 @@ fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
     ] {
         assert_eq!(ask(&page.with("Content-Type", kind)), 403, "{kind:?}");
     }
-    // What asks before (CORS) is allowed nothing.
+    // Preflight requests (CORS) are rejected.
     let asked_before = page.request("OPTIONS /api/call", &page.headers(), "");
     assert_eq!(asked_before.status, 405);
     assert!(asked_before.header("access-control-allow-origin").is_none());
@@ -347,7 +347,7 @@ fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
     page.result("approval.decide", &decision);
     assert!(asking.wait().exits(0).stdout.contains("ran a"));
     assert_eq!(approvals::runs_of(&home, "a"), 1);
-    // What was decided is told as the daemon says it.
+    // The result of a decision is reported in the daemon's words.
     let again = page.call("approval.decide", &decision);
     assert_eq!(again.status, 200);
     assert!(
@@ -469,7 +469,7 @@ fn obs_5_a_conversation_is_exported_by_whoever_may_read_and_deleted_by_whoever_m
     assert_eq!(writer.result("instance.delete", &of_main)["existed"], true);
     let gone = writer.call("instance.show", &of_main).json();
     assert_eq!(gone["error"]["code"], "instanceNotFound", "{gone}");
-    // What was exported there is an archive like any other.
+    // The file exported there is a normal archive.
     home.gdn(&["instance", "import", file]).exits(0);
     let after = home.gdn_json(&["instance", "history", "main"]);
     assert_eq!(after["messages"], before["messages"]);
@@ -499,7 +499,7 @@ impl Lines {
             if self.0.read_line(&mut line).unwrap_or(0) == 0 {
                 return None;
             }
-            // What is between them says how long the parts of a chunked response are.
+            // The lines in between contain the chunk sizes of the response.
             if line.starts_with('{') {
                 return Some(serde_json::from_str(&line).unwrap());
             }

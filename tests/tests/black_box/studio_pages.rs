@@ -1,5 +1,5 @@
-//! Studio in a real browser (`OBS-5`). What a person does there is written in `gdn/studio/web/tests/browser`; here the
-//! daemon, and what happens to it meanwhile.
+//! Studio in a real browser (`OBS-5`). The actions of a person are in
+//! `gdn/studio/web/tests/browser`; this file runs the daemon and injects faults.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 use crate::studio::Studio;
 use crate::{approvals, bundles, models};
 
-/// How often the daemon is killed under the page; the long form is 50.
+/// Number of kills of the daemon under the page; the long form is 50.
 const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
 const KILLS: usize = 3;
-/// How many conversations there are where they are many; the long form is 10000.
+/// Number of conversations in the test with many; the long form is 10000.
 const MANY_VAR: &str = "GOONDAN_TEST_STUDIO_CONVERSATIONS";
 const MANY: usize = 1_000;
 /// Pages that the navigation does not lead to.
@@ -38,7 +38,7 @@ impl Suite {
     fn start(home: &Home, (browser, name): (&Path, &str), studio: &mut Studio) -> Self {
         let script = format!("{STUDIO_WEB}/tests/browser/{name}.mjs");
         let mut command = home.command("node".as_ref(), &[&script]);
-        // What belongs to the browser is no process of the daemon's, which all end when it is killed.
+        // Processes of the browser must not count as the daemon's, which all end when it is killed.
         let home = tempfile::tempdir().unwrap();
         command.env("HOME", home.path());
         command.env("STUDIO_URL", studio.address());
@@ -126,7 +126,7 @@ fn obs_5_a_person_approves_a_call_in_the_browser_and_it_runs_once() {
     assert_eq!(approvals::runs_of(&home, "a"), 1);
 }
 
-/// How many parts a reply comes in.
+/// Number of parts of a reply.
 const PARTS: usize = 200;
 
 /// A part of a reply, with the time at which it is sent.

@@ -1,4 +1,4 @@
-//! What runs when, and what becomes of it (`SUP-3`, `SUP-6`, `SUP-9`).
+//! Lifetime and supervision of processes (`SUP-3`, `SUP-6`, `SUP-9`).
 
 use std::time::{Duration, Instant};
 
@@ -158,7 +158,7 @@ fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
         let status = home.gdn(&["status", "--json"]);
         status.code == 0 && status.json()["stopping"] == true
     });
-    // Nobody is turned away without a word.
+    // Clients are refused with an error.
     let refused = home.gdn(&["send", "echo too late", "--json"]).exits(8);
     assert_eq!(refused.error_json()["retryable"], true);
     home.write("notes/x.go", "");
@@ -242,7 +242,7 @@ fn sup_6_a_second_signal_stops_at_once_and_nothing_is_lost() {
     check(&home.history("main"));
 }
 
-/// Whether a process has a signal blocked that asks it to end.
+/// True if a process blocks a termination signal.
 fn blocks_an_end(pid: u32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
         return false;

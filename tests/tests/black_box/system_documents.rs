@@ -1,11 +1,13 @@
-//! Goal: what is kept encrypted below `system/` can be checked, and opened and changed by `sops` itself (`SYS-3`).
+//! Goal: encrypted documents below `system/` can be verified, and opened and changed by `sops`
+//! itself (`SYS-3`).
 //!
-//! Method: the real binaries make each kind of document: a secret, a grant, a login that has begun, and the lock of a
-//! renewal that a kill of the daemon cut short. They are damaged in several ways, or `sops` is run on them.
+//! Method: the real binaries create each kind of document: a secret, a grant, a login in progress,
+//! and the lock of a renewal that a kill of the daemon interrupted. The test damages them in
+//! several ways, or runs `sops` on them.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what a test damages is not the daemon's to write"
+    reason = "a test damages files without the daemon"
 )]
 
 use std::fs;
@@ -189,7 +191,7 @@ fn sys_3_sops_opens_and_changes_each_kind_of_document_and_ours_is_read_back() {
     edit(&home, &lock, "since", "2026-01-01T00:00:00.000Z");
     let asked = server.requests("refresh_token");
     let daemon = Daemon::start(&home);
-    // The lock says that nobody knows what came of the renewal: the server is asked once more.
+    // The lock marks the outcome of the renewal as unknown: the server is queried again.
     wait_until("the lock is read", || {
         server.requests("refresh_token") > asked && oauth_files(&home, "locks") == 0
     });

@@ -35,7 +35,7 @@ fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
     here.ask("main", "work 7");
     let confirmed = here.history("main");
 
-    // While a turn is in progress, what is confirmed is exported, and that is said.
+    // During a turn, only confirmed messages are exported, and this is reported.
     let asking = here.start_gdn(&["send", "hold x"]);
     wait_until("the tool runs", || here.note("x.runs") == "run\n");
     let file = here.path().join("main.jsonl");
@@ -157,7 +157,7 @@ fn a_damaged_conversation_is_exported_only_without_its_damage() {
     home.ask("main", "echo one");
     home.ask("main", "echo two");
     let messages = home.workspace_dir().join("instances/main/messages");
-    // What the journal still held would be made whole from it.
+    // Otherwise the conversation would be repaired from the journal.
     let journal = messages.join("events.jsonl");
     wait_until("the journal is cleared", || {
         fs::metadata(&journal).unwrap().len() == 0

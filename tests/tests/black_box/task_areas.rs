@@ -1,9 +1,6 @@
-//! What lies in the work areas of tasks, and where they lie (`TASK-1`, `TASK-2`, `PROTO-4`, `CKPT-4`).
+//! Contents and locations of task work areas (`TASK-1`, `TASK-2`, `PROTO-4`, `CKPT-4`).
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::fs;
 use std::path::Path;
@@ -124,13 +121,13 @@ fn task_2_the_examples_of_the_source_are_imported() {
             .unwrap()
             .contains("snapshot.tar.gz")
     );
-    // The example has no archive of its checkpoint, and nothing of it was lost here.
+    // The example lacks the archive of its checkpoint, but nothing was lost here.
     home.gdn(&["verify"]).exits(0);
     let restore = ["task", "restore", PLAIN, "checkpoint_002", "--yes"];
     home.gdn(&restore)
         .exits(15)
         .tells(&["its archive is missing"]);
-    // It goes on: once what it needs is there, its agent runs.
+    // It continues: once its dependency is provided, its agent runs.
     home.write("key", "sk-never-to-be-seen-4711");
     let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
     let mut provide = home.command(&gdn, &["task", "provide", PLAIN]);
@@ -305,7 +302,7 @@ fn task_1_work_areas_lie_in_the_tasks_root() {
     home.gdn(&["task", "import", backup.to_str().unwrap()])
         .exits(0);
     assert!(area.is_dir());
-    // What a verification relies on is there, too.
+    // Verification data exists for the imported task, too.
     fs::write(area.join(".metadata/history.jsonl"), "{\"damaged\n").unwrap();
     home.gdn(&["verify"]).exits(15);
 }

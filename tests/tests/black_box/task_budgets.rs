@@ -3,7 +3,7 @@
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::Value;
 
-/// A program that tells what it took, and has nothing to say before it is let.
+/// A program that reports its usage, and writes nothing until it is released.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package
@@ -58,7 +58,7 @@ fn wait_for_status(home: &Home, status: &str) -> Value {
     })
 }
 
-/// What the ledger has of the worker.
+/// Ledger entries of the worker.
 fn counted(home: &Home) -> Vec<(Value, u64)> {
     let usage = home.gdn_json(&["usage", "--by", "instance"]);
     let rows = usage["rows"].as_array().unwrap().iter();
@@ -123,7 +123,7 @@ fn task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is
     assert_eq!(counted(&home), [("task:menu".into(), 1_400)]);
 }
 
-/// A program that takes little at a time, 700 tokens in all, and goes on until it may end.
+/// A program that reports usage in small steps, 700 tokens in all, and continues until it may exit.
 const SPENDER: &str = r#"#!/bin/sh
 read -r prompt
 echo '{"type":"system","subtype":"init","session_id":"s-1","model":"big-1"}'
@@ -160,7 +160,7 @@ fn task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints() {
     let logged = home.gdn(&["task", "logs", "menu", "--log", "agent"]);
     assert!(logged.stdout.contains("90 %"), "{logged:?}");
 
-    // Nobody asks for these.
+    // These are created without a request.
     let listed = || home.gdn_json(&["task", "checkpoints", "menu"])["checkpoints"].clone();
     let periodic = wait_for("a checkpoint with what it made", || {
         let all = listed();

@@ -1,5 +1,5 @@
-//! Agents of `runtime.kind: llm` that work for tasks: each session is a conversation, each run a turn of it, whoever is
-//! killed (`TASK-8`).
+//! Agents of `runtime.kind: llm` that work on tasks: each session is a conversation, each run a
+//! turn, whatever is killed (`TASK-8`).
 
 use std::fs;
 
@@ -140,7 +140,7 @@ fn let_go(home: &Home) {
     home.write("project/go", "");
 }
 
-/// What its commands wrote down that they did.
+/// Log of its commands.
 fn runs(home: &Home) -> String {
     let path = work_area(home, "book").join("docs/runs");
     fs::read_to_string(path).unwrap_or_default()
@@ -168,7 +168,7 @@ fn task_8_an_agent_with_a_model_works_for_a_task_in_one_conversation() {
     let asked = home.history("task:book.1");
     let texts: String = asked.iter().map(ToString::to_string).collect();
     assert!(texts.contains("E_PATH_READ_ONLY"), "{texts}");
-    // Nobody else speaks in it, and nobody is told the key.
+    // Other clients cannot send to it, and the key is not shown.
     home.gdn(&["send", "--instance", "task:book.1", "Hello."])
         .exits(2)
         .tells(&["conversations named `task:…` are of tasks"]);
@@ -210,7 +210,7 @@ fn task_8_a_turn_for_a_task_goes_on_over_the_death_of_the_daemon_and_is_no_secon
     let history = work_area(&home, "book").join(".metadata/history.jsonl");
     let history = || fs::read_to_string(&history).unwrap();
     let begun = || history().matches("\"event\":\"agent_started\"").count();
-    // What its history is to say may be written later than its agent works.
+    // Its history may be written after its agent's work.
     wait_until("the second phase has begun", || {
         runs(&home).ends_with("second\n") && begun() == 4
     });
@@ -241,7 +241,7 @@ fn task_8_a_pause_ends_the_turn_and_the_task_goes_on_in_its_conversation() {
         .map(ToString::to_string)
         .collect();
     assert!(texts.contains("the task is paused"), "{texts}");
-    // Whoever cancels the turn itself pauses the task.
+    // Canceling the turn itself pauses the task.
     home.gdn(&["task", "rework", "book", "Phase 1 is approved"])
         .exits(0);
     wait_until("it works again", || runs(&home).ends_with("second\n"));
@@ -384,7 +384,7 @@ fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_it
     daemon.stop().check(false);
 }
 
-/// A call that a person must approve waits with its task, where people look for what waits for them.
+/// A call that needs approval is listed with its task, in the list of pending decisions.
 #[test]
 fn task_8_a_task_whose_agent_waits_for_an_approval_needs_a_person() {
     let home = writers();

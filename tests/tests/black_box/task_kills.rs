@@ -1,13 +1,14 @@
-//! Goal: whoever is killed at whatever time, each answer and approval takes effect exactly once, no process survives
-//! its task, and no task is lost or runs twice (`TASK-1`, `TASK-7`, `TASK-8`).
+//! Goal: whatever is killed at any time, each answer and approval takes effect exactly once, no
+//! process survives its task, and no task is lost or runs twice (`TASK-1`, `TASK-7`, `TASK-8`).
 //!
-//! Method: an agent of each format works for a task of its own, all four beside each other. The daemon is killed
-//! before and after each transition: when a task waits, when a person's word is acknowledged, and while the agent is
-//! held where it has its prompt, where it has said its block, and where it has given its result. What agents heard and
-//! did lies in the work areas, next to the history that goondan wrote.
+//! Method: an agent of each format works on its own task, all four concurrently. The daemon is
+//! killed before and after each transition: when a task waits, when a person's input is
+//! acknowledged, and while the agent is held after it has received its prompt, written its block,
+//! or reported its result. The agents' diaries are in the work areas, next to the history that
+//! goondan wrote.
 //!
-//! `GOONDAN_TEST_TASK_KILL_ROUNDS=200` kills the daemon so many times more, at moments of chance, while nobody waits
-//! for what a person's word leads to.
+//! `GOONDAN_TEST_TASK_KILL_ROUNDS=200` adds that many kills at random times, without waiting for
+//! the effects of a person's input.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +31,7 @@ const ROUNDS: u32 = 4;
 /// The longest time before the daemon is killed by chance: within it a run begins, works and ends.
 const KILL_WITHIN_MS: u64 = 600;
 
-/// What is done when the daemon asks whether to go on after a run that was lost.
+/// Answer to the daemon's question about a lost run.
 const GO_ON: &str = "go on";
 
 /// The answer to a request for a permission.
@@ -39,19 +40,19 @@ const ALLOW: &str = "allow";
 /// When the daemon is killed after people have said something.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
-    /// When all of it is acknowledged.
+    /// When all inputs are acknowledged.
     Acknowledged,
-    /// When every agent that works stands still here.
+    /// When every working agent is held here.
     Held(Point),
-    /// After a time, whatever was acknowledged by then.
+    /// After a time, whatever is acknowledged by then.
     After(u64),
-    /// Not at all; people say only what lets runs go on.
+    /// Not at all; people only give inputs that let runs continue.
     Undisturbed,
     /// Not at all.
     Never,
 }
 
-/// What a person says to a task.
+/// Input of a person to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Word {
     Start,
@@ -62,7 +63,7 @@ enum Word {
 }
 
 impl Word {
-    /// Whether it is about a run rather than about the work.
+    /// True if it is about a run rather than about the work.
     fn lets_go_on(&self) -> bool {
         matches!(self, Self::Answer(_, text) if text == ALLOW || text == GO_ON)
     }
@@ -72,7 +73,7 @@ impl Word {
 struct Crew {
     home: Home,
     daemon: Option<Daemon>,
-    /// The tasks by their ids, with what was said to them and acknowledged.
+    /// Tasks by their ids, with the acknowledged inputs.
     said: BTreeMap<String, Vec<Word>>,
     key: PathBuf,
 }
@@ -113,8 +114,8 @@ fn count(lines: &[String], wanted: &str) -> usize {
     lines.iter().filter(|line| *line == wanted).count()
 }
 
-/// Whether a permission was decided that nobody waits for any more: its run was lost with the daemon, and the task is
-/// shown as it was until that is durable.
+/// True if the decided permission is obsolete: its run was lost with the daemon, and the task shows
+/// its old state until the loss is durable.
 fn is_moot(word: &Word, ran: &Ran) -> bool {
     matches!(word, Word::Answer(_, text) if text == ALLOW) && ran.code == 10
 }
@@ -180,7 +181,7 @@ impl Crew {
         })
     }
 
-    /// What a task waits for, and what a person says to that; nothing if a killed run has yet to be noticed.
+    /// Returns the input that a task waits for; none if a killed run has not been noticed yet.
     fn word_for(&self, task: &str) -> Option<Word> {
         let ran = self.home.gdn(&["--json", "task", "show", task]);
         let shown = (ran.code == 0).then(|| ran.json())?;
@@ -348,7 +349,7 @@ impl Crew {
         });
     }
 
-    /// Every task is completed, and all that was said took effect once.
+    /// Checks that every task is completed, and all inputs took effect once.
     fn check(&self) {
         self.wait_for_the_last_run();
         for (task, said) in &self.said {
@@ -392,9 +393,10 @@ fn check_runs(history: &[Value], diary: &[String], deployed: usize, show: &dyn F
     assert_eq!(count(diary, "deployed"), deployed, "{}", show());
 }
 
-/// What was acknowledged is in the history, once, and an agent heard it.
+/// Checks that acknowledged inputs are in the history once, and that an agent received them.
 fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn() -> String) {
-    // A run that was lost before it had shown that it works on its prompt is followed by one that is told the same.
+    // A run that was lost before it showed progress on its prompt is followed by one with the same
+    // prompt.
     let untaken = events(history, "run_requested").len() - events(history, "prompt_taken").len();
     let is_heard = |what: &str| {
         let times = count(diary, &format!("heard {what}"));
@@ -485,7 +487,7 @@ fn task_1_a_daemon_killed_at_any_time_loses_nothing_of_any_format() {
     crew.check();
 }
 
-/// What is done to a run that is held, and how its task stands then.
+/// Actions on a held run, and the resulting status of its task.
 const HELD_ACTS: [(&str, &str); 3] = [
     ("pause", "paused"),
     ("resume", "running"),

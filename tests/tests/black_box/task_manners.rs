@@ -1,8 +1,9 @@
-//! Goal: what an agent does that is killed, lies, hangs, floods or leaves harms its own task alone, and that one for a
-//! while (`TASK-7`, `TASK-8`, `PROTO-1`).
+//! Goal: an agent that is killed, reports falsehoods, hangs, floods or exits harms only its own
+//! task, and only for a while (`TASK-7`, `TASK-8`, `PROTO-1`).
 //!
-//! Method: an agent of each format and of each manner works for a task of its own, all at once. Each is of good will
-//! in its second run, so that every task ends well in the end, with people who say `go on` where they are asked.
+//! Method: an agent of each format and each manner works on its own task, all concurrently. Each is
+//! honest in its second run, so that every task completes eventually, with people who answer
+//! `go on` to questions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::Value;
 
-/// The manners of agents that come to their end by themselves or are ended.
+/// Manners of agents that exit or are ended by goondan.
 const MANNERS: [Manner; 6] = [
     Manner::Recover,
     Manner::Hang,
@@ -38,7 +39,7 @@ fn go_on(home: &Home, tasks: &BTreeMap<String, Value>) {
         .iter()
         .filter(|(_, told)| told["status"] == "waiting_question")
     {
-        // One may have gone on by itself meanwhile.
+        // A task may have continued automatically meanwhile.
         drop(home.gdn(&["task", "answer", task, "go on"]));
     }
 }
@@ -94,7 +95,7 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
         let agent = wait_for("the agent works", || {
             let running = home.running(PROGRAM).into_iter();
             let mut of_task = running.filter(|it| agent_name_of(&it.args) == *task);
-            // Before it has shown that it works, another run would be told the same.
+            // Before it has shown progress, the next run would receive the same prompt.
             of_task
                 .next()
                 .filter(|_| !events(&home, task, "prompt_taken").is_empty())
@@ -106,7 +107,7 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
         go_on(&home, &tasks);
         tasks.values().all(|task| task["status"] == "completed")
     });
-    // What was left behind ended with its run, though it has a session of its own.
+    // Leftover processes ended with their run, even in a separate session.
     wait_until("no process survives its task", || {
         home.running("sleep").is_empty() && home.running(PROGRAM).is_empty()
     });
@@ -134,7 +135,7 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
                     .starts_with("it told more"),
                 "{task}: {first}"
             ),
-            // Without a result the exit code tells how it ended.
+            // Without a result, the exit code determines the outcome.
             _ if *manner != Manner::Work => {
                 let why = first["failed"].as_str().unwrap_or_default();
                 assert!(why.starts_with("it exited with 1"), "{task}: {first}");

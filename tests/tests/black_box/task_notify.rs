@@ -1,4 +1,4 @@
-//! What connections tell people of tasks, in the real daemon (`TASK-8`).
+//! Notifications about tasks through connections, in the real daemon (`TASK-8`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use goondan_tests::provider::{Answer, Provider};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
-/// What a person provides, and nobody is told.
+/// Secret that a person provides, which must not be in notifications.
 const KEY: &str = "sk-never-to-be-told-0815";
 
-/// Asks for a key, then tells it to whoever listens, then is done.
+/// Asks for a key, then writes it to its output, then completes.
 const AGENT: &str = r#"#!/bin/sh
 prompt=$(cat)
 case $prompt in
@@ -22,7 +22,7 @@ case $prompt in
 esac
 "#;
 
-/// A project whose tasks are told of at a server.
+/// A project whose notifications about tasks go to a server.
 fn home(server: &Provider) -> Home {
     let root = server.endpoint().replace("/v1", "");
     let home = Home::new(&format!(
@@ -49,7 +49,7 @@ spec:
     home
 }
 
-/// What was told, each as how often it was.
+/// Number of received notifications by kind.
 fn told(server: &Provider) -> BTreeMap<String, usize> {
     let mut told = BTreeMap::new();
     for received in server.received() {
@@ -59,7 +59,7 @@ fn told(server: &Provider) -> BTreeMap<String, usize> {
     told
 }
 
-/// Types what was told, as a person does who pastes it into a shell.
+/// Runs a notification's command, as a person does who pastes it into a shell.
 fn paste(home: &Home, command: &str) {
     let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
     let dir = gdn.parent().unwrap().display();
@@ -71,7 +71,7 @@ fn paste(home: &Home, command: &str) {
     fs::remove_file(home.path().join("project/key")).unwrap();
 }
 
-/// The command that came with what was told last.
+/// Command in the last notification of a kind.
 fn command(server: &Provider, on: &str) -> String {
     let received = server.received();
     let last = received.iter().rev().find(|it| it.body["on"] == on);
@@ -145,7 +145,7 @@ fn act(home: &Home) {
     }
 }
 
-/// What was requested in all, and what nobody knows of whether it arrived.
+/// Number of requested notifications, and of those with an unknown outcome.
 fn requested(home: &Home) -> (usize, usize) {
     let history = home
         .workspace_dir()
@@ -165,7 +165,7 @@ fn task_8_nobody_is_told_twice_and_nothing_is_lost_in_silence_whenever_the_daemo
     let mut daemon = Daemon::serving(&home);
     new_task(&home);
     for _ in 0..3 {
-        // At any moment from before the run begins to after it was told.
+        // At any moment from before the start of the run to after the notification.
         drop(daemon.kill());
         daemon = Daemon::start(&home);
         wait_until("the task waits, or is done", || {
@@ -216,7 +216,7 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
     wait_for(&home, "waiting_dependency");
 }
 
-/// An agent with a model asks a person, who is told by the connection of its `notify`.
+/// An agent with a model asks a person, who is notified through the connection of its `notify`.
 #[test]
 fn task_8_of_a_task_of_an_agent_with_a_model_people_are_told_too() {
     let server = Provider::start(|_| Answer::json(&json!({})));

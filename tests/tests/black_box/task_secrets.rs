@@ -1,9 +1,9 @@
-//! Goal: a secret that a person provides to a task is nowhere but in what works for it, be that a program or an agent
-//! with a model (`SEC-2`).
+//! Goal: a secret that a person provides to a task exists only in what works on the task, be it a
+//! program or an agent with a model (`SEC-2`).
 //!
-//! Method: both tell their secret to whoever listens, in an answer and in a question. Then every notification, answer
-//! of a command, line of the log and file of the state root is searched for every form of it. The messages of the
-//! conversation alone hold it: they are what the model works with.
+//! Method: both reveal their secret, in an answer and in a question. Then every notification,
+//! command output, log line and file of the state root is searched for every form of it. Only the
+//! messages of the conversation may contain it, because the model works with them.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,14 @@ use goondan_tests::secret_forms::SecretForms;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 
-/// What a person provides.
+/// Secret that a person provides.
 const KEY: &str = "sk-never-to-be-told-0815";
 
-/// What the configuration takes from the environment for a connection, and somebody wrote into a context block.
+/// Value that the configuration takes from the environment for a connection, and that is also in a
+/// context block.
 const MOTTO: &str = "motto-never-to-be-told";
 
-/// Asks for a key, tells it, and is done.
+/// Asks for a key, writes it to its output, and completes.
 const PROGRAM: &str = r#"#!/bin/sh
 prompt=$(cat)
 case $prompt in
@@ -120,7 +121,8 @@ fn home(server: &Provider) -> Home {
     home
 }
 
-/// The project's messages: what the model was told and what it said, in the conversation and on its way there.
+/// True for the files with the conversation's messages: the model's input and output, and the
+/// journal.
 fn is_conversation(path: &Path) -> bool {
     let names = ["base.jsonl", "events.jsonl"];
     path.file_name()
@@ -213,11 +215,11 @@ fn sec_2_a_secret_of_a_task_is_masked_whoever_works_for_it() {
             places.push((args.join(" "), (ran.stdout + &ran.stderr).into_bytes()));
         }
     }
-    // The conversation goes on with what the model said.
+    // The conversation continues with the model's message.
     let history = home.history("task:model.1");
     let history: String = history.iter().map(ToString::to_string).collect();
     assert!(history.contains(KEY), "{history}");
-    // A context block is no message of anybody's, and is masked in it, too.
+    // A context block is not a message, so it is masked, even in the conversation.
     assert!(
         history.contains("[masked]") && !history.contains(MOTTO),
         "{history}"
@@ -238,7 +240,7 @@ fn sec_2_a_secret_of_a_task_is_masked_whoever_works_for_it() {
         .iter()
         .filter_map(|(place, bytes)| Some((place, secret.found_in(bytes)?)));
     assert_eq!(found.collect::<Vec<_>>(), []);
-    // The log of what went to the model and came from it is there, without it.
+    // The log of model requests and replies exists, without it.
     let mut logs = places
         .iter()
         .filter(|(place, _)| place.ends_with("llm.jsonl"));

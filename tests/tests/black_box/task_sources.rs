@@ -68,7 +68,8 @@ fn new_task(home: &Home, id: &str, description: &str) {
     home.gdn(&new).exits(0);
 }
 
-/// Waits until the task is in this state. Of a run that was lost with its daemon it may be asked whether to go on.
+/// Waits until the task has this status. After a run that was lost with its daemon, there may be a
+/// question about continuing.
 fn settle(home: &Home, task: &str, status: &str) -> Value {
     let mut last = Value::Null;
     wait_until(&format!("the task is {status}"), || {
@@ -204,7 +205,7 @@ esac
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"session_id\":\"$session\",\"result\":\"Mended\"}"
 "#;
 
-/// What proves its work: it builds, tests, and says nothing of itself in the proposal.
+/// Verify command: it builds, tests, and cannot change the proposal.
 const VERIFY: &str = r#"#!/bin/sh
 mkdir -p target && echo built > target/app
 test -f target/set-up || exit 9
@@ -276,7 +277,8 @@ fn repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch() 
         diary, "First\ngoondan/fix\n M old.md\n",
         "what was not committed shows"
     );
-    // The agent hears what failed. What it has written into its repository runs for nobody but itself.
+    // The agent receives the failure. Code that it wrote into its repository runs only in its own
+    // sandbox.
     home.gdn(&["task", "rework", "fix", "Mend it."]).exits(0);
     drop(daemon.kill());
     daemon = Daemon::start(&home);
@@ -297,7 +299,7 @@ fn repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch() 
         git(&home, &["show", "-s", "--format=%an %s", "goondan/fix"]),
         "coder Mended"
     );
-    // No file of the project and no index of it was touched.
+    // Neither a file of the project nor its git index changed.
     assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
     assert_eq!(git(&home, &["status", "--short"]), "M old.md");
     assert!(

@@ -1,11 +1,11 @@
-//! An agent that gives tasks to command-line agents by the tool `tasks`: a task is made once, whoever is killed, and
-//! is no other conversation's (`TASK-8`).
+//! An agent that delegates to command-line agents with the tool `tasks`: a task is created once,
+//! whatever is killed, and belongs to that conversation alone (`TASK-8`).
 
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// A chief that gives a task for each thing it is told to do and waits for it, and a program that works when it is
-/// let, by a file `go` in the project.
+/// A chief that creates a task for each order and waits for it, and a program that waits for a file
+/// `go` in the project.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package
@@ -115,7 +115,7 @@ fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
 #[test]
 fn task_8_what_an_agent_waits_for_is_told_when_it_needs_a_person() {
     let home = office();
-    // Without a person nothing of it goes on: the agent hears of that at once.
+    // It cannot continue without a person: the agent is notified immediately.
     let asks = "#!/bin/sh\nprintf '[USER_QUESTION]\\nquestion: Which soup?\\nrequired: true\\n[/USER_QUESTION]\\n'\n";
     home.write_program("project/worker.sh", asks);
     let _daemon = Daemon::serving(&home);
@@ -134,7 +134,7 @@ fn task_8_a_task_is_made_once_whoever_is_killed_while_its_agent_waits() {
     let daemon = Daemon::serving(&home);
     home.gdn(&["send", "give the menu", "--no-wait"]).exits(0);
     wait_for_the_worker(&home);
-    // The agent first, then the daemon: the turn goes on each time, and asks the same again.
+    // The agent first, then the daemon: the turn resumes each time, and repeats the same request.
     let agent = home.ps_agent("main").unwrap();
     let pid = u32::try_from(agent["pid"].as_u64().unwrap()).unwrap();
     goondan_tests::processes::signal(pid, goondan_tests::processes::Signal::SIGKILL);
@@ -150,7 +150,7 @@ fn task_8_a_task_is_made_once_whoever_is_killed_while_its_agent_waits() {
     let_go(&home);
     wait_until("the turn is over, with a person who says go on", || {
         for task in tasks(&home) {
-            // How a program that was killed with its daemon ended is not known.
+            // The outcome of a program that was killed with its daemon is unknown.
             if task["status"] == "waiting_question" {
                 let id = task["taskId"].as_str().unwrap();
                 home.gdn(&["task", "answer", id, "go on"]).exits(0);

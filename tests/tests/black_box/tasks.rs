@@ -1,10 +1,7 @@
-//! Tasks of command-line agents: the example `task`, played by its stand-in for an agent, and what a daemon that is
-//! killed at each step leaves of it (`TASK-1`, `TASK-7`, `PROTO-2` to `PROTO-4`, `CKPT-4`).
+//! Tasks of command-line agents: the example `task`, with a stand-in for the agent, and the state
+//! after the daemon is killed at each step (`TASK-1`, `TASK-7`, `PROTO-2` to `PROTO-4`, `CKPT-4`).
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "files that a test needs are no durable state"
-)]
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +10,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Daemon, Home, tree, wait_until};
 use serde_json::Value;
 
-/// What a person provides, and nobody else is to see.
+/// Secret that a person provides, which must not be shown.
 const KEY: &str = "sk-never-to-be-seen-4711";
 
 /// The example, as a person copies it.
@@ -42,8 +39,8 @@ pub(crate) fn wait_for(home: &Home, status: &str) {
     });
 }
 
-/// The same while daemons are killed: one that has just begun may not know the project yet, and of a run that was
-/// lost a person is asked whether to go on.
+/// As above, while daemons are killed: a daemon that has just started may not have loaded the
+/// project yet, and after a lost run there is a question about continuing.
 fn settle(home: &Home, status: &str) {
     wait_until(&format!("the task is {status}"), || {
         let ran = home.gdn(&["task", "show", "shop", "--json"]);
@@ -106,7 +103,7 @@ fn provide(home: &Home) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What a person does at each step, and how the task stands before and after it.
+/// A person's action in each step, with the task's status before and after it.
 pub(crate) type Step = (&'static str, fn(&Home), &'static str);
 
 pub(crate) const STEPS: [Step; 6] = [
@@ -243,7 +240,7 @@ fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
         daemon = Daemon::start(&home);
         settle(&home, before);
         act(&home);
-        // What was acknowledged is not asked for again, whenever the daemon dies.
+        // An acknowledged input is not requested again, whenever the daemon dies.
         drop(daemon.kill());
         daemon = Daemon::start(&home);
         settle(&home, after);
@@ -294,7 +291,7 @@ fn sys_3_what_was_provided_for_a_task_is_rotated_with_all_secrets_and_stays_of_u
     wait_for(&home, "waiting_review");
     assert_eq!(count(&history(&home), "dependency_requested"), 1);
 
-    // With the former identity in its place, nobody can open it.
+    // With the former identity, it cannot be decrypted.
     let current = identity();
     home.write("state/system/identity.age", &former);
     let found = home.gdn(&["verify", "--all", "--json"]).exits(15);
@@ -323,7 +320,7 @@ fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
     wait_for(&other, "waiting_dependency");
     let brief = fs::read_to_string(area(&other).join("docs/planning/brief.md")).unwrap();
     assert!(brief.starts_with("For engineers."), "{brief}");
-    // The link leads out of the work area: it is made anew, to the guide of the agent here.
+    // A link that leads out of the work area is recreated for the guide of the local agent.
     let style = fs::read_to_string(area(&other).join("guide/style.md")).unwrap();
     assert!(!style.is_empty());
     let guide = fs::read_link(area(&other).join("guide")).unwrap();
@@ -508,7 +505,7 @@ fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_import
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
     fs::set_permissions(area(&home).join(made), mode).unwrap();
     std::os::unix::fs::symlink("made.txt", area(&home).join("src/link")).unwrap();
-    // What is not in it may be made again, or is written by the removal itself.
+    // Other files can be recreated, or are written by the removal itself.
     let apart = [".cache", ".metadata", ".logs"].map(|name| area(&home).join(name));
     let before = tree::snapshot(&area(&home), |path| !apart.iter().any(|it| it == path));
     let history = fs::read_to_string(area(&home).join(".metadata/history.jsonl")).unwrap();
@@ -548,7 +545,7 @@ fn agents(home: &Home) -> Vec<u32> {
     agents.map(|process| process.pid).collect()
 }
 
-/// The state of a process, as the kernel tells it; `X` if it is gone.
+/// State of a process, as reported by the kernel; `X` if it has exited.
 pub(crate) fn state_of(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);

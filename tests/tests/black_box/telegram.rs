@@ -49,7 +49,7 @@ fn msg_13_no_update_is_lost_or_doubled_whatever_is_killed() {
         let text = format!("echo {number}");
         telegram.write(chat, &text);
         said.entry(chat).or_default().push(text);
-        // Nobody listens to this one.
+        // No agent receives messages of this chat.
         telegram.write(4, "echo nobody");
         match number % 15 {
             7 => {

@@ -1,4 +1,4 @@
-//! What `gdn init` makes runs at once, whichever template it was made from (`ROOT-3`).
+//! The result of `gdn init` runs immediately, for every template (`ROOT-3`).
 
 use std::process::Stdio;
 

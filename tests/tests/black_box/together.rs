@@ -187,7 +187,7 @@ fn a_request_that_takes_too_long_is_answered_by_a_message_later() {
     let daemon = Daemon::serving(&home);
     let told = home.ask("main", "impatient slow x");
     assert!(told.starts_with("E_AGENT_PENDING: agent `left`"), "{told}");
-    // Nobody who was told about the answer is there any more.
+    // The waiting process no longer exists when the answer arrives.
     drop(daemon.kill());
     let _daemon = Daemon::start(&home);
     home.write("notes/x", "");
@@ -328,7 +328,7 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
         }
     }
     assert!(shots >= rounds / 2, "only {shots} shots at agents");
-    // What happened to be hit three times is parked, and tried again.
+    // Events that were hit three times by chance are parked, and retried.
     let mut retried: Vec<String> = Vec::new();
     wait_until("everything is answered", || {
         let found = home.gdn_json(&["event", "retry", "--all"])["eventIds"].clone();
@@ -337,7 +337,7 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
     });
     let is_of = |id: &String, key: &str| id.split_once('-').is_some_and(|(of, _)| of == key);
     let parked = |key: &str| retried.iter().filter(|id| is_of(id, key)).count();
-    // Whoever asked was told that there is no answer, and went on.
+    // The asking agent was notified that there is no answer, and continued.
     let unanswered = retried.len() - KEYS.iter().map(|key| parked(key)).sum::<usize>();
     let all: BTreeSet<String> = (0..rounds).map(|round| round.to_string()).collect();
     for key in KEYS {
@@ -359,7 +359,7 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
         for worker in ["left", "right"] {
             let messages = home.history(&format!("{worker}:{key}"));
             check(&messages);
-            // A turn that is parked is done anew when it is tried again, and so are its questions.
+            // A parked turn starts over when it is retried, and repeats its requests.
             let (least, most) = (rounds - unanswered, rounds + parked(key));
             let exchanges = messages.len() / 2;
             assert!(
@@ -377,7 +377,7 @@ fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
     drop(daemon);
 }
 
-/// What somebody said, between what it begins with and what follows.
+/// Texts of messages with this role, between a prefix and a suffix.
 fn said_by(messages: &[Value], who: &str, before: &str, after: &str) -> BTreeSet<String> {
     let said = messages.iter().filter(|message| role(message) == who);
     said.map(|message| {

@@ -5,7 +5,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 
 use crate::conversation::{check, result_text, shape};
 
-/// An agent that calls two commands in one step, of which the first waits for the note `go`.
+/// An agent that calls two commands in one step; the first waits for the note `go`.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -35,7 +35,7 @@ fn calls_of_one_step_run_beside_each_other_and_are_recorded_in_their_order() {
     let home = Home::new(PROJECT);
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "both"]);
-    // The end of the second is told at once, though the first has not come to its own.
+    // The end of the second call is reported immediately, although the first has not ended.
     let quick = daemon.log().wait_for("the second call is over", |line| {
         let call = line["toolCallId"].as_str().unwrap_or_default();
         message(line) == "tool.completed" && call.ends_with(":c1")

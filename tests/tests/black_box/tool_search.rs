@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, shape};
 
-/// One agent with several tools, of which it is offered two.
+/// An agent with several tools, of which two are offered.
 fn project(provider: &Provider) -> String {
     let endpoint = provider.endpoint();
     format!(
@@ -63,7 +63,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_process() {
     let provider = Provider::start(|received| match received.number {
-        // What is not offered is not there, whatever it is given.
+        // Tools that are not offered cannot be called, whatever their input.
         0 => calling("file-system__read", &json!({"pfad": "x.txt"})),
         1 => calling("tool-search__find", &json!({"query": "count characters"})),
         2 => calling("text-transform__count", &json!({"text": "abc"})),
@@ -120,7 +120,7 @@ fn what_was_found_before_a_crash_in_the_turn_is_still_offered_after_it() {
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "Go."]);
-    // Called, not only asked for: a command whose call is not known to have begun is begun anew.
+    // Called, not only requested: a command whose call may not have started is started again.
     wait_until("the command runs", || {
         daemon.log().saying("tool.called").len() == 2
     });

@@ -11,7 +11,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::screen::Screen;
 use goondan_tests::{Daemon, Home, needs, wait_until};
 
-/// What the shell shows before and behind `gdn top`.
+/// Shell output before and after `gdn top`.
 const MARK: &str = "this stays";
 
 /// A shell in the project, in which `gdn top` runs.
@@ -173,8 +173,8 @@ os.close(ours)
 print(child.wait(timeout=30))
 "#;
 
-/// Ends a command by closing its terminal, with the signal that a shell's terminal sends or without it. A panic ends with
-/// the code 101, and nobody could read why.
+/// Ends a command by closing its terminal, with or without the signal that a shell's terminal
+/// sends. A panic would exit with code 101 and an invisible message.
 fn close_terminal(home: &Home, way: &str, text: &str, arguments: &[&str]) -> i32 {
     let gdn = bin(GDN);
     let gdn = gdn.to_str().unwrap();
@@ -187,7 +187,7 @@ fn close_terminal(home: &Home, way: &str, text: &str, arguments: &[&str]) -> i32
     code.unwrap_or_else(|_| panic!("{arguments:?}: {output:?}"))
 }
 
-/// Commands that go on, each with a text that it shows at its begin.
+/// Long-running commands, each with a text that it shows at its start.
 const FOLLOWING: [(&str, &[&str]); 7] = [
     ("Overview", &["top"]),
     ("you>", &["chat"]),
@@ -209,7 +209,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
     home.gdn(&new).exits(0);
     for (text, arguments) in FOLLOWING {
-        // Those that hold the terminal end by themselves or as interrupted, the others by SIGHUP.
+        // Those that control the terminal exit normally or as interrupted, the others by SIGHUP.
         let code = close_terminal(&home, "hang-up", text, arguments);
         assert!(
             [0, 130, -1].contains(&code),
@@ -241,7 +241,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
             line.clear();
             assert!(shown.read_line(&mut line).unwrap() > 0, "{arguments:?}");
         }
-        // Nothing more happens: it notices all the same.
+        // Nothing more happens: it notices anyway.
         drop(shown);
         let ended = running.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&ended.stderr);

@@ -1,4 +1,5 @@
-//! Tool calls that were cut short: a person is told, whoever is killed, until one has looked (`OBS-5`).
+//! Interrupted tool calls: people are notified, whatever is killed, until one has reviewed the call
+//! (`OBS-5`).
 
 use std::collections::BTreeSet;
 
@@ -14,10 +15,10 @@ use crate::conversation::{check, result_text};
 
 /// Within which the daemon is killed while a call that was cut short is put down, in milliseconds.
 const MOMENT_MS: u64 = 400;
-/// How many conversations lose their calls so; the long form is 60.
+/// Number of conversations that lose their calls; the long form is 60.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_UNKNOWN_CALL_ROUNDS";
 const ROUNDS: u64 = 3;
-/// How often the daemon is killed under each of them.
+/// Number of kills of the daemon under each of them.
 const KILLS: u64 = 3;
 
 fn listed(home: &Home) -> Vec<Value> {
@@ -96,7 +97,7 @@ fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
 
 #[test]
 fn obs_5_an_agent_does_not_settle_its_own_calls() {
-    // Who is confined does not reach the daemon at all.
+    // A confined process cannot connect to the daemon.
     let lab = lab_at("off");
     let home = Home::new(&lab);
     let _daemon = Daemon::serving(&home);

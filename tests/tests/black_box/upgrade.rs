@@ -1,4 +1,5 @@
-//! `gdn upgrade`: versions that are made of the real binaries, and what becomes of agents at work (`REL-1`).
+//! `gdn upgrade`: versions made from the real binaries, and agents at work during an upgrade
+//! (`REL-1`).
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::conversation::{check, text};
 use crate::service::write_managers;
 
-/// A service manager that nobody can reach, so that no test asks the real one.
+/// An unreachable service manager, so that no test calls the real one.
 const NO_MANAGER: &str = "#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n";
 
 /// A home with an installation in it.
@@ -119,7 +120,7 @@ impl Place {
         self.current(&[&["upgrade", from.to_str().unwrap()], options].concat())
     }
 
-    /// What is installed, by what `--list` shows.
+    /// Installed versions, from `--list`.
     fn list(&self) -> Value {
         self.current(&["--json", "upgrade", "--list"])
             .exits(0)
@@ -161,7 +162,8 @@ impl Place {
         assert_eq!(self.home.running(ORCHESTRATOR).len(), 1);
     }
 
-    /// Sends `work` to a conversation of its own until it is answered, whatever happens to the daemon meanwhile.
+    /// Sends `work` to a separate conversation until it is answered, whatever happens to the daemon
+    /// meanwhile.
     fn work(&self, number: &str) -> JoinHandle<()> {
         let command = |args: &[&str]| self.command(&bin(GDN), args);
         let (id, text) = (format!("e{number}"), format!("work {number}"));
@@ -380,7 +382,7 @@ fn rel_1_an_upgrade_killed_on_its_way_back_ends_as_it_was() {
 fn rel_1_what_is_no_version_changes_nothing() {
     let place = Place::new();
     let a = place.build("a");
-    // Not in such an installation: the command that makes one is told.
+    // This installation is not supported: the error names the command that creates a suitable one.
     let refused = Running::start(place.command(&bin(GDN), &["upgrade", a.to_str().unwrap()]));
     refused
         .wait()

@@ -1,6 +1,6 @@
-//! Goal: what replies of models take is recorded, shown and added up, whoever is killed.
+//! Goal: the usage of model replies is recorded, shown and summed, whatever is killed.
 //!
-//! Method: the real binaries, and a provider on the loopback whose replies take known numbers of tokens.
+//! Method: the real binaries, and a local provider whose replies use known numbers of tokens.
 
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Dollars for a million tokens; a reply of [`openai_saying`] has 6 in, 3 of the cache and 4 out.
 const PRICES: &str = "prices: [{input: 10, output: 50, cacheRead: 1}]";
 
-/// What such a reply costs, in millionths of a dollar.
+/// Cost of such a reply, in millionths of a dollar.
 const COST: u64 = 6 * 10 + 3 + 4 * 50;
 
 /// One agent with the tool `bash`, and a model at `provider`.
@@ -207,7 +207,7 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
         budget.ends_with("conversation `main` is spent to 95 %: 8600 tokens"),
         "{budget}"
     );
-    // What is spent is remembered; another conversation has a budget of its own.
+    // Usage is durable; another conversation has a separate budget.
     daemon.kill();
     let daemon = Daemon::serving(&home);
     home.gdn(&["send", "--instance", "main", "Hi."])
@@ -322,7 +322,7 @@ spec: {entryAgent: Agent/boss}
         refused.contains("2000 tokens for conversation `main`"),
         "{refused}"
     );
-    // The worker itself has no budget, and neither has anybody else used it up.
+    // The worker itself has no budget, and the usage of other conversations does not count.
     assert_eq!(home.ask("another", "Go."), "Done.");
     let asked = ["send", "--agent", "worker", "--instance", "main", "Hi."];
     assert_eq!(home.gdn(&asked).exits(0).stdout, "Done.\n");

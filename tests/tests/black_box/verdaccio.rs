@@ -25,7 +25,7 @@ spec:
 const USER: &str =
     "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: user}\nspec:\n  version: 1.0.0\n";
 
-/// Nothing but what is published to it; whoever asks may publish once they have a name.
+/// Only locally published packages; clients may publish once they have a name.
 const CONFIG: &str = "storage: ./storage\n\
     auth: {htpasswd: {file: ./htpasswd}}\n\
     uplinks: {}\n\

@@ -109,7 +109,7 @@ fn rel_1_a_file_that_says_no_format_stops_the_start_and_the_hint_mends_it() {
 fn rel_1_a_client_of_any_version_may_ask_for_the_status_and_the_end() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
-    // One of a version to come, and one whose greeting nobody can read.
+    // A future version, and a client with an unreadable greeting.
     let unreadable = request("daemon.connect", &json!({"hello": "there"}));
     for greeting in [greeting("9.9.9", 1_000), unreadable] {
         let mut stream = connect(&home);
@@ -119,7 +119,7 @@ fn rel_1_a_client_of_any_version_may_ask_for_the_status_and_the_end() {
         send(&mut stream, &request("daemon.status", &json!({})));
         let status = receive(&mut stream)["result"].clone();
         assert_eq!(status["pid"], daemon.pid(), "{status}");
-        // It is told once; a second greeting ends it.
+        // The error is sent once; a second greeting closes the connection.
         send(&mut stream, &greeting);
         receive(&mut stream);
         assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);

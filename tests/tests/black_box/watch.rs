@@ -46,13 +46,13 @@ fn connector_pid(home: &Home) -> Value {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what a person does to a project is no durable state of goondan"
+    reason = "a person's changes to a project are not state of goondan"
 )]
 fn rename(from: &Path, to: &Path) {
     fs::rename(from, to).unwrap();
 }
 
-/// What a table shows of a digest.
+/// A digest as shortened in a table.
 fn head(digest: &Value) -> String {
     digest.as_str().unwrap().chars().take(8).collect()
 }
@@ -160,7 +160,7 @@ fn sup_8_a_turn_in_progress_finishes_on_the_configuration_it_began_with() {
     assert_eq!(home.ask("busy", "echo y"), "two y");
     assert_eq!(shape(&home.history("busy")), "uataua");
 
-    // Each turn tells what it ran under.
+    // Each turn reports the configuration it ran with.
     let turns = home.gdn_json(&["instance", "history", "--turns", "busy"])["turns"].clone();
     assert_eq!(turns[0]["configDigests"], serde_json::json!([digest]));
     let now = workspace(&home)["configDigest"].clone();
@@ -209,7 +209,7 @@ fn sup_8_files_that_come_and_go_and_a_project_that_is_replaced_are_noticed() {
     fs::remove_dir_all(home.project().join("resources")).unwrap();
     wait_until("the agent is gone", || agents() == 2);
 
-    // A branch is switched: many files at once, in the middle of which nothing need be valid.
+    // A branch switch: many files change at once, and intermediate states may be invalid.
     let aside = home.path().join("aside");
     rename(&home.project(), &aside);
     let has_problem = || workspace_of(&home, &aside).get("problem").is_some();
@@ -260,7 +260,7 @@ fn sup_8_watching_is_remembered_and_can_be_taken_back() {
     home.gdn(&["run", "--no-watch"]).exits(0);
     assert_eq!(workspace(&home)["watch"], "off");
     save_by_rename(&home, &lab("three"));
-    // Nothing changes until somebody says so.
+    // Nothing changes before a reload is requested.
     assert_eq!(home.ask("main", "echo x"), "two x");
     let reloaded = home.gdn(&["reload"]).exits(0);
     reloaded.prints(&["Agent/helper changed, Agent/worker changed", "1 process"]);

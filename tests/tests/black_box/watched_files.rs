@@ -1,4 +1,4 @@
-//! Files beside `goondan.yaml` that are edited while they run, and a system that cannot tell of edits
+//! Files next to `goondan.yaml` that are edited while in use, and a system that cannot watch files
 //! (`SUP-8`).
 
 use std::fs;
@@ -79,7 +79,7 @@ fn save(home: &Home, path: &str, text: &str) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what a person does to a project is no durable state of goondan"
+    reason = "a person's changes to a project are not state of goondan"
 )]
 fn rename(from: &Path, to: &Path) {
     fs::rename(from, to).unwrap();
@@ -190,7 +190,7 @@ fn sup_8_an_edit_is_found_when_the_system_lost_count() {
     let daemon = Daemon::start(&home);
     watch(&home, "events");
     wait_for_detail(&home, "first");
-    // While the daemon stands still, more happens than the system keeps for it.
+    // While the daemon is stopped, more changes occur than the system's queue can hold.
     let kept = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
     let kept: usize = kept.unwrap_or_default().trim().parse().unwrap_or(16_384);
     processes::signal(daemon.pid(), Signal::SIGSTOP);

@@ -6,7 +6,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// What a watch has printed: objects, each whole.
+/// Complete objects that a watch has printed.
 fn told(watch: &Running) -> Vec<Value> {
     let printed = watch.stdout();
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -75,7 +75,7 @@ fn obs_1_whoever_watches_is_told_each_thing_once_over_a_kill_of_the_daemon() {
     assert_eq!(of_main[4]["event"]["outcome"], "completed");
     assert_eq!(of_main[4]["event"]["turnId"], of_main[3]["event"]["turnId"]);
 
-    // A process that is killed is told of, and is back by itself.
+    // A killed process is reported, and restarts automatically.
     let agent = home.ps_agent("main").unwrap()["pid"].as_u64().unwrap();
     processes::signal(u32::try_from(agent).unwrap(), Signal::SIGKILL);
     let crashed = wait_for(&watch, "process.crashed", 1);

@@ -1,4 +1,5 @@
-//! Webhook events under fire: what got a 202 is answered exactly once, in order (`MSG-13`, `IPC-3`).
+//! Webhook events during kills: an event with a 202 response is answered exactly once, in order
+//! (`MSG-13`, `IPC-3`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -27,20 +28,19 @@ const MESSAGES_PER_EVENT: usize = 4;
 const CLIENTS: usize = 4;
 /// After so many accepted events the orchestrator is killed, and again after as many more.
 const ACCEPTED_PER_DAEMON: usize = 45;
-/// How often it is looked where the connector listens.
+/// Interval at which the connector's address is checked.
 const LOOK_EACH: Duration = Duration::from_millis(10);
 /// Time between two shots at a child, in milliseconds: at least, and at most so much more.
 const SHOT_PAUSE_MS: (u64, u64) = (20, 80);
 
-/// What the clients know for certain: for each key the events that got a 202, in order.
+/// Events that clients know to be accepted: for each key those with a 202 response, in order.
 #[derive(Default)]
 struct Accepted {
     by_key: Mutex<BTreeMap<String, Vec<String>>>,
     count: AtomicUsize,
 }
 
-/// Posts one event until it is accepted: again under the same id whenever nobody can say whether it
-/// was.
+/// Posts one event until it is accepted: again with the same id whenever the outcome is unknown.
 fn post_until_accepted(address: &RwLock<SocketAddr>, key: &str, event_id: &str) {
     let headers = [
         ("x-goondan-instance-key", key),
@@ -57,7 +57,7 @@ fn post_until_accepted(address: &RwLock<SocketAddr>, key: &str, event_id: &str) 
                 assert!(matches!(response.status, 429 | 503), "{response:?}");
                 false
             }
-            // Nobody there, or gone before it could answer.
+            // The server is down, or exited before it could respond.
             Err(_) => false,
         }
     });
@@ -84,7 +84,7 @@ fn client(number: usize, address: &RwLock<SocketAddr>, accepted: &Accepted) {
     }
 }
 
-/// Kills agents, and now and then the connector, until it is told to stop.
+/// Kills agents, and occasionally the connector, until the end is signaled.
 fn shoot(home: &Home, mut random: Random, is_over: &AtomicBool) -> usize {
     let mut shots = 0;
     while !is_over.load(Ordering::SeqCst) {
@@ -156,7 +156,7 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
         daemons > 3 && shots > 20,
         "{daemons} daemons, {shots} shots at children"
     );
-    // Once more while events wait for their turn: now none comes after them to wake anybody.
+    // Once more while events are queued: now no later event triggers their processing.
     drop(running.take().unwrap().kill());
     let _daemon = Daemon::start(&home);
     let by_key = accepted.by_key.into_inner().unwrap();
@@ -202,7 +202,7 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
     assert_eq!(instances["instances"].as_array().unwrap().len(), KEYS);
 }
 
-/// The events of a conversation in order, each of which must be answered before the next.
+/// The events of a conversation in order; checks that each is answered before the next.
 fn exchanges(messages: &[Value]) -> Vec<String> {
     let mut events = Vec::new();
     let mut waiting: Option<String> = None;
@@ -298,7 +298,7 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
         (&"connector".into(), &"hook".into())
     );
 
-    // So does whoever reads the daemon's stdout line by line and keeps those of the trace.
+    // The daemon's stdout, filtered by the trace, shows the same.
     let lines_of_trace = daemon.log().lines();
     let told: Vec<_> = lines_of_trace
         .iter()

@@ -1,5 +1,5 @@
-//! What an agent answers to a webhook's event, for whoever posted it: in the same request, or posted to an address
-//! of the configuration (`MSG-13`).
+//! An agent's answers to webhook events, for the poster: in the same request, or posted to a
+//! configured address (`MSG-13`).
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ fn post(address: SocketAddr, id: &str, text: &str) -> io::Result<Response> {
     http::post(address, "/hook", &headers, text)
 }
 
-/// Posts an event, and waits for what it is answered somewhere else.
+/// Posts an event in a separate thread, which waits for the response.
 fn posting(address: SocketAddr, id: &str, text: &str) -> JoinHandle<io::Result<Response>> {
     let (id, text) = (id.to_owned(), text.to_owned());
     thread::spawn(move || post(address, &id, &text))
@@ -59,7 +59,7 @@ fn completed(reply: &str) -> Value {
     json!({"status": "completed", "reply": reply})
 }
 
-/// How many questions there are in the conversation.
+/// Number of questions in the conversation.
 fn questions(home: &Home) -> usize {
     let messages = home.history("ann");
     check(&messages);
@@ -92,7 +92,7 @@ fn msg_13_a_caller_gets_the_reply_or_that_there_is_none() {
             .starts_with("E_")
     );
     assert!(!failed.body.contains("overloaded"), "{failed:?}");
-    // The agent dies while the caller waits, and the caller hears of the turn all the same.
+    // The agent dies while the caller waits, and the caller receives the result anyway.
     let caller = posting(address, "e3", "hold x");
     wait_until("the tool runs", || home.notes().join("x.runs").exists());
     for agent in home.running(AGENT) {
@@ -103,7 +103,7 @@ fn msg_13_a_caller_gets_the_reply_or_that_there_is_none() {
         caller.join().unwrap().unwrap().json()["outcome"],
         completed("done x")
     );
-    // Whose event a person cancels is told so.
+    // The sender of a canceled event is notified.
     let caller = posting(address, "e4", "hold y");
     wait_until("the tool runs", || home.notes().join("y.runs").exists());
     home.gdn(&["cancel", "--instance", "ann"]).exits(0);
@@ -165,7 +165,7 @@ fn msg_13_a_caller_who_waits_too_long_is_told_the_event_id_and_asks_again() {
     assert_eq!(questions(&home), 1);
 }
 
-/// Where replies are handed over to, which takes them only once that is said.
+/// Receiver of replies, which accepts them only once it is allowed to.
 struct Receiver {
     provider: Provider,
     is_well: Arc<AtomicBool>,
@@ -196,7 +196,7 @@ impl Receiver {
     }
 }
 
-/// What the webhook remembers.
+/// State of the webhook.
 fn kept(home: &Home) -> String {
     let path = home.workspace_dir().join("connectors/hook.json");
     fs::read_to_string(path).unwrap_or_default()
@@ -274,7 +274,7 @@ fn sec_2_replies_go_nowhere_but_where_the_configuration_says() {
     assert!(other.posts().is_empty());
     drop(daemon);
 
-    // An address of this machine is none without a word about it.
+    // An address of this machine is rejected unless explicitly allowed.
     let home = lab(&format!("{{callback: {{{callback}}}}}"), "");
     let _daemon = Daemon::serving(&home);
     wait_until("that is told", || {

@@ -1,7 +1,8 @@
-//! Who sends events all the time, through whatever node takes them, and notes what was acknowledged.
+//! Load: clients that send events continuously through any node that accepts them, and record the
+//! acknowledged ones.
 //!
-//! An event that was not acknowledged is sent again with the same id, through any node, until it is. So each one has to
-//! be answered once, whoever took it first.
+//! An event that was not acknowledged is sent again with the same id, through any node, until it
+//! is. Each must be answered exactly once, whichever node accepted it first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,13 +13,13 @@ use goondan_tests::home::Ran;
 use goondan_tests::node::Node;
 use goondan_tests::wait::{PATIENCE, wait_for, within};
 
-/// How long a client waits for a daemon that may be stopped.
+/// Client timeout, because a daemon may be stopped.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(8);
 
-/// How many send through one node.
+/// Senders per node.
 const SENDERS: usize = 2;
 
-/// How long one waits that was refused.
+/// Pause of a sender after a refusal.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Events of one conversation.
@@ -48,7 +49,7 @@ impl Event {
         format!("k{round}-{}", self.number % CONVERSATIONS)
     }
 
-    /// Whether a tool leaves a line.
+    /// True if a tool records the event in a file.
     pub(super) fn has_a_tool(&self) -> bool {
         self.number.is_multiple_of(4)
     }
@@ -59,18 +60,18 @@ impl Event {
         makes.then(|| format!("t{}", self.number))
     }
 
-    /// What its agent is told.
+    /// Message text.
     pub(super) fn text(&self) -> String {
         let verb = if self.has_a_tool() { "tally" } else { "echo" };
         format!("{verb} {}", self.id())
     }
 
-    /// What is answered.
+    /// Expected answer.
     pub(super) fn answer(&self) -> String {
         format!("answer {}", self.id())
     }
 
-    /// Whether its sender waits for the answer.
+    /// True if its sender waits for the answer.
     fn is_waited_for(&self) -> bool {
         self.number % 3 != 1
     }
@@ -80,7 +81,7 @@ impl Event {
 #[derive(Debug, Clone)]
 pub(super) struct Acknowledged {
     pub(super) event: Event,
-    /// Which node.
+    /// Index of the node.
     pub(super) by: usize,
     pub(super) at: Instant,
 }
@@ -90,17 +91,17 @@ struct State {
     next: u64,
     waiting: VecDeque<Event>,
     under_way: usize,
-    /// What was said last of each event that waits, and by which node.
+    /// Last refusal of each pending event, and its node.
     refusals: BTreeMap<u64, (usize, String)>,
     acknowledged: Vec<Acknowledged>,
-    /// Which nodes took themselves for the owner, of each epoch.
+    /// Nodes that claimed ownership, by epoch.
     owners: BTreeMap<u64, BTreeSet<usize>>,
-    /// What was answered otherwise than it should be.
+    /// Unexpected answers.
     wrong: Vec<String>,
     is_over: bool,
 }
 
-/// What all senders share, and that it has changed.
+/// State shared by the senders, and its change notification.
 type Shared = Arc<(Mutex<State>, Condvar)>;
 
 /// Everybody who sends.
@@ -110,7 +111,7 @@ pub(super) struct Load {
     senders: Vec<JoinHandle<()>>,
 }
 
-/// What came of it.
+/// Result of the load.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) acknowledged: Vec<Acknowledged>,
@@ -150,7 +151,7 @@ impl Load {
         })
     }
 
-    /// Who has acknowledged last.
+    /// Returns the node that acknowledged last.
     pub(super) fn owner(&self) -> usize {
         self.acknowledged_after(Instant::now() - CLIENT_DEADLINE, None);
         let state = self.state.0.lock().unwrap();
@@ -184,7 +185,7 @@ impl Load {
     }
 }
 
-/// Who sends through one node.
+/// A client of one node.
 struct Sender {
     at: usize,
     node: Arc<Node>,
@@ -238,7 +239,7 @@ impl Sender {
         if let Some(task) = event.task() {
             let args = ["task", "new", "A task", "--id", &task, "--agent", "worker"];
             let made = self.gdn(&[&args[..], &["--description", "Wait."]].concat())?;
-            // An earlier try may have made it, and was not told.
+            // An earlier attempt may have created it without a reply.
             if made.code != 0 && !made.stderr.contains("has a task") {
                 return Some(made);
             }
@@ -251,7 +252,7 @@ impl Sender {
         self.gdn(&args)
     }
 
-    /// Who takes an event from others than before says in which epoch.
+    /// When the owner changes, records the epoch that the new owner reports.
     fn notes_owner(&self) {
         let listed = self.gdn(&["--json", "node", "list"]);
         let Some(listed) = listed.filter(|ran| ran.code == 0) else {
@@ -266,7 +267,7 @@ impl Sender {
         }
     }
 
-    /// How `gdn` ended; none if nobody answered it.
+    /// Result of `gdn`; none after a timeout.
     fn gdn(&self, args: &[&str]) -> Option<Ran> {
         let args = [&["--project", &self.node.project], args].concat();
         let mut running = self.node.home.start_gdn(&args);

@@ -1,4 +1,4 @@
-//! What has to be so after everything has healed. It knows nothing of how it came to be.
+//! Conditions that must hold after everything has healed. Independent of the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ const SEALS: &str = "
     FROM goondan.records, LATERAL (SELECT get_byte(record, 5) * 256 + get_byte(record, 6) AS w) AS widths
     WHERE get_byte(record, 55 + w) = 2 ORDER BY seq";
 
-/// What stands in each conversation.
+/// Messages of each conversation.
 type Histories = BTreeMap<String, Vec<Value>>;
 
-/// The conversations when each event in them has its answer, or when none comes any more.
+/// Returns the conversations once each event in them is answered, or after a timeout.
 pub(super) fn histories(sent: &Sent, node: &Node) -> Histories {
     let mut answers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Acknowledged { event, .. } in &sent.acknowledged {
@@ -45,7 +45,7 @@ pub(super) fn histories(sent: &Sent, node: &Node) -> Histories {
     answers.into_iter().map(of_key).collect()
 }
 
-/// Each event that was acknowledged stands in its conversation once, with one answer.
+/// Each acknowledged event is in its conversation once, with one answer.
 pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &str) {
     assert_eq!(sent.wrong, Vec::<String>::new(), "answered otherwise");
     for acknowledged in &sent.acknowledged {
@@ -100,7 +100,7 @@ fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
     );
 }
 
-/// Each epoch has one owner: by what the nodes said, and by the log, as far back as that goes.
+/// Each epoch has one owner: by the nodes' claims, and by the log, as far back as it goes.
 pub(super) fn each_epoch_has_one_owner(
     sent: &Sent,
     names: &[&str],
@@ -140,8 +140,8 @@ pub(super) fn each_epoch_has_one_owner(
     seals.len()
 }
 
-/// A daemon ended when it was told to, when it was killed, when another one had its workspace, or when its disk was
-/// full; and never otherwise.
+/// A daemon exited only on request, by a kill, because another one owned its workspace, or because
+/// its disk was full.
 pub(super) fn no_daemon_failed(services: &[Service]) {
     for life in services.iter().flat_map(Service::lives) {
         let is_full = life.told.contains("No space left on device");
