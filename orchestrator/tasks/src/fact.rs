@@ -88,7 +88,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// A person said so.
+    /// Answered by a person.
     Person(String),
     /// The wait timed out; the default, if any, is used.
     TimedOut(Option<String>),
@@ -100,7 +100,7 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provision {
-    /// A secret, by the reference under which it is kept.
+    /// A secret, by its reference.
     Secret(String),
     /// The dependency is ready, with an explanation.
     Ready(String),
@@ -112,15 +112,15 @@ pub enum Provision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// With a result that says that all is well.
+    /// With a successful result.
     Done,
-    /// With a result that says that it is not, or by an exit code.
+    /// With a failed result, or by exit code.
     Failed(String),
     /// It failed in a way that no retry can mend: a person must change something first.
     Blocked(String),
     /// It was ended on purpose.
     Ended,
-    /// The provider refuses to serve until then.
+    /// Rate-limited by the provider until then.
     RateLimited(Timestamp),
     /// Unknown: the run exited without a result, or was lost.
     Unknown,
@@ -139,7 +139,7 @@ pub enum PauseReason {
     /// The next call might exceed a shared budget. The task resumes automatically when that budget
     /// allows it.
     SharedBudget,
-    /// Its work area takes more than it may (`TASK-9`).
+    /// Its work area exceeds its quota (`TASK-9`).
     Quota,
 }
 
@@ -215,14 +215,14 @@ pub enum Fact {
     RunEnded {
         run: u64,
         outcome: Outcome,
-        /// The last words of the agent.
+        /// Last message of the agent.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         last_words: String,
         /// The last lines of its standard error.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
     },
-    /// When the next run may begin.
+    /// The next run is scheduled.
     RetryPlanned {
         at: Timestamp,
     },
@@ -233,7 +233,7 @@ pub enum Fact {
         phase: u32,
         documents: Vec<String>,
     },
-    /// A task without phases is done, as its agent says.
+    /// The agent reports a task without phases as done.
     WorkCompleted {
         documents: Vec<String>,
     },
@@ -355,7 +355,7 @@ pub enum Fact {
         id: String,
         notification: Notification,
     },
-    /// From now on it may be that they were.
+    /// From now on, its delivery may have happened.
     NotificationBegun {
         id: String,
     },
@@ -368,7 +368,7 @@ pub enum Fact {
     },
     TaskPaused {
         reason: PauseReason,
-        /// The same in words, where the reason does not say all.
+        /// Explanation in addition to the reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
@@ -391,11 +391,11 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a line of the history, in the form of this version or of an earlier one.
+    /// Parses a record of the history, in the current form or an earlier one.
     ///
     /// # Errors
     ///
-    /// As `serde_json` says of the line.
+    /// The error of `serde_json` for the record.
     pub fn from_record(record: &[u8]) -> serde_json::Result<Self> {
         match serde_json::from_slice(record) {
             Ok(entry) => Ok(entry),
@@ -411,7 +411,8 @@ impl Entry {
 mod nested {
     use serde_json::Value;
 
-    /// Returns the line with the members of that object in `data`; none if there is no such object.
+    /// Returns the record with the members of that object in `data`; none if there is no such
+    /// object.
     pub(super) fn flattened(record: &[u8]) -> Option<Value> {
         let mut line: Value = serde_json::from_slice(record).ok()?;
         let member = match line.get("event")?.as_str()? {

@@ -43,7 +43,7 @@ pub const RATE_LIMITED_RUNS_MAX: u32 = 50;
 /// Questions and dependencies of one task at most.
 pub const ASKS_MAX: usize = 1000;
 
-/// Questions and dependencies that one run may leave open at most.
+/// Maximum open questions and dependencies of one run.
 pub const OPEN_ASKS_MAX: usize = 20;
 
 /// Maximum facts per run; a run that reports more is ended and counts as failed.
@@ -55,22 +55,22 @@ pub const BUDGET_WARN_PERCENT: u64 = 90;
 /// Characters of an answer, a rework or a reason at most.
 pub const TEXT_CHARS_MAX: usize = 10_000;
 
-/// Characters of an agent's last words at most.
+/// Maximum characters of an agent's last message.
 pub const LAST_WORDS_CHARS_MAX: usize = 1000;
 
-/// Rework notes that are kept for a run without a session, the last ones.
+/// Maximum rework notes kept for runs without a session; the latest are kept.
 pub const REWORKS_KEPT: usize = 20;
 
 /// Maximum bytes of a description: the same limit as for an input.
 pub const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
 
-/// Characters of a title, and of the word for the kind of a task, at most.
+/// Maximum characters of a title, and of a task's type.
 pub const TITLE_CHARS_MAX: usize = 200;
 
 /// Phases of a task at most.
 pub const PHASES_MAX: u32 = 100;
 
-/// Figures that `tokens.json` lists one by one at most; the sums hold all.
+/// Maximum entries in `tokens.json`; the sums include all usage.
 pub const TOKEN_HISTORY_MAX: usize = 1000;
 
 /// Maximum characters of the request text in a notification.

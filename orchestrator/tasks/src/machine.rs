@@ -101,7 +101,7 @@ impl Task {
         &self.state
     }
 
-    /// Sets what the configuration says of its agent now.
+    /// Sets the agent's current configuration.
     pub fn set_agent(&mut self, agent: AgentProfile) {
         self.agent = agent;
     }
@@ -207,7 +207,7 @@ impl Task {
                 // The next run starts when the task is opened again.
                 return Ok(std::mem::take(&mut self.output));
             }
-            // Nothing of the task itself follows from these.
+            // These do not affect the task itself.
             Input::OnNode(node) => {
                 let is_new = self.state.node.as_ref() != Some(&node);
                 if is_new && self.state.ended.is_none() {
@@ -535,7 +535,7 @@ impl Task {
         }
     }
 
-    /// Why the next run needs a word of a person; none if it needs none.
+    /// Reason why the next run needs a person's decision; none if it needs none.
     fn doubt(&self) -> Option<String> {
         let state = &self.state;
         if let Some(why) = &state.blocked {
@@ -590,7 +590,7 @@ impl Task {
         self.close_late_asks(now);
         let is_first = !std::mem::replace(&mut self.has_ticked, true);
         if is_first && self.state.ended.is_none() && self.state.review.is_some() {
-            // A daemon that died may not have looked for them.
+            // A daemon may have died before it checked them.
             self.find_documents();
         }
         let Some(run) = self.run_number() else {
@@ -608,7 +608,7 @@ impl Task {
         }
     }
 
-    /// Does what follows from the state: completes what is complete, and starts the next run.
+    /// Advances the task: completes what is complete, and starts the next run.
     fn go_on(&mut self, now: Timestamp) {
         let state = &self.state;
         if state.ended.is_some() || state.status() == Status::Idle {
@@ -724,19 +724,19 @@ fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s Asked, Refused> {
     }
 }
 
-/// The answer that says yes to a permission.
+/// Answer that allows a permission.
 const ALLOW: &str = "allow";
 
-/// The answer that says yes to it and to all of its kind that follow.
+/// Answer that allows a permission and all later ones of its kind.
 const ALLOW_FOR_TASK: &str = crate::state::ALLOW_FOR_TASK;
 
-/// The answer that says no to one. A reason may follow, after a colon.
+/// Answer that refuses a permission. A reason may follow, after a colon.
 const REFUSE: &str = "refuse";
 
-/// The answer that says yes to a plan.
+/// Answer that approves a plan.
 const APPROVE: &str = "approve";
 
-/// The reason of an answer that says no, if it does; empty without one.
+/// Reason of a refusing answer; empty without a reason.
 fn refusal_of(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(REFUSE)?;
     match rest.strip_prefix(':') {

@@ -146,7 +146,7 @@ struct Line {
     data: Value,
 }
 
-/// A history of ours that says what a plain work area says.
+/// A history in our format, translated from a plain work area.
 #[derive(Debug)]
 pub struct Translated {
     /// Its lines.
@@ -167,7 +167,7 @@ impl PlainArea {
     ///
     /// # Errors
     ///
-    /// [`WorkAreaError`] if it is in the plain format and cannot be read.
+    /// [`WorkAreaError`] if it is in the plain format but unreadable.
     pub fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, WorkAreaError> {
         let path = root.join(HISTORY);
         if disk.stat(&path).during("look at", &path)?.is_none() {
@@ -238,7 +238,7 @@ impl PlainArea {
         }
     }
 
-    /// Adds what the history does not say and the other files do.
+    /// Adds data that only the other files contain.
     fn add_what_files_say(&self, to: &mut Translation, at: Timestamp) {
         let task = &self.task;
         if task.status != "idle" && !to.has(|fact| matches!(fact, Fact::PhaseStarted { .. })) {
@@ -402,7 +402,7 @@ impl Translation {
         }
     }
 
-    /// Reads an event whose form is that of ours but for fields that the plain format does not have.
+    /// Translates an event whose form equals ours except for fields that the plain format lacks.
     fn fact(&mut self, event: &str, data: &Value) -> Option<Fact> {
         let mut data = match data {
             Value::Object(data) => data.clone(),

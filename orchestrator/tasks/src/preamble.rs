@@ -18,7 +18,7 @@ const PHASES_PLACE: &str = "{phases}";
 /// Protocol instructions for an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Preamble {
-    /// Nothing.
+    /// No instructions.
     #[default]
     None,
     /// goondan's built-in instructions.

@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The proposal is made that was asked for.
+    /// Creates the requested proposal.
     fn propose(&mut self) {
         if let Some(phase) = self.proposing.take() {
             let proposal = TaskProposal {
@@ -444,7 +444,7 @@ impl World {
         }
     }
 
-    /// All are of good will: the agent does its phase, and people answer.
+    /// A step in which everyone cooperates: the agent does its phase, and people answer.
     fn kind_step(&mut self) {
         self.now = self.now.max(self.state().updated_at.as_unix_millis()) + 1_000_000_000;
         let budget = Budget::default();
@@ -537,7 +537,7 @@ fn complete(phase: u32) -> Event {
     Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
 }
 
-/// The facts as they lie on disk.
+/// Facts on disk.
 fn history(disk: &SimulatedDisk) -> Vec<Entry> {
     let path = Path::new(ROOT).join(".metadata/history.jsonl");
     let mut file = disk.open_read(&path).unwrap();

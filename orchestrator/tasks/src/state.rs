@@ -22,7 +22,7 @@ pub use tokens::{Taken, TokenEntry, Tokens};
 /// The answer to a question of goondan that ends the task.
 pub const GIVE_UP: &str = "fail";
 
-/// The answer to a permission that allows all of its kind as long as the task lasts.
+/// Answer that allows all permissions of this kind until the task ends.
 pub const ALLOW_FOR_TASK: &str = "allow for this task";
 
 /// Progress of completed work.
@@ -107,7 +107,7 @@ pub struct LastRun {
     pub number: u64,
     /// Its outcome.
     pub outcome: Outcome,
-    /// The last words of the agent.
+    /// Last message of the agent.
     pub last_words: String,
     /// The last lines of its standard error.
     pub stderr: String,
@@ -187,7 +187,7 @@ pub struct State {
 }
 
 impl State {
-    /// A task that was just made.
+    /// Creates the state of a new task.
     #[must_use]
     pub fn new(task: NewTask, at: Timestamp) -> Self {
         Self {
@@ -289,7 +289,7 @@ impl State {
         }
     }
 
-    /// Secrets that are provided, by the variables that hold them: name and reference.
+    /// Provided secrets as environment variables: name and reference.
     #[must_use]
     pub fn environment(&self) -> BTreeMap<String, String> {
         let provided = self.asks.values().filter_map(|ask| match &ask.what {
@@ -303,7 +303,7 @@ impl State {
         provided.collect()
     }
 
-    /// All sessions it ever had.
+    /// All its sessions so far.
     pub fn sessions(&self) -> impl Iterator<Item = &str> {
         self.sessions.iter().map(String::as_str)
     }

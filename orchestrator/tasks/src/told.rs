@@ -33,19 +33,19 @@ impl State {
         proposal.filter(|proposal| !proposal.is_delivered)
     }
 
-    /// The step it is in, as its agent says.
+    /// Current step, as reported by its agent.
     #[must_use]
     pub fn step(&self) -> Option<&str> {
         self.step.as_deref()
     }
 
-    /// Percent of the phase that the agent says are done.
+    /// Progress of the phase in percent, as reported by the agent.
     #[must_use]
     pub fn progress(&self) -> u8 {
         self.progress
     }
 
-    /// When it was made.
+    /// Creation time.
     #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.created_at

@@ -1,4 +1,4 @@
-//! Facts in words, for `agent.log` and for people.
+//! Readable text for facts, for `agent.log` and for people.
 
 use goondan_cli_agents::blocks::ErrorKind;
 use goondan_protocol::control::{TaskHappening, TaskVerdict};
@@ -11,7 +11,7 @@ use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision, TaskId};
 /// Maximum characters of a fact's detail.
 const DETAIL_CHARS_MAX: usize = 200;
 
-/// A fact in words.
+/// Readable form of a fact.
 #[must_use]
 pub fn happening(entry: &Entry) -> TaskHappening {
     let written = serde_json::to_value(&entry.fact).unwrap_or_default();

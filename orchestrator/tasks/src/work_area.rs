@@ -71,7 +71,7 @@ pub enum WorkAreaError {
     /// The directory contains no task.
     #[error("`{}` holds no task: `{HISTORY}` is missing or empty", .0.display())]
     NoTask(PathBuf),
-    /// There are files of something else, which a task must not take over.
+    /// The directory contains unrelated files, which a task must not take over.
     #[error(
         "`{}` holds files and no task; `{}` is the first of them: move them away, or take another id",
         directory.display(), file.display()
@@ -93,7 +93,7 @@ pub enum WorkAreaError {
     /// The guide could not be copied.
     #[error("the guide cannot be copied")]
     Guide(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The task is none.
+    /// The task is invalid.
     #[error(transparent)]
     Refused(#[from] Refused),
 }
@@ -103,7 +103,7 @@ pub enum WorkAreaError {
 pub struct Guide<'g> {
     /// Its directory, which the link points to.
     pub path: &'g Path,
-    /// Copies it where no link can be made.
+    /// Copies it where links are not supported.
     pub copier: &'g dyn CopyGuide,
 }
 
@@ -121,8 +121,8 @@ pub trait CopyGuide: std::fmt::Debug {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// Links the guide of a work area, or copies it where the file system has no links (`TASK-2`). One that is there
-/// stays. `folder` is the work area, too.
+/// Links the guide into a work area, or copies it where the file system has no links (`TASK-2`). An
+/// existing guide is kept. `folder` is also the work area.
 ///
 /// # Errors
 ///
@@ -206,9 +206,9 @@ pub struct WorkArea {
 }
 
 impl WorkArea {
-    /// Makes the work area of a new task in a directory that is there and holds none. `folder` is that
-    /// directory, too; Durable when it returns; after a crash there is
-    /// a whole task, or none and this can be done again.
+    /// Creates the work area of a new task in an existing directory without a task. `folder` is
+    /// also that directory. Durable on return. After a crash there is either a complete task, or
+    /// none and the call can be repeated.
     ///
     /// # Errors
     ///
@@ -496,7 +496,7 @@ fn is_guide(path: &Path) -> bool {
     path.components().count() == 1 && name.trim_start_matches('.').starts_with(GUIDE)
 }
 
-/// True for a log without a byte: all logs are made with the directories.
+/// True for an empty log: all logs are created with the directories.
 fn is_empty_log(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkAreaError> {
     if !LOG_FILES.iter().any(|log| path == Path::new(log.path())) {
         return Ok(false);

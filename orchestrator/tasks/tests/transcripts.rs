@@ -1,4 +1,4 @@
-//! From the bytes that programs write to the task that its work area gives back.
+//! From the output of programs to the task restored from its work area.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -57,7 +57,7 @@ impl Task {
         }
     }
 
-    /// A question of the agent. One that waits already is not asked twice.
+    /// Adds a question of the agent, unless the same one is already open.
     pub(super) fn question_asked(&mut self, question: UserQuestion, now: Timestamp) {
         let is_open = self.state.open_asks().any(
             |(_, ask)| matches!(&ask.what, Asked::Question(_, asked, None) if *asked == question),
@@ -71,7 +71,7 @@ impl Task {
         }
     }
 
-    /// A dependency of the agent. One that waits already is not asked for twice.
+    /// Adds a dependency of the agent, unless the same one is already open.
     pub(super) fn dependency_requested(&mut self, request: DependencyRequest, now: Timestamp) {
         let is_open = self.state.open_asks().any(|(_, ask)| {
             matches!(&ask.what, Asked::Dependency(asked, None) if asked.name == request.name)

@@ -14,7 +14,7 @@ use crate::state::Status;
 pub struct DiskUse {
     /// Bytes of all its files.
     pub bytes: u64,
-    /// Bytes that they may have.
+    /// Quota in bytes.
     pub quota_bytes: u64,
 }
 
@@ -29,7 +29,7 @@ impl DiskUse {
 /// Delivery of a task's proposal before its last phase is approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
-    /// Nothing: there is none, or it is not delivered yet.
+    /// Nothing: there is no proposal, or it is not delivered yet.
     None,
     /// The one with this digest is in the project.
     Delivered {
@@ -55,7 +55,7 @@ pub enum Input {
     Resume,
     /// A person ends it.
     Cancel,
-    /// Something that was asked for is there.
+    /// A dependency was provided.
     Provide {
         /// The id of the dependency.
         id: String,
@@ -76,21 +76,21 @@ pub enum Input {
         /// Delivery of its proposal.
         delivery: Delivery,
     },
-    /// The proposal of a phase was made.
+    /// The proposal of a phase was created, or could not be.
     ProposalMade {
         /// The phase.
         phase: u32,
         /// The proposal, none if nothing changed; or the reason why it could not be created.
         result: Result<Option<TaskProposal>, String>,
     },
-    /// A person wants a phase done better.
+    /// A person requests rework of a phase.
     Rework {
         /// Phase to rework.
         phase: u32,
         /// Requested changes.
         text: String,
     },
-    /// A person sets what it may take.
+    /// A person sets its budget.
     SetBudget(Budget),
     /// The disk use of the work area was measured.
     Measured(DiskUse),
@@ -99,7 +99,7 @@ pub enum Input {
         /// Description of the exhausted budget; none if all have capacity.
         shortage: Option<String>,
     },
-    /// A checkpoint was made.
+    /// A checkpoint was created.
     CheckpointMade {
         /// Its id.
         id: String,
@@ -120,10 +120,10 @@ pub enum Input {
     },
     /// Documents that its agent lists as created were looked for in its work area.
     DocumentsFound {
-        /// Those that do not exist.
+        /// Missing documents.
         missing: Vec<String>,
     },
-    /// A run's process is there.
+    /// A run's process was started.
     Spawned {
         /// The run.
         run: u64,
@@ -153,7 +153,7 @@ pub enum Input {
     SecretsLost {
         /// The run.
         run: u64,
-        /// The variables that hold them.
+        /// Variables of the secrets.
         names: Vec<String>,
         /// Why.
         error: String,
@@ -261,12 +261,12 @@ pub enum Effect {
         /// The id of the notification.
         id: String,
     },
-    /// Have it done now.
+    /// Deliver it now.
     SendNotification {
         /// The id of the notification.
         id: String,
     },
-    /// Look whether what a HANDOFF names is there (`PROP-6`).
+    /// Check that the paths in a HANDOFF exist (`PROP-6`).
     CheckHandoff {
         /// The HANDOFF.
         text: String,
@@ -275,7 +275,7 @@ pub enum Effect {
     MakeProposal {
         /// The phase that is complete.
         phase: u32,
-        /// Its agent's last words.
+        /// Last message of its agent.
         words: Option<String>,
         /// Output of the verify command.
         test_log: Option<String>,
@@ -289,7 +289,7 @@ pub enum Effect {
 
 /// Reason why a person's input was refused. Nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
+#[expect(missing_docs, reason = "documented by the error messages")]
 pub enum Refused {
     #[error("it is {0}, and that cannot be changed any more")]
     Final(Status),

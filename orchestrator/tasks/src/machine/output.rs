@@ -67,7 +67,7 @@ impl Task {
             }
             Event::Result(result) => {
                 self.proposing.hear(&result.text);
-                // The first word on how it ended counts.
+                // The first reported outcome counts.
                 let told = match self.watch.tools.all_failed() {
                     _ if !result.is_ok => Err(shortened(result.text)),
                     Some(why) if !self.watch.is_answered => Err(why),
@@ -371,7 +371,7 @@ impl Task {
     }
 }
 
-/// May the agent do that?
+/// Returns the question for a permission request.
 fn permission_question(asked: &PermissionRequest) -> UserQuestion {
     // Omit a title that only repeats the command.
     let is_repeated = asked.detail.starts_with(&asked.tool);

@@ -11,7 +11,7 @@ use crate::fact::{Fact, Origin, Outcome};
 use crate::limits::{CHECK_OUTPUT_CHARS_ASKED, CHECK_OUTPUT_CHARS_MAX, RETRIES_MAX, RETRY_MS};
 use crate::state::{GIVE_UP, Status};
 
-/// Characters of an agent's last words that are kept for the summary of its proposal.
+/// Maximum characters of an agent's last message that are kept for the summary of its proposal.
 const WORDS_CHARS_MAX: usize = 4_000;
 
 /// Transient information about the next proposal.
@@ -24,7 +24,7 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// The agent's last words, which say what was done if it writes no summary.
+    /// Keeps the agent's last message, which describes the work if the agent writes no summary.
     pub(super) fn hear(&mut self, words: &str) {
         let words = words.trim();
         if !words.is_empty() {
@@ -217,7 +217,7 @@ impl Task {
         self.record(now, Fact::ReviewRequested { phase });
     }
 
-    /// Holds an approval of the last phase to the delivery of its proposal.
+    /// Allows the approval of the last phase only after its proposal was delivered.
     pub(super) fn deliver(
         &mut self,
         phase: u32,

@@ -705,7 +705,7 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
         taken(&mut task, tokens - 3);
     }
     assert!(taken(&mut task, 910).is_empty() && has_warned(&task));
-    // The next call may be as large as the largest was: 80, which is more than there is.
+    // The next call may be as large as the largest so far: 80, which exceeds the rest.
     assert_eq!(taken(&mut task, 940), [Effect::EndRun { run: 1 }]);
     assert_eq!(task.status(), Status::Paused);
     assert_eq!(task.task.state().tokens.total().usage.input_tokens, 940);
@@ -736,7 +736,7 @@ fn task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room() {
     assert!(matches!(refused, Err(Refused::OverQuota(disk)) if disk.bytes == 102));
     task.does(takes(99));
     assert_eq!(task.does(Input::Resume), [Effect::ContinueRun { run: 1 }]);
-    // The next run does not begin in a work area that is too large, and what has ended is not held.
+    // The next run does not start in a work area over its quota, and a finished task is not paused.
     task.does(takes(1));
     task.tells(question("Which?", true));
     task.exits(None);

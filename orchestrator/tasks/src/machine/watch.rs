@@ -7,7 +7,7 @@ use goondan_protocol::time::Timestamp;
 
 use crate::limits::LAST_WORDS_CHARS_MAX;
 
-/// Characters of a tool's name at most, which may be a command.
+/// Maximum characters of a tool's name, which may be a command.
 const TOOL_CHARS_MAX: usize = 200;
 
 /// Information about the current run, which is discarded when the run ends.

@@ -10,11 +10,11 @@ use crate::limits::NOTIFICATIONS_KEPT;
 /// Progress of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing was done.
+    /// Not started.
     Requested,
-    /// It may be that something was done.
+    /// Delivery may have happened.
     Begun,
-    /// It was done.
+    /// Delivered.
     Sent,
     /// Failed, or unknown.
     Failed(String),
@@ -38,7 +38,7 @@ pub struct Told {
     at: Timestamp,
 }
 
-/// All that are open, and the last that are over.
+/// All open notifications, and the most recent closed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notifications {
     /// By their numbers.

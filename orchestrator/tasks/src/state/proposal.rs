@@ -13,7 +13,7 @@ pub(crate) struct Proposing {
     phase: Option<u32>,
     /// The last one.
     proposal: Option<TaskProposal>,
-    /// Why there is none.
+    /// Reason why there is no proposal.
     problem: Option<String>,
     /// True once its creation was attempted.
     is_made: bool,

@@ -413,7 +413,7 @@ fn task_2_the_guide_is_copied_where_no_link_can_be_made() {
         let eperm = 1;
         disk.fail_at(disk.calls() + call, Fault::Errno(eperm), false);
         if create(&disk).is_err() {
-            // Another call failed: the rest is made now, unless only a view was missing.
+            // A different call failed: the rest is created now, unless only a view was missing.
             let again = create(&disk);
             assert!(matches!(again, Ok(_) | Err(WorkAreaError::Taken(_))));
         }

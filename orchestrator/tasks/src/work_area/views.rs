@@ -45,7 +45,7 @@ struct TaskView<'s> {
 struct AgentStateView<'s> {
     task_id: &'s str,
     status: Status,
-    /// None before the first, and of a task without phases.
+    /// None before the first phase, and for a task without phases.
     current_phase: Option<u32>,
     current_step: Option<&'s str>,
     progress: u8,

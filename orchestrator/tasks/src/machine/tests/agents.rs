@@ -284,7 +284,7 @@ fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     assert!(
         started(&effects).contains("CUSTOM_TASK_COMPLETE was refused: all its 2 tool calls failed")
     );
-    // One that succeeded is enough, and a phase is for a person to judge.
+    // One success is enough, and a person judges the phase.
     task.tells(tool(bwrap, ToolState::Failed));
     task.tells(tool(bwrap, ToolState::Completed));
     task.tells(work_complete());

@@ -15,7 +15,7 @@ fn with_checks(checks: TaskChecks) -> Driven {
     Driven { task, now: 0 }
 }
 
-/// The kind of the run that begins.
+/// Kind of the run that starts.
 fn begun(effects: &[Effect]) -> TaskRunKind {
     let [Effect::StartRun { kind, .. }] = effects else {
         panic!("no run was started: {effects:?}");
@@ -196,7 +196,7 @@ fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
     // Output of tests is ignored.
     task.tells(question("Which?", true));
     assert_eq!(task.status(), Status::Running);
-    // A daemon that dies has it repeated.
+    // It is repeated after the daemon died.
     assert_eq!(begun(&task.exits(None)), TaskRunKind::Verify);
     task.does(Input::Pause);
     assert!(task.exits(None).is_empty());
