@@ -37,9 +37,9 @@ pub enum Block {
     DependencyRequest(DependencyRequest),
     /// A person must decide something (`PROTO-3`).
     UserQuestion(UserQuestion),
-    /// A phase is done (`PROTO-4`).
+    /// A phase is complete (`PROTO-4`).
     PhaseComplete(PhaseComplete),
-    /// A task without phases is done.
+    /// A task without phases is complete.
     CustomTaskComplete(CustomTaskComplete),
     /// Something went wrong (`PROTO-5`).
     Error(AgentError),
@@ -57,7 +57,7 @@ pub enum DependencyKind {
     EnvVariable,
     /// A service that must run.
     Service,
-    /// A file that must be there.
+    /// A required file.
     File,
     /// A right that a person must grant.
     Permission,
@@ -113,7 +113,7 @@ pub struct UserQuestion {
     pub category: QuestionCategory,
     /// The question.
     pub question: String,
-    /// Answers to choose from; none if any text is an answer.
+    /// Answers to choose from; empty if any text is allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// Answer used if none is given.
@@ -129,7 +129,7 @@ fn is_required() -> bool {
     true
 }
 
-/// A phase that is done (`PROTO-4`).
+/// Completion of a phase (`PROTO-4`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseComplete {
     /// Phase number, from 1.
@@ -138,7 +138,7 @@ pub struct PhaseComplete {
     pub documents: Vec<String>,
 }
 
-/// A task without phases that is done.
+/// Completion of a task without phases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomTaskComplete {
     /// Documents: paths in the work area, in the order they were listed.
@@ -180,13 +180,13 @@ pub struct HandoffText {
 pub enum Priority {
     /// The task has failed.
     FatalError,
-    /// A phase or the task is done.
+    /// Completion of a phase or the task.
     Completion,
     /// Something is needed.
     Dependency,
     /// A question or dependency.
     Question,
-    /// Nothing waits for it.
+    /// Not urgent.
     Other,
 }
 
@@ -230,7 +230,7 @@ pub enum Progress {
     Document(String),
 }
 
-/// A block that is none, and why.
+/// An invalid block, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The block's tag, such as `USER_QUESTION`.
@@ -242,7 +242,7 @@ pub struct Refusal {
 /// Problem of a refused block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It is not ended before the text, or before another block begins.
+    /// It is not closed before the end of the text or the start of another block.
     #[error("it is not closed; end it with its closing tag on a line of its own")]
     Unterminated,
     /// It is too long.
@@ -260,7 +260,7 @@ pub enum Problem {
         /// The field.
         field: &'static str,
     },
-    /// A field says what it cannot say.
+    /// A field has an invalid value.
     #[error("`{field}` is `{value}`; it must be {allowed}")]
     BadValue {
         /// The field.

@@ -58,7 +58,7 @@ pub enum Event {
     RateLimit(Reset),
     /// The agent retries automatically; no action is needed.
     Retrying(String),
-    /// The run has come to its end. Nothing but the exit should follow.
+    /// The run is complete. Only the exit should follow.
     Result(RunResult),
     /// Something failed; the run may continue.
     Error(String),
@@ -75,7 +75,7 @@ pub enum Event {
     Skipped(u64),
 }
 
-/// A block that is none.
+/// An invalid block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedBlock {

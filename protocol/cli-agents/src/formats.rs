@@ -85,7 +85,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The text is whole; another may follow.
+    /// Ends the current text; another may follow.
     fn end_text(&mut self) {
         let found = self.scanner.end();
         self.found(found);
@@ -134,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// Takes the next bytes of the program's standard error.
+    /// Processes the next bytes of the program's standard error.
     pub fn push_stderr(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.stderr.push(bytes)
     }
@@ -156,7 +156,7 @@ impl Parser {
         }
     }
 
-    /// Takes the next bytes of the output.
+    /// Processes the next bytes of the output.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let Self {
             lines,
@@ -170,8 +170,8 @@ impl Parser {
         sink.events
     }
 
-    /// The latest request of goondan's that the agent answered with a result, by its id in
-    /// [`reply`](crate::reply); none of another format than `acp`.
+    /// Latest request of goondan that the agent answered with a result, by its id in
+    /// [`reply`](crate::reply); none for formats other than `acp`.
     #[must_use]
     pub fn answered(&self) -> Option<i64> {
         match &self.reader {
@@ -244,7 +244,7 @@ impl Reader {
     }
 }
 
-/// A field of text; empty if it is none.
+/// Reads a text field; empty if it is missing or not a text.
 fn text<'v>(object: &'v serde_json::Value, name: &str) -> &'v str {
     object
         .get(name)

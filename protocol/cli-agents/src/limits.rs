@@ -28,7 +28,7 @@ pub const USAGE_MESSAGES_MAX: usize = 4096;
 /// Maximum characters of an unstructured line that are passed on.
 pub const NOISE_CHARS_MAX: usize = 1000;
 
-/// Lines of a program's standard error that are kept at most, the last ones.
+/// Maximum lines of a program's standard error that are kept; the last ones are kept.
 pub const STDERR_LINES_MAX: usize = 20;
 
 /// Maximum characters of a line of standard error.

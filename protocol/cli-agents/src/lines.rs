@@ -9,7 +9,7 @@ pub enum Line<'a> {
     Cut(&'a [u8], u64),
 }
 
-/// Cuts a stream of bytes into lines, and holds one unfinished line at most.
+/// Splits a byte stream into lines, and buffers at most one unfinished line.
 #[derive(Debug)]
 pub struct Lines {
     held: Vec<u8>,
@@ -28,7 +28,7 @@ impl Lines {
         }
     }
 
-    /// Takes the next bytes, and calls `each` with every line that they finish.
+    /// Processes the next bytes, and calls `each` with every completed line.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line<'_>)) {
         while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let (head, rest) = bytes.split_at(at);

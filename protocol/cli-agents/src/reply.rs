@@ -8,7 +8,7 @@ use crate::format::Format;
 /// Id of the request that opens a connection of `acp`.
 pub const ACP_INITIALIZE: i64 = 0;
 
-/// Id of the request that makes or loads the session.
+/// Id of the request that creates or loads the session.
 pub const ACP_SESSION: i64 = 1;
 
 /// Id of the request that hands over the prompt.
@@ -20,23 +20,23 @@ pub const ACP_MODE: i64 = 3;
 /// Id of the request that sets the session's model.
 pub const ACP_MODEL: i64 = 4;
 
-/// Id of the first [probe](acp_probe); each further one has the next.
+/// Id of the first [probe](acp_probe); later probes count up.
 pub const ACP_PROBE: i64 = 100;
 
-/// A permission that was given or refused.
+/// Decision about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be done, this once.
+    /// Allowed once.
     Allow,
     /// Allowed, as is every action of its kind until the task ends.
     AllowForTask,
     /// The program's own questions are answered: each with its answer.
     Answers(Vec<(String, String)>),
-    /// It must not be done, and why. No answer in time is a refusal, too.
+    /// Refused, with the reason. A timeout is also a refusal.
     Refuse(String),
 }
 
-/// The answer to a request for a permission; none where the program cannot be answered.
+/// Answer to a permission request; none if the program cannot be answered.
 #[must_use]
 pub fn permission(
     format: Format,
@@ -103,7 +103,7 @@ fn acp_response(id: &str, result: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": acp_id(id), "result": result}).to_string()
 }
 
-/// Tells an agent that a method it calls is not offered.
+/// Returns the error for a method that goondan does not offer.
 pub(crate) fn acp_not_offered(id: &str, method: &str) -> String {
     let error = json!({"code": -32601, "message": format!("`{method}` is not offered")});
     json!({"jsonrpc": "2.0", "id": acp_id(id), "error": error}).to_string()
@@ -149,8 +149,9 @@ pub fn acp_model(session: &str, model: &str) -> String {
     acp_request(ACP_MODEL, "session/set_model", &params)
 }
 
-/// Asks an agent of `acp` for something that it does not offer. Some agents play a loaded session back after they have
-/// answered `session/load`; the answers to probes show when they are through, because an agent writes in order.
+/// Calls an unsupported method of an `acp` agent. Some agents replay a loaded session after they
+/// have answered `session/load`; because an agent writes in order, the answers to probes show when
+/// the replay is complete.
 #[must_use]
 pub fn acp_probe(id: i64) -> String {
     acp_request(id, "_goondan/probe", &json!({}))

@@ -24,14 +24,14 @@ impl Stderr {
         }
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut found = Vec::new();
         self.lines.push(bytes, |line| found.push(shown(&line)));
         self.take(found)
     }
 
-    /// Takes the end of the output: the last event holds the last lines, if there are any.
+    /// Handles the end of the output: the last event contains the last lines, if any.
     pub(crate) fn end(&mut self) -> Vec<Event> {
         let mut found = Vec::new();
         self.lines.end(|line| found.push(shown(&line)));

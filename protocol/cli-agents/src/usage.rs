@@ -21,7 +21,7 @@ use crate::limits::USAGE_MESSAGES_MAX;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Counter {
-    /// This run of the program: the next one begins at zero.
+    /// One run of the program: the next run starts at zero.
     Run,
     /// A session of the program: later runs that resume it continue the count.
     Session(String),
@@ -43,7 +43,7 @@ pub struct UsageReport {
     pub session: Option<SessionUsage>,
 }
 
-/// Cumulative figures of a session, as its program keeps them.
+/// Cumulative figures of a session, as reported by its program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionUsage {
@@ -97,7 +97,8 @@ impl MessageLedger {
         self.by_message.insert(key, *usage);
     }
 
-    /// Takes a figure of the whole run, which raises the sum of the messages and is never added to it.
+    /// Records a figure of the whole run, which raises the sum of the messages but is never added
+    /// to it.
     pub fn whole(&mut self, usage: &Usage) {
         let known = self.total.unwrap_or_default();
         self.total = Some(largest(&known, usage));

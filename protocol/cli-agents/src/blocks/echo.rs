@@ -46,7 +46,7 @@ impl Echo {
         }
         let mut own = self.end();
         if self.prompt.first().is_some_and(|first| first == shown) {
-            // It may begin here.
+            // An echo may begin here.
             own.extend(self.line(line));
         } else {
             own.push(line);

@@ -17,7 +17,7 @@ impl Fences {
         let fence = fence_of(line);
         match (self.0, fence) {
             (None, Some((fence, rest))) => {
-                // An info string of backticks holds none: else it is code within the line.
+                // A backtick in the info string of a backtick fence makes it inline code instead.
                 if fence.mark == b'`' && rest.contains('`') {
                     return false;
                 }
@@ -44,7 +44,8 @@ impl Fences {
     }
 }
 
-/// The fence that a line begins with, up to three spaces in, and what follows it.
+/// Parses a fence at the beginning of a line, indented by at most three spaces, and the rest of the
+/// line.
 fn fence_of(line: &str) -> Option<(Fence, &str)> {
     const INDENT_MAX: usize = 3;
     const MARKS_MIN: usize = 3;

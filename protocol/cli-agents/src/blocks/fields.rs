@@ -28,7 +28,7 @@ impl Fields {
         }
     }
 
-    /// A field's text, without blank space around; none if it is missing or empty.
+    /// Returns a field's text, trimmed; none if it is missing or empty.
     pub(super) fn text(&self, field: &'static str) -> Result<Option<String>, Problem> {
         let found = self.0.iter().find(|(name, _)| *name == field);
         let text = found.map(|(_, text)| text.trim()).unwrap_or_default();
@@ -38,12 +38,12 @@ impl Fields {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// The same of a field that must be there.
+    /// Returns the text of a required field.
     pub(super) fn needed(&self, field: &'static str) -> Result<String, Problem> {
         self.text(field)?.ok_or(Problem::Missing { field })
     }
 
-    /// One of several words, in any case of letters; none if the field is missing.
+    /// Parses a field with one of several values, case-insensitive; none if the field is missing.
     pub(super) fn word<T: Copy>(
         &self,
         field: &'static str,
@@ -61,7 +61,7 @@ impl Fields {
     }
 }
 
-/// A field that says what it cannot say.
+/// Error for an invalid value of a field.
 pub(super) fn bad_value(field: &'static str, value: &str, allowed: &'static str) -> Problem {
     const SHOWN_CHARS: usize = 60;
     Problem::BadValue {

@@ -13,7 +13,7 @@ use crate::lines::{Line, Lines, text_of};
 pub enum Found {
     /// A protocol block.
     Block(Block),
-    /// A block that is none.
+    /// An invalid block.
     Refused(Refusal),
     /// A progress line.
     Progress(Progress),
@@ -42,7 +42,7 @@ impl Scanner {
         }
     }
 
-    /// Takes the next piece of the text.
+    /// Processes the next chunk of the text.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Found> {
         let Self { lines, blocks } = self;
         lines.push(bytes, |line| blocks.raw_line(&line));
@@ -78,7 +78,7 @@ enum Open {
     Completion(Completion),
 }
 
-/// A completion whose list of documents may follow.
+/// A completion that may be followed by its document list.
 #[derive(Debug)]
 struct Completion {
     phase: Option<u32>,
@@ -156,7 +156,7 @@ impl BlockFinder {
         }
     }
 
-    /// Keeps a line of the open block, if there is one.
+    /// Adds a line to the open block, if any.
     fn hold(&mut self, line: &str) {
         if let Open::Block {
             tag,

@@ -71,7 +71,7 @@ impl Acp {
         self.played_back
     }
 
-    /// Takes a message; returns whether it is one.
+    /// Handles a message; returns false if it is invalid.
     pub(super) fn message(&mut self, message: &Value, sink: &mut Sink<'_>) -> bool {
         let id = message.get("id").filter(|id| !id.is_null());
         let method = text(message, "method");

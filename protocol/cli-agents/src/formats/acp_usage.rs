@@ -1,10 +1,11 @@
-//! Tokens of a prompt, as agents of `acp` report them.
+//! Tokens of a prompt, as reported by `acp` agents.
 //!
-//! There are three ways, and an agent may use several. All count over one prompt, which is one run:
+//! There are three ways, and an agent may use several. All count one prompt, which is one run:
 //!
-//! * `usage` of the answer to `session/prompt`;
-//! * `_meta.quota` of that answer: the sum, and the same by model, which may hold helper models too;
-//! * `_meta.usage` of an update: one call of the model. These are added.
+//! * `usage` of the response to `session/prompt`;
+//! * `_meta.quota` of that response: the sum, and the same by model, which may include helper
+//!   models;
+//! * `_meta.usage` of an update: one call of the model. These are summed.
 
 use goondan_protocol::usage::Usage;
 use serde_json::Value;
@@ -21,14 +22,14 @@ pub(super) struct PromptUsage {
 }
 
 impl PromptUsage {
-    /// Takes one call of the model; returns whether it took any.
+    /// Records one call of the model; returns true if it used tokens.
     pub(super) fn call(&mut self, told: &Value) -> bool {
         let usage = usage_of(told);
         self.calls.add(&usage);
         usage != Usage::default()
     }
 
-    /// Takes the answer to the prompt.
+    /// Records the response to the prompt.
     pub(super) fn result(&mut self, result: &Value) {
         let usage = result.get("usage").map(usage_of).unwrap_or_default();
         let quota = result.pointer("/_meta/quota").unwrap_or(&Value::Null);

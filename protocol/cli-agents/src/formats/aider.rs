@@ -16,7 +16,7 @@ pub(super) struct Aider {
 }
 
 impl Aider {
-    /// Takes a line, which is part of the text too.
+    /// Handles a line, which is also part of the text.
     pub(super) fn line(&mut self, line: &str, sink: &mut Sink<'_>) {
         if let Some(told) = line.strip_prefix("Tokens: ") {
             self.took(told, sink);

@@ -59,7 +59,7 @@ fn usage_of_models(told: &Value) -> Option<Usage> {
 }
 
 impl Claude {
-    /// Takes a message; returns whether it is one.
+    /// Handles a message; returns false if it is invalid.
     pub(super) fn message(&mut self, message: &Value, sink: &mut Sink<'_>) -> bool {
         match text(message, "type") {
             "system" => self.system(message, sink),
@@ -96,7 +96,7 @@ impl Claude {
             "api_retry" => {
                 let status = count(message, "error_status");
                 let (attempt, most) = (count(message, "attempt"), count(message, "max_retries"));
-                // The first one may be a login that is renewed and works then.
+                // After the first attempt, the program may renew its login and succeed.
                 if matches!(status, 401 | 403) && attempt > 1 {
                     let error = text(message, "error");
                     let why = format!(
@@ -125,7 +125,7 @@ impl Claude {
             self.provider_error(&words.join("\n"), text(line, "error") == "rate_limit", sink);
             return;
         }
-        // A subagent's words are no more than what a tool prints.
+        // A subagent's text is treated like tool output.
         let is_own = line.get("parent_tool_use_id").is_none_or(Value::is_null);
         for block in blocks {
             match text(block, "type") {

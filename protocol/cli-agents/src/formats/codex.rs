@@ -21,7 +21,7 @@ pub(super) struct Codex {
 }
 
 impl Codex {
-    /// Takes an event; returns whether it is one.
+    /// Handles an event; returns false if it is invalid.
     pub(super) fn message(&mut self, event: &Value, sink: &mut Sink<'_>) -> bool {
         let item = event.get("item").unwrap_or(&Value::Null);
         match text(event, "type") {

@@ -18,7 +18,7 @@ pub(super) struct Gemini {
 }
 
 impl Gemini {
-    /// Takes an event; returns whether it is one.
+    /// Handles an event; returns false if it is invalid.
     pub(super) fn message(&mut self, event: &Value, sink: &mut Sink<'_>) -> bool {
         match text(event, "type") {
             "init" => {

@@ -52,7 +52,7 @@ fn number_after(text: &str, mark: &str) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// A span in words: `1 day 4 hours 5 minutes`, `20s`.
+/// Parses a duration: `1 day 4 hours 5 minutes`, `20s`.
 fn span_after(text: &str, mark: &str) -> Option<Duration> {
     let (_, rest) = text.split_once(mark)?;
     let mut seconds: u64 = 0;

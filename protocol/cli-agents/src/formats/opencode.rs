@@ -26,7 +26,7 @@ pub(super) struct Opencode {
 }
 
 impl Opencode {
-    /// Takes an event; returns whether it is one.
+    /// Handles an event; returns false if it is invalid.
     pub(super) fn message(&mut self, event: &Value, sink: &mut Sink<'_>) -> bool {
         let session = text(event, "sessionID");
         if !session.is_empty() && session != self.session {
