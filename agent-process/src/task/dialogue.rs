@@ -25,7 +25,7 @@ const PROBES_MAX: i64 = 100_000;
 pub(super) enum Step {
     /// Write this.
     Write(String),
-    /// Write no more.
+    /// Close the input.
     End,
 }
 
@@ -34,9 +34,9 @@ pub(super) enum Step {
 enum Stage {
     /// Of `acp`: the connection is being opened.
     Opening,
-    /// Of `acp`: the session is being made or loaded.
+    /// `acp`: the session is being created or loaded.
     InSession,
-    /// Of `acp`: the loaded session may still be played back.
+    /// `acp`: the loaded session may still be replaying.
     PlayedBack {
         /// Probe that awaits its answer.
         probe: i64,
@@ -49,7 +49,7 @@ enum Stage {
     InMode,
     /// `acp`: the session is being set to its model.
     WithModel,
-    /// The program has its prompt; answers may follow.
+    /// The prompt is sent; answers may follow.
     Prompted,
     /// The input is closed.
     Ended,
@@ -139,7 +139,7 @@ impl Dialogue {
             Event::Unsupported { reply, .. } if self.stage != Stage::Ended => {
                 vec![line(reply.clone())]
             }
-            // A program that reads messages until their end does not end before.
+            // A program that reads messages until the end of its input does not exit before.
             Event::Result(_) | Event::SessionRefused(_) => self.end(),
             _ => Vec::new(),
         }

@@ -18,7 +18,7 @@ use goondan_clock::{Instant, sleep};
 /// longer.
 const FREEZING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Time between two looks whether it does.
+/// Interval of the check.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Maximum bytes of the group's state file.
@@ -38,7 +38,7 @@ impl Freezer {
     ///
     /// # Errors
     ///
-    /// As the file system says: there is none, or it is not for this process.
+    /// The file system's error: the group does not exist, or is not accessible to this process.
     pub(super) fn open(group: &Path) -> io::Result<Self> {
         let write = |name| OpenOptions::new().write(true).open(group.join(name));
         Ok(Self {

@@ -54,11 +54,11 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Makes what a confined program needs and may be missing.
+    /// Creates missing directories for a confined program.
     ///
     /// # Errors
     ///
-    /// As the operating system says.
+    /// The operating system's error.
     pub(super) fn make(&self) -> std::io::Result<()> {
         let level = self.assignment.agent.sandbox.require;
         let has_sandbox = self.assignment.sandbox.is_some();
@@ -71,7 +71,7 @@ impl<'a> Places<'a> {
             made?;
             root.make_directory(Path::new(HOME_DIRECTORY))?;
         }
-        // If it cannot be made for a program that works in its work area, programs say so that need it.
+        // Without a source, a failure is reported by the programs that need the directory.
         Ok(())
     }
 

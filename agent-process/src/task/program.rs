@@ -69,7 +69,7 @@ impl Program {
         })
     }
 
-    /// Gives the supervisor an order; it is written by and by ([`Self::write_on`]).
+    /// Queues an order for the supervisor; it is written by [`Self::write_on`].
     pub(super) fn order(&mut self, order: &Order) {
         // Orders are texts, which are always JSON, and shorter than a frame.
         if let Ok(json) = serde_json::to_vec(order)
@@ -117,7 +117,7 @@ impl Program {
         self.supervisor.start_kill().ok();
     }
 
-    /// Takes the outputs for ended.
+    /// Treats the outputs as ended.
     pub(super) fn close_outputs(&mut self) {
         self.stdout = Pipe::new(None);
         self.stderr = Pipe::new(None);
@@ -165,7 +165,7 @@ impl Reports {
         self.0.is_some()
     }
 
-    /// The next report; none at the end. Cancel-safe.
+    /// Returns the next report; none at the end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Report> {
         let next = match &mut self.0 {
             Some(reports) => reports.next().await,

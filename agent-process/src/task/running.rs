@@ -38,7 +38,7 @@ const KILLING_TIME_MAX: Duration = Duration::from_secs(2);
 /// the limit is a pipe's capacity.
 const DRAIN_BYTES_MAX: usize = 2 << 20;
 
-/// Bytes that the supervisor may say for itself before it has started the program.
+/// Maximum bytes of the supervisor's own output before it has started the program.
 const FIRST_WORDS_BYTES_MAX: usize = 4 << 10;
 
 /// Runs the program of a task until it exits, is asked to end, or the orchestrator disconnects.
@@ -201,7 +201,7 @@ struct State {
     supervisor_code: Option<i32>,
     /// True once the supervisor has exited.
     has_ended: bool,
-    /// When what was asked to end is given up.
+    /// Time when a requested end is forced.
     give_up_at: Option<Instant>,
     /// Time when the supervisor is killed after it was asked to end the program.
     kill_at: Option<Instant>,

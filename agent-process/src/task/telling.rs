@@ -6,7 +6,7 @@ use goondan_protocol::limits::MAX_FRAME_BYTES;
 use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, TaskOutput, TaskTold};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Bytes of events after which another message begins. An event that is longer is alone in its own.
+/// Size of events at which a new message begins. A larger event is alone in its message.
 const TOLD_BYTES: usize = 64 << 10;
 
 /// Bytes of one event at most, so that its message fits a frame.
@@ -15,7 +15,7 @@ const EVENT_BYTES_MAX: usize = MAX_FRAME_BYTES - (64 << 10);
 /// Bytes that a character of UTF-8 can be cut off at.
 const CUT_BYTES_MAX: usize = 3;
 
-/// The text of one output, whose pieces may be cut within a character.
+/// Decoder for one output, whose chunks may split a character.
 #[derive(Debug)]
 pub(super) struct Text {
     stream: OutputStream,

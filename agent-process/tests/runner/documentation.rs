@@ -1,5 +1,5 @@
-//! The examples of `docs/scripted-model.md` do what they say, and `docs/tools.md` names every export,
-//! argument and error there is.
+//! Checks that the examples of `docs/scripted-model.md` work, and that `docs/tools.md` lists every
+//! export, argument and error.
 
 use std::path::Path;
 

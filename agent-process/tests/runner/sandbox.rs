@@ -185,7 +185,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Sockets and system calls that a shell has no word for; each line is an errno, 0 for success.
+/// Sockets and system calls without a shell command; each line is an errno, 0 for success.
 const CALLS: &str = r"
 import ctypes, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -184,7 +184,7 @@ pub(crate) struct Orchestrator {
     pub(crate) child: Child,
     pub(crate) stored: Stored,
     pub(crate) observed: Vec<RuntimeEvent>,
-    /// Tells the child's end of the socket pair apart from any other descriptor.
+    /// Distinguishes the child's end of the socket pair from any other descriptor.
     pub(crate) child_socket_inode: u64,
     socket: UnixStream,
     received: BytesMut,
@@ -254,7 +254,7 @@ impl Orchestrator {
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         match self.socket.write_all(bytes) {
-            // A process may end while it is being answered; the next read says so.
+            // The process may exit meanwhile; the next read detects it.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             written => written.unwrap(),
         }
@@ -271,7 +271,7 @@ impl Orchestrator {
         }));
     }
 
-    /// Gives a turn. The event's id follows from its input.
+    /// Sends a turn. The event's id is derived from its input.
     pub(crate) fn give(&mut self, turn_id: &str, attempt: u32, input: &str) {
         self.send(&ToAgent::Event(Box::new(TurnStart {
             turn_id: turn_id.parse().unwrap(),

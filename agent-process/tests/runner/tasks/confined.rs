@@ -122,7 +122,8 @@ fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
         );
         Run::start(&confined(&site, level, &plant)).finish();
         let told = Run::start(&confined(&site, level, "cat .logs/secret; echo")).finish();
-        // Without a sandbox it leads out. At the level `landlock` the link is made, and the next run is refused.
+        // Without a sandbox, the link leads out. At the level `landlock` the link is created, and
+        // the next run is refused.
         let is_free = place == 0;
         assert_eq!(told.stdout.contains("loot"), is_free, "{level}");
         let refused = told.not_started.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The agent of `docs/examples/task`, phase by phase, confined as the configuration has it.
+//! The agent of `docs/examples/task`, phase by phase, with the configured confinement.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ fn example() -> PathBuf {
     example.canonicalize().unwrap()
 }
 
-/// The levels that this machine has; says aloud what it lacks.
+/// Levels that this machine supports; prints the missing ones.
 pub(super) fn levels() -> Vec<Level> {
     let mut held = probe();
     held.extend(probe_namespaces(|| Command::new(BINARY)));

@@ -220,7 +220,7 @@ fn a_flood_of_output_is_told_whole_in_bounded_memory() {
 /// tick in that time.
 const LOOKS_AT_REST: usize = 8;
 
-/// The processor time of a process once it takes no more.
+/// Processor time of a process once it is at rest.
 fn cpu_ticks_at_rest(pid: u32) -> u64 {
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -27,7 +27,7 @@ count main
 const NAMES: [&str; 4] = ["main", "child", "orphan", "deaf"];
 
 fn count_of(site: &Site, name: &str) -> u64 {
-    // It may just be written.
+    // The file may be incomplete.
     let path = site.work.join(format!("{name}.count"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
