@@ -64,8 +64,8 @@ fn text<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
     event.get(name).and_then(Value::as_str)
 }
 
-/// From each commit that was accepted to the next step, which has another revision; and from each other call to
-/// the step behind it. In milliseconds.
+/// Time from each accepted commit to the next step, which has a new revision, and from each other
+/// call to the next step. In milliseconds.
 fn gaps(events: &[Value]) -> Result<(Vec<i64>, Vec<i64>), Box<dyn Error>> {
     let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
     let mut call = None;

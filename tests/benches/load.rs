@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     command.env("GOONDAN_LOG", "debug");
     let daemon = Daemon::start_command(&home, command);
     home.gdn(&["run"]).exits(0);
-    // The first look gives the messages their checksums.
+    // The first load adds checksums to the messages.
     assert_eq!(home.ask("long", "echo first"), "first");
 
     let (mut loads, mut cats, mut agent_peak, mut daemon_peak) = (Vec::new(), Vec::new(), 0, 0);
@@ -90,10 +90,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Uses as much memory as a load needs, and gives it back.
+/// Allocates and frees as much memory as a load needs.
 ///
-/// Many a hypervisor takes free memory from an idle virtual machine, and the first touch after that
-/// costs ten to twenty times what clearing the page does. That is nothing of a load, nor of `cat`.
+/// Many hypervisors reclaim free memory of an idle virtual machine, and the first access afterwards
+/// takes ten to twenty times as long as clearing the page. This cost belongs neither to the load
+/// nor to `cat`.
 fn touch_memory(bytes: u64) -> std::io::Result<()> {
     let mut memory = memmap2::MmapMut::map_anon(usize::try_from(2 * bytes).unwrap_or(usize::MAX))?;
     #[cfg(target_os = "linux")]
@@ -141,7 +142,7 @@ fn forget_peak(pid: u32) -> std::io::Result<()> {
     }
 }
 
-/// A size of a process from `/proc/<pid>/status`, in bytes; 0 where there is none.
+/// A memory size of a process from `/proc/<pid>/status`, in bytes; 0 if missing.
 fn resident_bytes(pid: u32, name: &str) -> Result<u64, Box<dyn Error>> {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else {
         return Ok(0);

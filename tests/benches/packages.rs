@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Packs a package, and gives its path from the project.
+/// Packs a package, and returns its path relative to the project.
 fn packed(home: &Home, number: usize) -> Result<String, Box<dyn Error>> {
     let yaml = format!(
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: p{number}}}\nspec: {{version: 1.0.0}}\n"

@@ -75,7 +75,7 @@ fn path_of(number: usize) -> String {
     format!("src/{:02}/{number}.txt", number / FILES_IN_A_DIRECTORY)
 }
 
-/// The text of a file, as it is after a round.
+/// Text of a file after a round.
 fn text(number: usize, round: Option<usize>) -> String {
     let line = |line: usize| match round {
         Some(round) if line == LINES / 2 => format!("changed in round {round}, file {number}\n"),

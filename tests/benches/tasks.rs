@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// Tasks whose agents work all the time: as many as have a process at once.
+/// Tasks whose agents always work: the maximum number of concurrent processes.
 const RUNNING: usize = 20;
 
-/// An agent that asks something and waits, and one that works and says so.
+/// An agent that asks and waits, and one that works and reports it.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package

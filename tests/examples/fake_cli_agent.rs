@@ -62,7 +62,7 @@ fn print(line: &Value) {
     println!("{line}");
 }
 
-/// The program, as far as it speaks.
+/// The part of the program that communicates.
 struct Agent {
     format: Format,
     lines: Lines<StdinLock<'static>>,
@@ -102,7 +102,7 @@ impl Agent {
     fn read(&mut self) -> Value {
         match self.lines.next() {
             Some(line) => serde_json::from_str(&line.unwrap()).unwrap(),
-            // goondan is gone.
+            // goondan has disconnected.
             None => std::process::exit(3),
         }
     }
@@ -160,7 +160,7 @@ impl Agent {
         }
     }
 
-    /// Says something of its own, beside which a tool prints what is not.
+    /// Writes text of its own, mixed with tool output that is not.
     fn say(&mut self, text: &str) {
         self.said += 1;
         match self.format {
@@ -204,7 +204,7 @@ impl Agent {
         }
     }
 
-    /// Asks whether it may run a command; a format that cannot ask needs no permission.
+    /// Requests permission to run a command; a format without permissions needs none.
     fn may_run(&mut self, command: &str) -> bool {
         match self.format {
             Format::Plain | Format::Codex => true,
@@ -234,7 +234,7 @@ impl Agent {
 
     fn result(&mut self) {
         match self.format {
-            // With it ends the list of documents that may belong to a block.
+            // Ends the document list that may belong to a completion.
             Format::Plain => println!("That is all."),
             Format::Codex => print(&json!({"type": "turn.completed",
                                            "usage": {"input_tokens": 10, "output_tokens": 5}})),
@@ -326,7 +326,7 @@ impl Agent {
         self.result();
         hold(Point::Ended);
         if matches!(self.format, Format::Claude | Format::Acp) {
-            // It ends when there is nothing more to read.
+            // It exits at the end of its input.
             while self.lines.next().is_some() {}
         }
     }
@@ -336,7 +336,7 @@ impl Agent {
         match manner {
             Manner::Leave => {
                 self.say("I leave.");
-                // A session of its own does not save it.
+                // A separate session must not save it.
                 drop(Command::new("setsid").args(["sleep", "4321"]).spawn());
                 return ExitCode::from(u8::from(self.format == Format::Plain));
             }

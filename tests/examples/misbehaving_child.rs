@@ -1,4 +1,4 @@
-//! A child process that does what it must not. See `goondan_tests::misbehaviour`.
+//! A misbehaving child process. See `goondan_tests::misbehaviour`.
 
 #![expect(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The first order that is there; it is gone then.
+/// Takes the first order and deletes it.
 fn take_order(dir: &Path) -> Option<String> {
     loop {
         let mut waiting: Vec<PathBuf> = fs::read_dir(dir)
@@ -54,7 +54,7 @@ fn take_order(dir: &Path) -> Option<String> {
         waiting.sort();
         let first = waiting.first()?;
         let text = fs::read_to_string(first);
-        // Another process may have been quicker.
+        // Another process may have taken it.
         if let Ok(text) = text
             && fs::remove_file(first).is_ok()
         {
@@ -63,7 +63,7 @@ fn take_order(dir: &Path) -> Option<String> {
     }
 }
 
-/// The real binary lies in the directory above this one's.
+/// The real binary is in the directory above this one's.
 fn real_binary(program: &Path) -> PathBuf {
     let name = program.file_name().unwrap();
     program.ancestors().nth(2).unwrap().join(name)
@@ -78,7 +78,7 @@ fn become_real(program: &Path) -> ! {
 fn misbehave(misbehaviour: Misbehaviour, program: &Path) -> ExitCode {
     match misbehaviour {
         Misbehaviour::Flood => {
-            // The real child works beside, with the same socket and the same stdout.
+            // The real child runs in parallel, with the same socket and the same stdout.
             let mut real = Command::new(real_binary(program)).spawn().unwrap();
             flood();
             let status = real.wait().unwrap();
@@ -281,7 +281,7 @@ fn write_body(stream: &mut UnixStream, body: &[u8]) -> io::Result<()> {
     stream.write_all(body)
 }
 
-/// The next frame. Ends the process when the daemon is gone, as every child must.
+/// Reads the next frame. Exits when the daemon disconnects, as every child must.
 fn read_frame(stream: &mut UnixStream) -> Value {
     let mut len = [0; 4];
     if stream.read_exact(&mut len).is_err() {

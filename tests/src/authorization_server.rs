@@ -35,7 +35,7 @@ struct State {
     life_s: u64,
     requests: Vec<String>,
     manners: Vec<Manner>,
-    /// Every secret it gave or was given.
+    /// Every secret that it issued or received.
     secrets: Vec<String>,
     /// True once a person has consented on another device.
     is_device_allowed: bool,
@@ -91,7 +91,7 @@ impl AuthorizationServer {
         state.requests.iter().filter(|it| *it == kind).count()
     }
 
-    /// Every token, code and verifier that it gave or was given.
+    /// Every token, code and verifier that it issued or received.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         self.state().secrets.clone()

@@ -18,11 +18,11 @@ pub const BIN_DIR_VAR: &str = "GOONDAN_TEST_BIN_DIR";
 /// Distinguishes the processes of one `cargo nextest` run from those of another.
 const RUN_ID_VAR: &str = "NEXTEST_RUN_ID";
 
-/// The directory that holds the binaries under test.
+/// Directory of the binaries under test.
 ///
 /// # Panics
 ///
-/// If they cannot be built, with the command that failed.
+/// If the build fails, with the command.
 #[must_use]
 pub fn bin_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();

@@ -25,7 +25,7 @@ use paint::Line;
 /// The variable that names the folder for recordings.
 pub const FOLDER_VAR: &str = "GOONDAN_TEST_CASTS";
 
-/// Bytes that a picture may have.
+/// Maximum size of a picture in bytes.
 pub const SVG_BYTES_MAX: usize = 100_000;
 
 /// Typing time of a word.
@@ -83,7 +83,7 @@ impl Cast {
         &self.screen
     }
 
-    /// Keeps what the screen shows as a step of so many milliseconds.
+    /// Keeps the screen as a step of this duration in milliseconds.
     pub fn keep(&mut self, lasts_ms: u64) {
         let painted = seen(&self.screen.painted());
         match self.steps.last_mut() {
@@ -92,7 +92,8 @@ impl Cast {
         }
     }
 
-    /// Keeps each change of the screen as a step of so many milliseconds, until it shows a text.
+    /// Keeps each change of the screen as a step of this duration in milliseconds, until the text
+    /// appears.
     pub fn follow(&mut self, until: &str, lasts_ms: u64) {
         wait_until(&format!("{until:?} is on the screen"), || {
             let is_shown = self.screen.shown().contains(until);
@@ -108,7 +109,7 @@ impl Cast {
         });
     }
 
-    /// Types a text, a step for each word, and presses Enter.
+    /// Types a text, one step per word, and presses Enter.
     pub fn type_in(&mut self, text: &str) {
         for word in text.split_inclusive(' ') {
             self.screen.types(word);

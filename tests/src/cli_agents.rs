@@ -64,9 +64,9 @@ words! {
     Format {
         /// Text.
         Plain = "plain",
-        /// As `claude` does.
+        /// Like `claude`.
         Claude = "claude-stream-json",
-        /// As `codex exec --json` does.
+        /// Like `codex exec --json`.
         Codex = "codex-json",
         /// The Agent Client Protocol.
         Acp = "acp",
@@ -78,7 +78,7 @@ words! {
     Manner {
         /// It asks, works in two phases, is reviewed and completes.
         Honest = "honest",
-        /// It says that it is done, and stays.
+        /// It reports completion, but does not exit.
         Hang = "hang",
         /// It exits without a result and leaves a child behind; its second run is honest.
         Leave = "leave",
@@ -102,9 +102,9 @@ words! {
     Point {
         /// It has read its prompt and written nothing.
         Started = "started",
-        /// It has said a protocol block, and given no result.
+        /// It has written a protocol block, but no result.
         Told = "told",
-        /// It has given its result, and has not exited.
+        /// It has written its result, but has not exited.
         Ended = "ended",
     }
 }
@@ -159,7 +159,7 @@ pub fn home(manners: &[Manner]) -> Home {
     let home = Home::new(&yaml);
     let program = home.project().join(PROGRAM);
     let original = example(EXAMPLE);
-    // The project may lie on another file system.
+    // The project may be on a different file system.
     if fs::hard_link(&original, &program).is_err() {
         fs::copy(&original, &program).unwrap();
     }

@@ -27,7 +27,7 @@ pub fn copy_conversation(home: &Home, copies: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a directory, and gives what says whose it is another key.
+/// Copies a directory, and changes the key in its metadata.
 fn copy(home: &Home, from: &Path, to: &Path, key: &str) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

@@ -14,7 +14,7 @@ use crate::log::{Log, message};
 use crate::processes::{self, Signal};
 use crate::wait::{wait_until, within};
 
-/// Programs that ask the daemon, and may outlive it.
+/// Clients of the daemon, which may outlive it.
 const CLIENTS: [&str; 2] = [crate::home::GDN, crate::home::STUDIO];
 
 /// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
@@ -56,7 +56,8 @@ impl Daemon {
         daemon
     }
 
-    /// Starts a daemon with a command that becomes it, and does not wait: it may end before it has started.
+    /// Starts a daemon with a command that executes it, without waiting: it may exit before it has
+    /// started.
     #[must_use]
     pub fn starting(home: &Home, mut command: Command) -> Self {
         let mut child = command
@@ -82,7 +83,7 @@ impl Daemon {
         }
     }
 
-    /// A daemon that serves the home's project, whose connections may be broken.
+    /// A daemon that serves the home's project, whose connections may be invalid.
     #[must_use]
     pub fn serving(home: &Home) -> Self {
         let daemon = Self::start(home);
@@ -141,7 +142,7 @@ impl Daemon {
         self.log.check(true);
     }
 
-    /// Stops it as a service manager would, and gives what it had logged.
+    /// Stops it as a service manager would, and returns its log.
     pub fn stop(mut self) -> Arc<Log> {
         processes::signal(self.pid(), Signal::SIGTERM);
         self.end_well();
@@ -199,7 +200,7 @@ impl Daemon {
         );
     }
 
-    /// This test's processes, but for the clients that may still run.
+    /// This test's processes, except clients that may still run.
     fn processes_left(&self) -> Vec<processes::Process> {
         let mut left = processes::of_home(&self.home);
         left.retain(|process| !CLIENTS.contains(&process.program()));

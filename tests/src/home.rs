@@ -402,13 +402,13 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until its standard output holds this text.
+    /// Waits until its standard output contains this text.
     #[track_caller]
     pub fn wait_for_stdout(&self, text: &str) {
         self.stdout.wait_for(text);
     }
 
-    /// Waits until its standard error holds this text.
+    /// Waits until its standard error contains this text.
     #[track_caller]
     pub fn wait_for_stderr(&self, text: &str) {
         self.stderr.wait_for(text);
@@ -439,7 +439,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended, and been waited for, already.
+        // It may have exited and been reaped already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -472,7 +472,7 @@ impl Ran {
         self
     }
 
-    /// Checks that stdout holds each of the texts.
+    /// Checks that stdout contains each of the texts.
     #[track_caller]
     pub fn prints(self, texts: &[&str]) -> Self {
         for text in texts {
@@ -481,7 +481,7 @@ impl Ran {
         self
     }
 
-    /// Checks that stderr holds each of the texts.
+    /// Checks that stderr contains each of the texts.
     #[track_caller]
     pub fn tells(self, texts: &[&str]) -> Self {
         for text in texts {

@@ -19,7 +19,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Reads all that was answered.
+    /// Parses a response.
     #[must_use]
     pub fn read(answer: &[u8]) -> Self {
         let text = String::from_utf8_lossy(answer);

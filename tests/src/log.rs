@@ -83,12 +83,12 @@ impl Log {
         self.state.lock().unwrap().is_drained = true;
     }
 
-    /// Stops reading after the next line, as a reader does that cannot keep up.
+    /// Stops reading after the next line, like a slow reader.
     pub fn pause(&self) {
         self.state.lock().unwrap().is_paused = true;
     }
 
-    /// Goes on reading.
+    /// Resumes reading.
     pub fn resume(&self) {
         self.state.lock().unwrap().is_paused = false;
         self.changed.notify_all();
@@ -121,7 +121,7 @@ impl Log {
         self.state.lock().unwrap().flood_lines
     }
 
-    /// Waits for a line, and gives the first that fits.
+    /// Waits for a line, and returns the first match.
     #[track_caller]
     pub fn wait_for(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         self.wait_for_after(0, what, fits)

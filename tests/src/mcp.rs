@@ -34,8 +34,8 @@ pub struct Server {
     /// Value of `SERVER_TOKEN`, which one of its tools returns.
     token: String,
     has_learned: bool,
-    /// The ids of the calls that wait for an answer of the client, by the server's question; null if none
-    /// does.
+    /// Ids of the calls that wait for the client's response, by the server's request; null without
+    /// a call.
     asked: HashMap<String, Value>,
     /// Number of people it has asked.
     people: usize,
@@ -70,7 +70,7 @@ impl Server {
         std::mem::take(&mut self.told)
     }
 
-    /// Takes one message.
+    /// Handles a message.
     pub fn take(&mut self, message: &Value) -> Outcome {
         let (id, params) = (&message["id"], &message["params"]);
         if message["method"] == "notifications/cancelled" {
@@ -327,7 +327,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// A server that takes requests with this bearer token, of the team `blue`.
+    /// A server that accepts this bearer token, of the team `blue`.
     #[must_use]
     pub fn start(token: &str) -> Self {
         let authorization = format!("Bearer {token}");

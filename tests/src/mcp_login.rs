@@ -1,5 +1,5 @@
-//! An MCP server over HTTP that wants a login, and its authorization server: they behave as the examples of the
-//! protocol's own SDK do, and lie on demand.
+//! An MCP server over HTTP that requires a login, and its authorization server: they behave like
+//! the examples of the protocol's own SDK, with faults on demand.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ const SAID_AT: &str = "/.well-known/oauth-protected-resource/v1";
 /// Fault of one of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
-    /// The MCP server says that it is another.
+    /// The MCP server's metadata names a different resource.
     OtherResource,
     /// The metadata URL has a different scheme.
     PlainPlace,
@@ -31,9 +31,9 @@ pub enum Lie {
     Huge,
     /// It names the metadata service of a cloud as its authorization server.
     CloudServer,
-    /// The authorization server says that it is another.
+    /// The authorization server's metadata names a different issuer.
     OtherIssuer,
-    /// It does not say that it takes `S256`.
+    /// It does not advertise `S256`.
     NoS256,
     /// Its token endpoint is somewhere without TLS.
     PlainEndpoint,
@@ -41,13 +41,13 @@ pub enum Lie {
     NoRegistration,
     /// The redirect carries a different issuer.
     OtherCallback,
-    /// The MCP server takes everybody.
+    /// The MCP server accepts every request.
     NoLogin,
-    /// The MCP server is busy for the next request, and then no more.
+    /// The MCP server is busy for one request.
     Busy,
     /// Its answers without a token have no end.
     Endless,
-    /// The authorization server is busy for the next registration, and then no more.
+    /// The authorization server is busy for one registration.
     BusyRegistration,
     /// It breaks at a registration.
     BrokenRegistration,
@@ -57,7 +57,7 @@ pub enum Lie {
     HugeRegistration,
     /// It registers redirect addresses that differ from the request.
     OtherRedirect,
-    /// The MCP server takes no token at all.
+    /// The MCP server rejects every token.
     TakesNone,
 }
 
@@ -149,7 +149,7 @@ impl McpWithLogin {
         lock(&self.state).registrations
     }
 
-    /// The MCP server takes the access token no more that was given last. It can be renewed.
+    /// Makes the MCP server reject the last issued access token. It can be renewed.
     pub fn take_back(&self) {
         lock(&self.state).access = Some("taken back".to_owned());
     }
@@ -177,7 +177,7 @@ impl McpWithLogin {
         lock(&self.state).asked.clone()
     }
 
-    /// Every token, code and verifier that was given.
+    /// Every token, code and verifier that was issued.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         lock(&self.state).secrets.clone()

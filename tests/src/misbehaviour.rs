@@ -48,19 +48,19 @@ macro_rules! misbehaviours {
 }
 
 misbehaviours! {
-    /// Does its work, and writes 100 MB to stdout meanwhile.
+    /// Works normally, and writes 100 MB to stdout meanwhile.
     Flood = "flood",
     /// Writes half a line and dies.
     HalfLine = "half-line",
     /// Greets, answers heartbeats, and ignores `shutdown`, SIGTERM and everything else.
     IgnoreStop = "ignore-stop",
-    /// Greets, then sends a frame that holds no message.
+    /// Greets, then sends a frame without a message.
     Garbage = "garbage",
     /// Greets, then announces a frame of 4 GiB.
     Oversized = "oversized",
     /// Greets, then ends within a frame.
     CutFrame = "cut-frame",
-    /// Greets, then sends what only another kind of process may send.
+    /// Greets, then sends a message that only another kind of process may send.
     WrongMessage = "wrong-message",
     /// Greets as a process of another version.
     OtherVersion = "other-version",

@@ -24,7 +24,7 @@ use crate::projects::lab_at;
 /// Variable with the file that lists skipped tests, one per line: `test<TAB>why`.
 pub const LEFT_OUT_VAR: &str = "GOONDAN_TEST_LEFT_OUT";
 
-/// The variable that, set to anything, makes a missing program a failure.
+/// Variable that, if set, makes a missing program a failure.
 pub const REQUIRED_VAR: &str = "GOONDAN_TEST_REQUIRE_PROGRAMS";
 
 /// True if a program is in `PATH`; if not, the calling test is listed as skipped.

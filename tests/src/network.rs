@@ -124,7 +124,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// One with these machines, in which each reaches each. Only where [`apart`] says so.
+    /// A network of these machines, fully connected. Only in a run of [`apart`].
     #[must_use]
     pub fn of(names: &[&'static str]) -> Self {
         assert!(std::env::var_os(APART_VAR).is_some(), "not apart");

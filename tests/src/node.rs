@@ -107,7 +107,7 @@ impl Node {
         listed.code == 0 && listed.json()["workspaces"].as_array().unwrap().len() == 1
     }
 
-    /// Waits until it does.
+    /// Waits until it runs the workspace.
     pub fn waits_until_it_runs(&self) {
         wait_until("the workspace runs here", || self.runs());
     }
@@ -123,7 +123,7 @@ impl Node {
                 let replica = replicas.iter().find(|it| it["node"] == node);
                 replica.map(|it| it["position"].as_u64().unwrap())
             };
-            // None has it while it is moved.
+            // During a move it has no owner.
             let Some(owner) = workspace["owner"].as_str() else {
                 return false;
             };
@@ -147,7 +147,7 @@ impl Node {
         assert!(alike.is_some(), "nodes have other files: {differ:#?}");
     }
 
-    /// All replicated files of its workspace, with what they hold.
+    /// All replicated files of its workspace, with their contents.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let dir = self.home.workspace_dir();

@@ -71,7 +71,8 @@ impl Server {
         Some(Self::empty(settings)?.with_database())
     }
 
-    /// A server on a machine of a network, which lets all of that network in. None without PostgreSQL.
+    /// A server on a machine of a network, which accepts clients from that network. None without
+    /// PostgreSQL.
     #[must_use]
     pub fn running_at(machine: &Machine, settings: &[&str]) -> Option<Self> {
         let server = Self::empty(settings)?.at(machine).with_database();
@@ -113,7 +114,7 @@ impl Server {
         Some(server)
     }
 
-    /// A server on a port of this machine that speaks TLS, as `localhost`. None without PostgreSQL.
+    /// A server on a local port with TLS, as `localhost`. None without PostgreSQL.
     #[must_use]
     pub fn with_tls() -> Option<Self> {
         let mut server = Self::made(&["ssl=on", "listen_addresses=*"])?;
@@ -189,7 +190,7 @@ impl Server {
         self
     }
 
-    /// Has a standby take writes, and waits until it does.
+    /// Promotes a standby, and waits until it accepts writes.
     pub fn promote(&self) {
         assert_eq!(self.sql("SELECT pg_promote()"), "t");
     }
@@ -247,7 +248,7 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash does.
+    /// Crashes it.
     pub fn crash(&self) {
         if let Some(mut child) = self.child.borrow_mut().take() {
             kill(pid_of(&child), Signal::SIGQUIT).ok();
@@ -296,7 +297,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// A program of PostgreSQL. The server does not run as root, and ends with the test.
+    /// A PostgreSQL program. The server does not run as root, and ends with the test.
     fn command(&self, program: &str) -> Command {
         let program = self.programs.join(program);
         let Some(user) = other_user() else {

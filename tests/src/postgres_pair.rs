@@ -1,4 +1,4 @@
-//! Two servers of PostgreSQL on two machines: one takes writes, and confirms none that the other one has not.
+//! Two PostgreSQL servers on two machines: the primary confirms only writes that the standby has.
 
 use crate::network::{Machine, Network};
 use crate::postgres::{ROLE, Server};

@@ -75,7 +75,7 @@ pub fn all() -> Vec<Process> {
     .collect()
 }
 
-/// The process that started this one, if it is there.
+/// Parent of a process, if the process exists.
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -49,7 +49,7 @@ pub enum Expression {
 }
 
 impl Scrapes {
-    /// Takes in one more scrape.
+    /// Adds a scrape.
     pub fn add(&mut self, scrape: Scrape) {
         self.0.push((Instant::now(), scrape));
     }

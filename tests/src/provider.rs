@@ -20,7 +20,7 @@ pub struct Received {
     pub path: String,
     /// Header lines, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body: JSON, or a text if it is none.
+    /// Body as JSON, or as text if it is not JSON.
     pub body: Value,
     /// Number of earlier requests.
     pub number: usize,
@@ -39,9 +39,9 @@ impl Received {
 /// End of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// As it should.
+    /// Complete.
     Whole,
-    /// The connection closes, as if that had been all.
+    /// The connection closes early.
     Closed,
     /// Nothing more is sent until the client closes.
     Silent,
@@ -55,7 +55,7 @@ pub type MakePart = fn(usize) -> Option<Vec<u8>>;
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// Further headers.
+    /// Additional headers.
     pub headers: Vec<(&'static str, String)>,
     /// The body, in the parts it is sent in.
     pub chunks: Vec<Vec<u8>>,
@@ -65,7 +65,7 @@ pub struct Answer {
     pub repeated: Vec<u8>,
     /// Generator of the parts after the chunks, each created when it is sent.
     pub made: Option<MakePart>,
-    /// The pause before each repetition, and each part that is made.
+    /// Pause before each repetition and each generated part.
     pub pause: Duration,
 }
 
@@ -134,7 +134,8 @@ impl Answer {
         self
     }
 
-    /// The same with further parts, some in a hundredth of a second, each made when it is sent, until there is none.
+    /// Appends generated parts, each created when it is sent, about a hundred per second, until the
+    /// generator ends.
     #[must_use]
     pub fn made_when_sent(mut self, part: MakePart) -> Self {
         self.made = Some(part);
@@ -151,7 +152,7 @@ impl Answer {
 
 type Answering = Box<dyn FnMut(&Received) -> Answer + Send>;
 
-/// A provider that answers as a test says. Its threads end with the test's process.
+/// A provider with the test's responses. Its threads end with the test's process.
 pub struct Provider {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
@@ -327,7 +328,7 @@ pub fn anthropic(events: &[Value]) -> String {
     text
 }
 
-/// A whole reply of Anthropic's that says `text`.
+/// A complete reply of Anthropic's API with `text`.
 #[must_use]
 pub fn anthropic_saying(text: &str) -> String {
     anthropic(&[

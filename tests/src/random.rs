@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The environment variable that fixes the seed of random tests, to play a run again.
 pub const SEED_VAR: &str = "GOONDAN_TEST_SEED";
 
-/// A small generator of random numbers (`SplitMix64`). The same seed gives the same numbers.
+/// A small random number generator (`SplitMix64`). The same seed produces the same numbers.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
@@ -46,7 +46,7 @@ impl Random {
         std::thread::sleep(Duration::from_millis(self.below(limit_ms)));
     }
 
-    /// One of `items`; none if there are none.
+    /// A random item; none if the slice is empty.
     pub fn choose<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let len = u64::try_from(items.len()).ok().filter(|len| *len > 0)?;
         items.get(usize::try_from(self.below(len)).ok()?)

@@ -19,7 +19,7 @@ use crate::provider::{Answer, Ending, Provider, Received};
 /// Fault of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lie {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
     /// Half of a package's metadata is sent, then nothing more.
@@ -36,9 +36,9 @@ pub enum Lie {
     OtherPromise,
     /// The metadata belongs to a different package.
     OtherName,
-    /// The archive holds another package than it says.
+    /// The archive contains a different package.
     OtherContent,
-    /// It says that packages require less than they do.
+    /// It understates the packages' requirements.
     HidesRequirements,
     /// It fails.
     Fails,
@@ -56,7 +56,7 @@ pub enum Lie {
     Nested,
     /// It omits its signatures.
     HidesSignatures,
-    /// It gives the signature of another version.
+    /// It returns the signature of a different version.
     OtherSignature,
     /// It publishes a key other than its signing key.
     OtherKey,
@@ -81,7 +81,7 @@ impl Signer {
         }
     }
 
-    /// Its key, as the list of a registry has it.
+    /// Its key, as in a registry's key list.
     #[must_use]
     pub fn key(&self, expires: Option<&str>) -> Value {
         // DER prefix of a P-256 public key.
@@ -97,7 +97,7 @@ impl Signer {
         })
     }
 
-    /// A signature, as what a registry says of a version has it.
+    /// A signature, as in a registry's version metadata.
     #[must_use]
     pub fn signature(&self, message: &str) -> Value {
         let signature = self.key.sign(&SystemRandom::new(), message.as_bytes());
@@ -167,7 +167,7 @@ impl Registry {
         self.http.received()
     }
 
-    /// From now on, this is its lie.
+    /// Sets the fault from now on.
     pub fn lie(&self, lie: Lie) {
         self.shelf().lie = lie;
     }
@@ -198,7 +198,7 @@ impl Registry {
         tags[tag] = json!(version);
     }
 
-    /// Has a package whose tool says `word`, published ten days ago.
+    /// Adds a package whose tool prints `word`, published ten days ago.
     pub fn publish(&self, name: &str, version: &str, requires: &[(&str, &str)], word: &str) {
         self.publish_aged(name, version, requires, word, USUAL_AGE_DAYS);
     }
@@ -230,7 +230,7 @@ impl Registry {
         versions.insert(version.to_owned(), published);
     }
 
-    /// Says one more thing of a version.
+    /// Adds a field to a version's metadata.
     pub fn say(&self, name: &str, version: &str, field: &str, value: Value) {
         let mut shelf = self.shelf();
         let published = shelf.packages.get_mut(name).unwrap();
@@ -238,7 +238,7 @@ impl Registry {
     }
 }
 
-/// An archive as `npm pack` makes it.
+/// An archive in the format of `npm pack`.
 fn archive(name: &str, version: &str, requires: &[(String, Value)], word: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("package/bin");

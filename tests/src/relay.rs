@@ -172,7 +172,7 @@ impl FarSide {
         Self { process, log }
     }
 
-    /// Waits for a line of its log with this message; gives the last one.
+    /// Waits for a line of its log with this message; returns the last one.
     #[must_use]
     pub fn log_line(&self, message: &str) -> Value {
         wait_for(message, || {
@@ -182,7 +182,7 @@ impl FarSide {
         })
     }
 
-    /// All that it logged so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         format!("{:?}", self.log.lock().unwrap())

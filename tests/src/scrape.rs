@@ -26,7 +26,7 @@ impl Sample {
     }
 }
 
-/// All that one scrape says.
+/// All samples of one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct Scrape {
     /// The samples, as they come.
@@ -77,7 +77,7 @@ impl Scrape {
             .filter(move |sample| sample.name == name)
     }
 
-    /// The sum of all samples of a name with these labels, and perhaps more; none if there is no such sample.
+    /// Sum of all samples of a name with at least these labels; none if there is no such sample.
     #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let found: Vec<f64> = self

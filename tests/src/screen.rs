@@ -1,11 +1,11 @@
-//! A person's terminal with all that it shows: `tmux`, which keeps the screen as a terminal would.
+//! A person's terminal with its screen, emulated by `tmux`.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::wait_until;
 
-/// Lines that are kept above the screen.
+/// Maximum lines of scrollback.
 const SCROLLED_LINES_MAX: &str = "100000";
 /// Prompt of the shell.
 const PROMPT: &str = "$";
@@ -95,7 +95,7 @@ impl Screen {
         wait_until("the shell asks for a command", asks);
     }
 
-    /// Waits until a text is on the screen no more.
+    /// Waits until a text has disappeared from the screen.
     pub fn wait_until_gone(&self, text: &str) {
         let is_gone = || !self.shown().contains(text);
         wait_until(&format!("{text:?} is gone from the screen"), is_gone);
@@ -117,7 +117,7 @@ impl Screen {
         ran(&mut self.tmux(&["paste-buffer", "-p"]));
     }
 
-    /// Gives it another size.
+    /// Resizes the terminal.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = [columns.to_string(), rows.to_string()];
         ran(&mut self.tmux(&["resize-window", "-x", &size[0], "-y", &size[1]]));

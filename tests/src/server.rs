@@ -4,12 +4,12 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-/// A server that runs until this goes.
+/// A server that runs until this is dropped.
 #[derive(Debug)]
 pub struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until it has said on its stdout that it listens.
+    /// Starts it, and waits until it reports on its stdout that it listens.
     #[must_use]
     pub fn start(command: &mut Command, listening: &str) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -34,7 +34,7 @@ impl Drop for Server {
     }
 }
 
-/// Ports that are free now; who takes one in between makes the test fail, and no other.
+/// Ports that are free now. If another process takes one, only this test fails.
 #[must_use]
 pub fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());

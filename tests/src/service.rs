@@ -1,4 +1,4 @@
-//! A daemon that is started again whenever it ends, as a service manager does.
+//! A daemon that is restarted whenever it exits, as by a service manager.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -62,7 +62,7 @@ impl Service {
         service
     }
 
-    /// Has it run, and waits until it does.
+    /// Starts it, and waits until it runs.
     pub fn starts(&self) {
         self.change(|state| state.is_wanted = true);
         wait_until("the daemon has started", || self.has_started());
@@ -76,7 +76,7 @@ impl Service {
         log.is_some_and(|log| !log.saying("orchestrator started").is_empty())
     }
 
-    /// Kills it, and does not start it again.
+    /// Kills it without a restart.
     pub fn dies(&self) {
         self.change(|state| state.is_wanted = false);
         self.signal(Signal::SIGKILL);

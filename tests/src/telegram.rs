@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::wait::within;
 
-/// The token that the double takes.
+/// Token that the fake accepts.
 pub const TOKEN: &str = "123456:double";
 
 /// Path of its only file.
@@ -52,7 +52,7 @@ struct State {
     polls: usize,
     deeds: Vec<Deed>,
     deed_mishaps: VecDeque<Mishap>,
-    /// Nothing may be done before this: patience was asked for.
+    /// The bot must wait until then.
     closed_until: Option<Instant>,
     impatient: usize,
 }
@@ -123,7 +123,7 @@ impl Telegram {
         self.state.lock().unwrap().mishaps.extend(mishaps);
     }
 
-    /// The next things the bot does end so.
+    /// Sets the faults of the bot's next actions.
     pub fn have_deeds(&self, mishaps: impl IntoIterator<Item = Mishap>) {
         self.state.lock().unwrap().deed_mishaps.extend(mishaps);
     }

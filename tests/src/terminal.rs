@@ -109,7 +109,7 @@ impl Terminal {
     }
 }
 
-/// Set in a process that is one test of a program's own, on a terminal that may be left in disorder.
+/// Set in a separate process that runs one test on a terminal, which may be left in a bad state.
 const ALONE: &str = "GOONDAN_TEST_ALONE_ON_TERMINAL";
 
 /// Runs the test of this name, with its modules, on a separate terminal, where it does something

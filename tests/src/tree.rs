@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// One entry of a tree: its mode, and what it holds.
+/// Entry of a tree: its mode and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     mode: u32,
@@ -14,14 +14,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// True if both have one mode and content, whenever they were made.
+    /// True if both have the same mode and content, ignoring times.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         (self.mode, &self.content) == (other.mode, &other.content)
     }
 }
 
-/// Makes a copy of a directory with all that is in it. Symbolic links are followed.
+/// Copies a directory recursively. Symbolic links are followed.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

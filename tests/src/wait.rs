@@ -8,7 +8,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between checks of a condition.
 pub const POLL: Duration = Duration::from_millis(5);
 
-/// Looks until `condition` gives a value; none if it gives none in time.
+/// Polls until `condition` returns a value; none after a timeout.
 pub fn within<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -20,18 +20,18 @@ pub fn within<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> O
     }
 }
 
-/// Waits until `condition` gives a value.
+/// Waits until `condition` returns a value.
 ///
 /// # Panics
 ///
-/// If it gives none within [`PATIENCE`], with `what` was waited for.
+/// After [`PATIENCE`], with `what` it waited for.
 #[track_caller]
 pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, condition)
         .unwrap_or_else(|| panic!("waited {} s in vain: {what}", PATIENCE.as_secs()))
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` is true.
 ///
 /// # Panics
 ///

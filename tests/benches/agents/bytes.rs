@@ -8,11 +8,11 @@ use goondan_tests::{Daemon, Home};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, knob};
 
-/// Events that are under way at once.
+/// Concurrent events.
 const DEPTH: usize = 16;
 /// Bytes of an event's text.
 const INPUT_BYTES: usize = 200;
-/// A file of the conversation, and what it says of itself.
+/// A file of the conversation, and its description.
 const FILES: [(&str, &str); 5] = [
     ("base.", "messages"),
     ("inbox.", "inbox"),
@@ -53,7 +53,7 @@ pub(crate) fn per_turn() -> Outcome {
     Ok(())
 }
 
-/// Bytes of the files whose name begins so, plain ones and compressed ones.
+/// Bytes of the files with this prefix, plain and compressed.
 fn bytes_of(dir: &Path, prefix: &str) -> Result<(u64, u64), std::io::Error> {
     let (mut plain, mut packed) = (0, 0);
     for dir in [dir.to_owned(), dir.join("messages")] {

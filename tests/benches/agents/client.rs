@@ -1,4 +1,4 @@
-//! A client of the control API that keeps many requests in progress.
+//! A client of the control API with many concurrent requests.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -76,7 +76,7 @@ impl Client {
         self.post("event.send", &params)
     }
 
-    /// Makes a request that takes nothing, and waits for its answer.
+    /// Makes a request without parameters, and waits for its result.
     pub(crate) fn ask_method(&mut self, method: &str) -> Result<Value, Box<dyn Error>> {
         self.call(method, &json!({}))
     }

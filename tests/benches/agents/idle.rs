@@ -11,12 +11,12 @@ use goondan_tests::{Daemon, Home};
 use crate::client::Client;
 use crate::{INSTANT, Outcome, knob, quantile_ms};
 
-/// Agents that are started at once.
+/// Agents that start concurrently.
 const STARTING_MAX: usize = 8;
 /// Ticks of `/proc/<pid>/stat` in a second, on every Linux that is in use.
 pub(crate) const TICKS_PER_S: f64 = 100.0;
 
-/// Holds idle agents and says what they and their daemon take.
+/// Holds idle agents, and prints their cost and their daemon's.
 pub(crate) fn many() -> Outcome {
     let agents = knob("GOONDAN_BENCH_AGENTS", 200);
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
@@ -46,7 +46,7 @@ pub(crate) fn many() -> Outcome {
     let held_s = hold_s as f64;
     let mut pss_kb = Vec::with_capacity(pids.len());
     for pid in &pids {
-        // One that was stopped to make room has none.
+        // An agent that was stopped for capacity has none.
         pss_kb.extend(number(&format!("/proc/{pid}/smaps_rollup"), "Pss:").ok());
     }
     pss_kb.sort_unstable();
@@ -67,7 +67,8 @@ pub(crate) fn many() -> Outcome {
     Ok(())
 }
 
-/// Each conversation answers a second event, one after the other: those whose agent was stopped start one.
+/// Sends a second event to each conversation, one after the other: stopped agents are started
+/// again.
 fn second_events(client: &mut Client, agents: usize) -> Outcome {
     let mut times: Vec<Duration> = Vec::with_capacity(agents);
     for n in 0..agents {
@@ -97,7 +98,7 @@ impl Descriptors {
     fn of(pid: u32) -> Result<Self, Box<dyn Error>> {
         let (mut channels, mut files) = (0, 0);
         for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            // One that was closed meanwhile is neither.
+            // A descriptor that was closed meanwhile is skipped.
             let Ok(target) = fs::read_link(descriptor?.path()) else {
                 continue;
             };
@@ -110,7 +111,7 @@ impl Descriptors {
     }
 }
 
-/// The number behind `name` in a file of `/proc`.
+/// Number after `name` in a file of `/proc`.
 pub(crate) fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -120,7 +121,7 @@ pub(crate) fn number(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
         .parse()?)
 }
 
-/// Of those that still run.
+/// Of the processes that still run.
 fn switches_of_all(pids: &[u32]) -> u64 {
     let of = |pid: &u32| {
         let path = format!("/proc/{pid}/status");

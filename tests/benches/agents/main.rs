@@ -50,7 +50,7 @@ const MEASURES: [(&str, Measure); 12] = [
     ("replicated-slow-commits", replicated::with_slow_commits),
 ];
 
-/// An agent that answers at once.
+/// An agent that answers immediately.
 pub(crate) const INSTANT: &str = r"
 apiVersion: goondan.ai/v1
 kind: Model

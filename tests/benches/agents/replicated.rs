@@ -37,7 +37,7 @@ pub(crate) fn beside_plain_inserts() -> Outcome {
     on_server("replicated", &["fsync=on"], follows)
 }
 
-/// A commit waits 2.2 ms before it goes to the disk, as if that were slow to commit. So does one that is alone.
+/// Each commit is delayed by 2.2 ms, as on a slow disk, even without concurrent ones.
 pub(crate) fn with_slow_commits() -> Outcome {
     let settings = ["fsync=on", "commit_delay=2200", "commit_siblings=0"];
     on_server("replicated, slow commits", &settings, |_, _| Ok(()))
@@ -105,7 +105,7 @@ impl Round {
     }
 }
 
-/// A node that has written a while, and one that begins to follow it.
+/// A node with an existing log, and one that starts to follow it.
 fn follows(server: &Server, client: &mut Client) -> Outcome {
     let wanted = knob("GOONDAN_BENCH_FOLLOWED_TURNS", 100_000);
     let before = position(client, "a")?;

@@ -27,7 +27,7 @@ use crate::{Outcome, quantile_ms};
 
 const ROUNDS: usize = 200;
 
-/// Starts agents one after the other, those that are confined in each way in turns.
+/// Starts agents one after the other, alternating between the kinds of confinement.
 pub(crate) fn spawn_to_ready() -> Outcome {
     let work = tempfile::tempdir()?;
     let ways = [
@@ -54,7 +54,7 @@ pub(crate) fn spawn_to_ready() -> Outcome {
     Ok(())
 }
 
-/// The frame that says to an agent who it is, which starts programs at a level or none.
+/// Frame with an agent's identity; the agent starts programs at a level, or none.
 fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error>> {
     let bash = json!({
         "name": "bash", "source": {"kind": "builtin", "package": "@goondan/base", "name": "bash"},

@@ -9,9 +9,9 @@ use crate::Outcome;
 use crate::client::Client;
 
 const AGENTS: usize = 8;
-/// Events of one agent that are under way at once.
+/// Concurrent events per agent.
 const DEPTH: usize = 2;
-/// The levels take turns of so many turns.
+/// Number of turns before the next level is measured.
 const TURNS: usize = 500;
 const ROUNDS: usize = 6;
 const LEVELS: [&str; 3] = ["off", "landlock", "full"];
@@ -46,17 +46,17 @@ spec:
   policy: {lifecycle: {idleSeconds: 86400}}
 "#;
 
-/// One level, with a daemon of its own.
+/// A level, with a separate daemon.
 struct Way {
     level: &'static str,
     client: Client,
     daemon: Daemon,
-    /// Kept until its daemon has ended.
+    /// Kept until its daemon has exited.
     _home: Home,
     took: Vec<Duration>,
 }
 
-/// Turns a second at each level, beside each other.
+/// Turns per second at each level, measured alternately.
 pub(crate) fn turns_with_tools() -> Outcome {
     let mut ways = Vec::new();
     for level in LEVELS {

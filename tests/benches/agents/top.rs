@@ -56,7 +56,7 @@ pub(crate) fn frames() -> Outcome {
     Ok(())
 }
 
-/// `gdn top` in a terminal of its own.
+/// `gdn top` in a separate terminal.
 struct Top {
     child: Child,
     terminal: File,
@@ -103,7 +103,7 @@ impl Top {
         Ok(())
     }
 
-    /// Waits until nothing more is shown.
+    /// Waits until the output is idle.
     fn rests(&self) -> Outcome {
         loop {
             match self.shown.recv_timeout(SILENCE) {

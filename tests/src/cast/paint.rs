@@ -3,7 +3,7 @@
 /// Style of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// One of the 16 colors of terminals; none is the usual one.
+    /// One of the 16 terminal colors; none is the default.
     pub color: Option<u8>,
     /// Bold.
     pub is_bold: bool,
@@ -88,7 +88,7 @@ fn changed(mut style: Style, codes: &str) -> Style {
             27 => style.is_reverse = false,
             30..=37 => style.color = Some(code - 30),
             38 => {
-                // `5;N`: one of 256. Those above the usual ones are not used by `gdn`.
+                // `5;N`: one of 256. `gdn` does not use those above 15.
                 let _kind = codes.next();
                 style.color = codes.next().filter(|color| *color < 16);
             }

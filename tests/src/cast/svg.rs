@@ -70,7 +70,7 @@ fn shown_in(row: usize, frames: &[(Vec<Line>, u64)]) -> Vec<(Interval, &Line)> {
     shown
 }
 
-/// The number of an interval's class; none if it is all of the time.
+/// Number of an interval's class; none if it covers the whole recording.
 fn class_of(interval: Interval, steps: usize, known: &mut Vec<Interval>) -> Option<usize> {
     if interval == (0, steps) {
         return None;

@@ -31,11 +31,11 @@ struct Watch {
     holding: Holding,
 }
 
-/// The knob for rules that hold for as long as they say.
+/// Variable that makes rules use their full hold time.
 const HOLD_VAR: &str = "GOONDAN_TEST_ALERTS_HOLD";
 /// Divisor of the hold time without that variable.
 const HOLD_PART: u32 = 60;
-/// The longest that any rule has to hold.
+/// Maximum hold time of a rule.
 const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
 /// The knob for how long a soak is, in seconds; the long form is 3600.
@@ -89,13 +89,13 @@ impl Watch {
         assert!(fired.is_some(), "waited in vain for {rule} to fire");
     }
 
-    /// Those that fire now, by name.
+    /// Names of the rules that fire now.
     fn names(&mut self) -> Vec<String> {
         self.firing().into_iter().map(|(name, _)| name).collect()
     }
 }
 
-/// A reply that takes so many tokens.
+/// A reply with this token usage.
 fn taking(tokens: u64) -> String {
     openai(&[
         openai_delta(&json!({"role": "assistant", "content": "Done."})),
@@ -104,7 +104,7 @@ fn taking(tokens: u64) -> String {
     ]) + "data: [DONE]\n\n"
 }
 
-/// Answers as the name of the model says.
+/// A provider that behaves according to the model's name.
 fn provider() -> Provider {
     Provider::start(|received| match received.body["model"].as_str() {
         Some("bad") => Answer::error(401, &json!({"error": {"message": "wrong key"}})),
@@ -255,7 +255,7 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
     for asking in load {
         asking.wait().exits(0);
         let quiet: Vec<String> = watch.names();
-        // Of a machine that is busy an event may well wait for a second.
+        // On a busy machine an event may wait for a second.
         assert!(
             quiet.iter().all(|name| name == "GoondanEventsWait"),
             "{quiet:?}"
@@ -360,7 +360,7 @@ fn obs_3_no_alert_fires_in_a_soak_of_ordinary_life() {
             daemon.stop();
             daemon = Daemon::serving(&home);
         }
-        // A restart takes the endpoint along, which comes back at another address.
+        // A restart stops the endpoint, which returns at another address.
         let told = wait_for("the endpoint answers", || {
             let told = http::get(daemon.webhook("metrics"), "/metrics").ok();
             told.filter(|told| told.status == 200)

@@ -1,4 +1,4 @@
-//! Tool calls that wait for a person (`STEER-3`): approved, denied, and kept over everything that dies.
+//! Tool calls that wait for approval (`STEER-3`): approved, denied, and preserved across kills.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, shape, text};
 
-/// Within which the daemon is killed behind an answer, in milliseconds.
+/// Maximum time from a decision to the kill of the daemon, in milliseconds.
 const MOMENT_MS: u64 = 60;
 /// Number of rounds; the long form is 200.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_APPROVAL_ROUNDS";
@@ -74,7 +74,7 @@ pub(crate) fn id_of(call: &Value) -> String {
     call["approvalId"].as_str().unwrap().to_owned()
 }
 
-/// Sends a text to a conversation, and gives the call that waits then.
+/// Sends a text to a conversation, and returns the pending call.
 pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
     let sending = home.start_gdn(&["send", "--instance", key, "--event-id", &event(text), text]);
     (sending, id_of(&the_call(home)))
@@ -218,7 +218,7 @@ fn steer_3_a_daemon_killed_behind_an_answer_keeps_it_and_the_call_begins_at_most
         let approves = round % 2 == 0;
         let command = if approves { "approve" } else { "deny" };
         home.gdn(&[command, &id]).exits(0);
-        // The moment is what is chosen at random; nothing is waited for.
+        // The moment is random, so the test does not wait for any condition.
         random.let_pass(MOMENT_MS);
         drop(daemon.kill());
         drop(sending);

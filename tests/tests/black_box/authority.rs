@@ -370,7 +370,7 @@ fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
 #[test]
 fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connection() {
     let stage = Stage::new();
-    // The model has its process, so none but the webhook's is started from here on.
+    // The model's process already runs, so only the webhook's is started from here on.
     assert_eq!(stage.home.ask("first", "hi"), "honest");
     stage.daemon.webhook("hook");
     let event = json!({"id": "1", "name": "request", "input": "hi", "connection": "web"});
@@ -441,7 +441,7 @@ fn sec_7_what_a_connector_says_of_calls_that_others_make_changes_nothing() {
         Answer::stream(&openai_saying(&["honest"]))
     });
     let stage = Stage::with(provider);
-    // The model has its process, so none but the webhook's is started from here on.
+    // The model's process already runs, so only the webhook's is started from here on.
     assert_eq!(stage.home.ask("first", "hi"), "honest");
     stage.daemon.webhook("hook");
     let asking = stage

@@ -64,14 +64,15 @@ fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_bac
     let home = poet();
     let _daemon = Daemon::serving(&home);
     improve(&home);
-    // Nothing of the project changed, and no other conversation.
+    // Neither the project nor another conversation changed.
     let prompt = fs::read_to_string(home.project().join("prompts/poet.md")).unwrap();
     assert_eq!(prompt, "You are a poet. Answer in prose.\n");
     assert_eq!(home.ask("other", "hello"), PROSE);
     let before = status(&home);
     assert_eq!(before["active"], before["head"]);
     assert_eq!(before["files"][0]["path"], "prompts/poet.md");
-    // Every step says what it was done with, and the process that made way has not ended the turn.
+    // Every step reports its configuration, and the process that was replaced has not ended the
+    // turn.
     let events = home
         .work_dir("main")
         .with_file_name("messages/runtime-events.jsonl");
@@ -79,7 +80,7 @@ fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_bac
     let of_kind = |kind: &str| events.iter().filter(|it| it["type"] == kind).count();
     assert_eq!((of_kind("turn.completed"), of_kind("turn.resumed")), (3, 1));
     assert_eq!(events.last().unwrap()["bundleRevision"], before["active"]);
-    // It proves itself in three turns; the first was the one that made it.
+    // It is on probation for three turns; the first was the one that created it.
     assert_eq!(home.ask("main", "hello"), VERSE);
     let promoted = status(&home);
     assert_eq!(promoted["promoted"], promoted["active"]);
@@ -105,7 +106,7 @@ fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_bac
     home.gdn(&["bundle", "blame"])
         .exits(0)
         .prints(&["prompts/poet.md", "as I was asked"]);
-    // The file is as the changeset before the bad one made it.
+    // The file has the content of the changeset before the bad one.
     let blamed = &after["files"][0]["changesetId"];
     let changesets = after["changesets"].as_array().unwrap();
     let made = changesets.iter().find(|it| it["changesetId"] == *blamed);
@@ -206,7 +207,8 @@ fn bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds() {
     home.gdn(&["bundle", "pin", "--off"]).exits(0);
     let said = home.ask("main", "answer in verse");
     assert_eq!(said, "So be it: from now on / each line a song.");
-    // An edit of the project moves below it; where both changed a file, the person's text holds.
+    // Edits of the project are rebased below the bundle; where both changed a file, the person's
+    // text wins.
     home.write(
         "project/prompts/poet.md",
         "You are a poet. Answer in haiku.\n",
@@ -277,8 +279,9 @@ fn bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it() {
     assert_eq!(said, "So be it: from now on / each line a song.");
 }
 
-/// The daemon is killed as soon as the bundle says `when`; the next one plays the turn to its end. Nothing is
-/// proposed, committed or activated twice, and the agent works with what it committed.
+/// Kills the daemon as soon as `when` is true for the bundle; the next daemon completes the turn.
+/// Nothing is proposed, committed or activated twice, and the agent works with its committed
+/// change.
 fn killed_when(when: fn(&Path) -> bool) {
     let home = poet();
     let daemon = Daemon::serving(&home);
@@ -420,7 +423,7 @@ const MODULES: [(&str, &str); 8] = [
     ),
 ];
 
-/// The poet, in a file of its own, so that it can give itself a module of the project.
+/// The poet in a separate file, so that it can add a module of the project.
 pub(crate) fn poet_with_modules() -> Home {
     let home = poet();
     let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();

@@ -16,7 +16,8 @@ use crate::conversation::{check, shape, text};
 const ROUNDS_VAR: &str = "GOONDAN_TEST_CANCEL_ROUNDS";
 const ROUNDS: u64 = 12;
 
-/// Within which a turn of the random rounds is cancelled, in milliseconds. It takes about as long.
+/// Maximum time until a turn of the random rounds is canceled, in milliseconds. A turn takes about
+/// as long.
 const MOMENT_MS: u64 = 150;
 
 fn runs_of(home: &Home, name: &str) -> usize {
@@ -127,7 +128,7 @@ fn steer_1_a_turn_that_is_cancelled_at_any_moment_is_paired_and_the_next_runs() 
     for round in 0..rounds {
         let id = format!("e{round}");
         let asking = home.start_gdn(&["send", "--event-id", &id, &format!("work {round}")]);
-        // The moment is what is chosen at random; nothing is waited for.
+        // The moment is random, so the test does not wait for any condition.
         random.let_pass(MOMENT_MS);
         let cancelled = home.gdn(&["cancel", &id]);
         assert!([0, 5].contains(&cancelled.code), "{cancelled:#?}");

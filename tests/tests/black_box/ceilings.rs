@@ -146,7 +146,7 @@ fn sec_8_a_flood_of_reports_is_dropped_and_counted_and_disturbs_nobody() {
     for _ in 0..5 {
         assert_eq!(home.ask("bystander", "echo here"), "here");
     }
-    // The flood ends with its process; another one does the work.
+    // The flood ends with its process; another process does the work.
     let broken = "a process broke the protocol and is killed";
     let told = daemon
         .log()

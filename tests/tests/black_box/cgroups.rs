@@ -14,24 +14,24 @@ use goondan_tests::{Daemon, Home, wait_until};
 
 use crate::tasks::{example, state_of};
 
-/// [`LAB`] with limits that only control groups hold its worker to.
+/// [`LAB`] with limits for its worker that only control groups enforce.
 fn lab() -> String {
     let limits = "  runtime:\n    limits: {memoryMiB: 256, processes: 64}\n  tools:";
     LAB.replacen("  tools:", limits, 1)
 }
 
-/// A control group of a test's own, gone with it.
+/// Control group of a test, removed with it.
 struct Group(PathBuf);
 
 impl Group {
-    /// None where this process may make none.
+    /// None if this process may not create one.
     fn new() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
         let at = Path::new(mount.split(' ').nth(4)?);
-        // Each test has its own: they run beside each other.
+        // Each test has its own group, because tests run concurrently.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("goondan-test-{}-{number}", std::process::id());
@@ -63,7 +63,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Nothing more can be done about a group that cannot be removed.
+        // A group that cannot be removed is left behind.
         drop(fs::remove_dir(self.0.join("orchestrator")));
         drop(fs::remove_dir(&self.0));
     }

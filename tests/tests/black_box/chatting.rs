@@ -14,7 +14,8 @@ use crate::conversation::{check, text};
 /// Number of kills under watching clients; the long form is 200.
 const KILLS_VAR: &str = "GOONDAN_TEST_WATCHED_KILLS";
 const KILLS: u64 = 5;
-/// Within which it is killed after something was sent, in milliseconds. A turn takes about as long.
+/// Maximum time from a message to the kill of the daemon, in milliseconds. A turn takes about as
+/// long.
 const MOMENT_MS: u64 = 250;
 
 /// A shell in the project, in which a chat runs.
@@ -223,7 +224,7 @@ fn obs_1_what_chat_top_and_watch_show_is_the_history_whenever_the_daemon_is_kill
     for round in 0..kills {
         let (id, said) = (format!("e{round}"), format!("echo word{round}."));
         let sending = home.start_gdn(&["send", "--event-id", &id, &said]);
-        // The moment is what is chosen at random; nothing is waited for.
+        // The moment is random, so the test does not wait for any condition.
         random.let_pass(MOMENT_MS);
         drop(daemon.kill());
         daemon = Daemon::start(&home);

@@ -1,4 +1,4 @@
-//! Children that misbehave: the daemon's other work is not disturbed, and the log says what happened
+//! Misbehaving children: the daemon's other work continues, and the log explains the failure
 //! (`IPC-4`, `LOG-3`, `SUP-6`).
 
 use goondan_tests::binaries::example;
@@ -44,7 +44,7 @@ impl Stage {
         misbehaviour::order(self.home.path(), program, misbehaviours);
     }
 
-    /// The bystander works, in the process it always had.
+    /// Checks that the bystander works, in its original process.
     #[track_caller]
     fn check_bystander(&self) {
         assert_eq!(self.home.ask("bystander", "echo still here"), "still here");
@@ -201,7 +201,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
             .is_some_and(|process| process["state"] == "idle")
     });
     let pid = home.ps_agent("stubborn").unwrap()["pid"].as_u64().unwrap();
-    // It does not even mind the signal that ends everyone else.
+    // It even ignores SIGTERM.
     processes::signal(u32::try_from(pid).unwrap(), Signal::SIGTERM);
     let restarted = home.gdn_json(&["restart", "--instance", "stubborn"]);
     assert_eq!(restarted["processes"], 1);

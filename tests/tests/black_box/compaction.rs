@@ -206,7 +206,7 @@ fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_it
 
 #[test]
 fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
-    // The third question is the first that a summary comes before; that of the fifth fails.
+    // The third question is the first with a summary before it; the summary of the fifth fails.
     let provider =
         Provider::start(
             |received| match (asks_for_summary(received), received.number) {

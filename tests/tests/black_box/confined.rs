@@ -20,7 +20,7 @@ spec:
   config: {schedules: [{name: yearly, cron: "0 0 1 1 *", input: "happy new year"}]}
 "#;
 
-/// One process of each kind; `worker` is the one that runs programs.
+/// One process of each kind; `worker` runs programs.
 fn project(sandbox: &str) -> String {
     let project = Commands::new()
         .run("^run$", "echo ran")
@@ -159,7 +159,7 @@ fn sec_3_a_process_that_holds_itself_to_less_says_why() {
         .wait_for("the reason", |line| line["lacks"].is_string());
     assert_eq!(logged["lacks"], lacks);
     assert_eq!(logged["level"], "warn");
-    // It starts nothing with less than its level.
+    // It starts nothing below its level.
     let said = home.history("main").last().unwrap().to_string();
     let result = home.history("main")[2].to_string();
     assert!(result.contains("E_SANDBOX"), "{result}");

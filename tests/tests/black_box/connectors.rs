@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, role, text};
 
-/// [`LAB`] with further documents.
+/// [`LAB`] with additional documents.
 fn lab(documents: &str) -> String {
     format!("{LAB}---\n{}", documents.trim_start())
 }
@@ -112,10 +112,10 @@ spec: {{connectorRef: Connector/broken}}
     );
     assert_eq!(home.ask("ann", "echo here"), "here");
     assert!(daemon.webhook("hook").port() > 0);
-    // And this one works as soon as it can.
+    // This one works once its port is free.
     drop(taken);
     wait_for_detail(&home, "taken", "listening on");
-    // The other is tried again now and then, and does not count as unwell for that moment.
+    // The other one is retried occasionally, and is not shown as failed for that moment.
     wait_until("it is shown as ready", || taken_is("ready"));
 }
 
@@ -156,7 +156,7 @@ spec:
     let daemon = Daemon::serving(&home);
     wait_for_detail(&home, "clock", "next: often at");
     drop(daemon.kill());
-    // As if the daemon had been away for five hours.
+    // As if the daemon had been down for five hours.
     let path = home.workspace_dir().join("connectors/clock.json");
     let mut ledgers: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let settled: Timestamp = ledgers["often"]["settledUntil"]

@@ -1,4 +1,4 @@
-//! The question whether a project may use a secret, on a person's terminal (`SEC-6`).
+//! Consent of a person for a project to use a secret, on a terminal (`SEC-6`).
 
 use std::fs;
 use std::process::Stdio;

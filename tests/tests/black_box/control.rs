@@ -1,4 +1,4 @@
-//! One daemon for each System Root, and who may talk to it (`ROOT-1`, `ROOT-11`, `CTL-1`, `SEC-4`).
+//! One daemon per System Root, and its authorized clients (`ROOT-1`, `ROOT-11`, `CTL-1`, `SEC-4`).
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -48,7 +48,7 @@ pub(crate) fn request(method: &str, params: &Value) -> Vec<u8> {
     serde_json::to_vec(&request).unwrap()
 }
 
-/// The version of the binaries under test, as they say it.
+/// Version of the binaries under test, as they report it.
 pub(crate) fn version(home: &Home) -> (String, u32) {
     let status = home.gdn_json(&["status"]);
     let version = &status["version"];
@@ -70,7 +70,7 @@ fn root_11_a_second_daemon_ends_and_names_the_owner() {
         "nothing that a log pipeline would trip over"
     );
     home.gdn(&["run", "--foreground"]).exits(3).tells(&[&owner]);
-    // The first one is as it was, and who runs `gdn run` attaches to it.
+    // The first daemon is unchanged, and `gdn run` attaches to it.
     assert_eq!(home.ask("main", "echo hi"), "hi");
     let run = home.gdn_json(&["run"]);
     assert_eq!(
@@ -117,7 +117,7 @@ fn ctl_1_a_client_of_another_version_is_refused_loudly() {
         let told = error["message"].as_str().unwrap();
         assert!(told.contains(&goondan), "{told}");
         assert!(error["data"]["suggestion"].is_string(), "{error}");
-        // Nothing but its status and its end can be asked for on this connection.
+        // Only its status and a shutdown can be requested on this connection.
         send(&mut stream, &request("daemon.processes", &json!({})));
         let error = &receive(&mut stream)["error"];
         assert_eq!(error["data"]["code"], "versionMismatch", "{error}");
@@ -137,7 +137,7 @@ fn ctl_1_a_daemon_of_another_version_is_refused_loudly() {
     let home = Home::new(LAB);
     std::fs::create_dir_all(socket(&home).parent().unwrap()).unwrap();
     let answers = [
-        // A daemon that minds, and one that does not.
+        // A daemon that rejects the version, and one that does not.
         json!({"error": {"code": -32000, "message": "this daemon is goondan 9.9.9",
                "data": {"code": "versionMismatch", "retryable": false}}}),
         json!({"result": {"version": {"protocol": 2, "goondan": "9.9.9"}, "pid": 1,
@@ -184,7 +184,7 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
     let mut stream = connect(&home);
     send(&mut stream, &request("daemon.shutdown", &json!({})));
     assert!(receive(&mut stream)["error"].is_object());
-    // A method that does not exist, and parameters that do not fit.
+    // An unknown method, and invalid parameters.
     for bad in [
         request("daemon.explode", &json!({})),
         request("daemon.shutdown", &json!({"gracePeriodMs": "soon"})),
@@ -197,7 +197,7 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
         let error = receive(&mut stream)["error"].clone();
         assert_eq!(error["data"]["code"], "invalidRequest", "{error}");
     }
-    // Many that connect and say nothing leave room for one that has something to say.
+    // Many silent connections do not block one that sends requests.
     let silent: Vec<UnixStream> = (0..32).map(|_| connect(&home)).collect();
     assert_eq!(home.ask("main", "echo hi"), "hi");
     drop(silent);

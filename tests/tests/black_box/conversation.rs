@@ -1,4 +1,4 @@
-//! Invariants of a conversation, whatever was killed meanwhile.
+//! Invariants of a conversation, whichever process was killed meanwhile.
 
 use std::collections::HashSet;
 
@@ -53,8 +53,8 @@ pub(crate) fn shape(messages: &[Value]) -> String {
         .collect()
 }
 
-/// Checks what holds for every conversation between turns: each message, step and event is there
-/// once, and each call has exactly one result, right behind it (`MSG-8`, `MSG-13`).
+/// Checks the invariants of a conversation between turns: each message, step and event exists once,
+/// and each call has exactly one result, directly after it (`MSG-8`, `MSG-13`).
 #[track_caller]
 pub(crate) fn check(messages: &[Value]) {
     let all =

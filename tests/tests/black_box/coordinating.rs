@@ -1,5 +1,5 @@
-//! A coordinator that gives workers copies of files, workers that hand in proposals, and a person who applies
-//! them: the example `copy-desk`, and what a worker cannot do.
+//! A coordinator that gives workers copies of files, workers that submit proposals, and a person
+//! who applies them: the example `copy-desk`, and the limits of a worker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -205,7 +205,7 @@ fn box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else() {
     let home = obedient();
     let _daemon = Daemon::serving(&home);
     let tell = |text: &str| home.ask("main", &format!("anna {text}"));
-    // Its process runs before there is a sandbox, and makes way for another one.
+    // Its process started before there was a sandbox, and is replaced.
     let before = tell("bash pwd");
     assert!(before.contains("/instances/"), "{before}");
     let prepared = home.ask("main", "prepare");
@@ -218,7 +218,7 @@ fn box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else() {
     let work = inside.lines().find(|line| line.ends_with("/anna/work"));
     let work = Path::new(work.unwrap()).to_owned();
     let root = home.project().display().to_string();
-    // In a sandbox of its own a program may write beside its directories; nothing of that is on disk.
+    // In its sandbox a program may write next to its directories; nothing of that is on disk.
     let kept = |place: &str| fs::read_to_string(work.join(place)).ok();
     for place in [
         "../input/text/bees.txt",
@@ -302,7 +302,7 @@ fn prop_6_every_path_in_a_handoff_exists() {
     );
 }
 
-/// The example, with a worker whose commands are confined by nothing, and what it has handed in.
+/// The example, with a worker whose commands are not confined, and its proposal.
 fn unconfined() -> (Home, Daemon) {
     let home = obedient();
     let text = read(&home, "goondan.yaml")
@@ -363,12 +363,12 @@ fn prop_3_no_program_of_an_agent_applies_rejects_takes_back_or_merges_and_a_pers
     }
     assert_eq!(state(), "open");
     assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
-    // Nor is there a tool for it.
+    // There is no tool for it either.
     for tool in ["apply", "merge"] {
         let told = home.ask("main", &format!("anna {tool}"));
         assert!(told.contains("E_TOOL_NOT_IN_CATALOG"), "{tool}: {told}");
     }
-    // It may look.
+    // Reading is allowed.
     let told = home.ask("main", &format!("anna bash {gdn} proposal list"));
     assert!(told.contains("anna"), "{told}");
     home.gdn(&["proposal", "apply", &run, "anna", "--yes"])

@@ -1,4 +1,4 @@
-//! Processes that are killed as nothing can survive, in the middle of a turn.
+//! Processes that are killed with `SIGKILL` in the middle of a turn.
 
 use goondan_tests::home::{AGENT, CONNECTOR, ORCHESTRATOR};
 use goondan_tests::log::message;
@@ -45,7 +45,7 @@ fn msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing() {
     assert_eq!(said, ["first", "again", "done x"]);
     assert!(result_text(&messages[4]).contains("E_TOOL_INTERRUPTED"));
     assert!(result_text(&messages[6]).contains("released x"));
-    // Each step's model call was made once: the first one's reply was on disk when the agent died.
+    // Each step's model call was made once: the first reply was on disk when the agent died.
     let steps = daemon.log().saying("step.started");
     assert_eq!(steps.len(), 4, "{steps:#?}");
 
@@ -127,7 +127,7 @@ fn sup_1_one_agent_killed_does_not_disturb_another() {
 
 #[test]
 fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
-    // At the level `full` the kernel ends all that is in the sandbox.
+    // At the level `full` the kernel ends all processes in the sandbox.
     let home = Home::new(&lab_at("landlock"));
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "escape"]);
@@ -137,7 +137,7 @@ fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
         found
     };
     wait_until("the tool runs", || !escaped().is_empty());
-    // The agent, and the process that keeps its command in order, get no chance to clean up.
+    // The agent and its command's supervisor get no chance to clean up.
     let mut agents = processes::of_home(home.path());
     agents.retain(|process| {
         let is_enclosure = process.args.iter().any(|arg| arg == "--enclose");
@@ -159,7 +159,7 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
     let numbers = [100_000, 200_000].map(|offset| (offset + std::process::id()).to_string());
     let [home, other] = numbers.each_ref().map(|number| {
         let command = format!("setsid env -i sleep {number} & wait");
-        // At the level `full` the kernel ends all that is in the sandbox.
+        // At the level `full` the kernel ends all processes in the sandbox.
         Home::new(&lab_at("landlock").replace("setsid sleep 4321 & wait", &command))
     });
     let escaped = |number: &str| processes::with_args(&["sleep", number]).pop();

@@ -1,4 +1,4 @@
-//! Files that are not as they were written: `gdn verify` says so, and sets damage aside (`MSG-11`).
+//! Damaged files: `gdn verify` reports them, and sets damage aside (`MSG-11`).
 
 use std::fs;
 use std::path::Path;
@@ -95,7 +95,7 @@ fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
     home.gdn(&["verify", "--instance", "main"]).exits(0);
 }
 
-/// A path below the home, as [`Home::write`] takes it.
+/// Path relative to the home, for [`Home::write`].
 fn within<'a>(home: &Home, path: &'a Path) -> &'a str {
     path.strip_prefix(home.path()).unwrap().to_str().unwrap()
 }
@@ -250,7 +250,7 @@ fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again
     assert_eq!(findings[0]["line"], 2);
     assert_eq!(home.ask("main", "echo three"), "three");
     assert_eq!(shape(&home.history("main")), "uauaua");
-    // Nothing seems to be missing behind it.
+    // Nothing after it appears to be missing.
     let report = home.gdn_json(&["verify"]);
     assert!(of_severity(&report, "error").is_empty(), "{report:#}");
 }
@@ -280,7 +280,7 @@ fn msg_11_a_damaged_outcome_is_repaired_and_not_told_again() {
     home.gdn(&["verify", "--repair"]).exits(0);
     let report = home.gdn_json(&["verify"]);
     assert!(of_severity(&report, "error").is_empty(), "{report:#}");
-    // The event is over, and its answer is known to be lost.
+    // The event is complete, and its answer is known to be lost.
     let again = home.gdn(&["send", "--event-id", "one", "echo one"]);
     assert_ne!(again.code, 0, "{again:?}");
     assert_eq!(shape(&home.history("main")), "uaua");

@@ -17,7 +17,7 @@ use serde_json::Value;
 /// A seed whose first choices are everything, a connector, a daemon and agents.
 const SEED: &str = "5";
 
-/// Starts the demo with a temporary directory of its own.
+/// Starts the demo with a separate temporary directory.
 fn start(home: &Home, args: &[&str]) -> (Running, PathBuf) {
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();

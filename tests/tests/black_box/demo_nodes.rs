@@ -14,7 +14,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Home, postgres, wait_until};
 use serde_json::{Value, json};
 
-/// Starts the demo with a temporary directory of its own; none without PostgreSQL.
+/// Starts the demo with a separate temporary directory; none without PostgreSQL.
 fn start(home: &Home, args: &[&str]) -> Option<(Running, PathBuf)> {
     postgres::programs()?;
     let temporary = home.path().join("temporary");

@@ -1,6 +1,7 @@
-//! A table over every file of two workspaces that have one of each: a conversation with a bundle and a joint checkpoint,
-//! a sandbox with a proposal, a task with checkpoints and a secret. Each file is removed, emptied, cut at its last line
-//! and changed by one bit, and `gdn verify` reports it, unless the list here says why it need not (`MSG-11`).
+//! Changes every file of two workspaces with one of each kind: a conversation with a bundle and a
+//! joint checkpoint, a sandbox with a proposal, a task with checkpoints and a secret. Each file is
+//! removed, emptied, truncated at its last line, and changed by one bit, and `gdn verify` must
+//! report it, unless it is listed here with a reason (`MSG-11`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::bundles::poet;
 use crate::tasks::{self, example};
 use crate::{oauth, secrets};
 
-/// Files below the System Root that a verification does not need, with the reason of each.
+/// Files below the System Root that a verification does not need, with reasons.
 const DERIVED: [(&str, &str); 19] = [
     ("state/config.json", "a person's own"),
     (
@@ -82,7 +83,7 @@ impl Damage {
             Self::Removed => None,
             Self::Emptied => Some(Vec::new()),
             Self::Cut => {
-                // A whole line less, where there are more: nothing is torn then.
+                // Removes a whole line, if there are several, so that no line is torn.
                 let end = content.len().saturating_sub(1);
                 let line = content[..end].iter().rposition(|byte| *byte == b'\n');
                 Some(content[..line.map_or(content.len() / 2, |at| at + 1)].to_vec())
@@ -97,7 +98,7 @@ impl Damage {
     }
 }
 
-/// Every file below the System Root that is not empty, but for those that are derived.
+/// Every nonempty file below the System Root, except derived ones.
 fn durable_files(home: &Home) -> Vec<PathBuf> {
     let root = home.state_root();
     let mut files = Vec::new();
@@ -191,7 +192,7 @@ fn msg_11_every_loss_in_a_conversation_with_a_bundle_is_found() {
     let within = Path::new(work).strip_prefix(home.path()).unwrap();
     home.write(within.join("src/a.txt").to_str().unwrap(), "two\n");
     home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
-    // Its journal is what takes it back.
+    // Its journal is needed to roll it back.
     home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
         .exits(0);
     drop(daemon.stop());

@@ -23,7 +23,7 @@ const ESCAPE: &str = include_str!("escapes/egress.py");
 const HOSTS: &str = include_str!("escapes/hosts.py");
 const LOOT: &str = "loot-of-the-network-7131";
 
-/// The tools and connections beside the agents.
+/// Tools and connections other than the agents.
 const OTHERS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -58,7 +58,7 @@ spec:
   sandbox: {network: {allow: ["127.0.0.1:MIRROR", "localhost:MIRROR", "localhost:PRIVATE"]}}
 "#;
 
-/// The agents: `prisoner` and `neighbor` may reach different hosts, `free` all there are.
+/// The agents: `prisoner` and `neighbor` may reach different hosts, `free` all of them.
 fn project() -> Commands {
     const TRY: &str = "python3 PROJECT/egress.py PROJECT/plan.json";
     const MIRROR: &str = "curl -sSf http://127.0.0.1:MIRROR/";
@@ -102,7 +102,7 @@ import os, sys
 os.execv(sys.executable, [sys.executable, "PROJECT/egress.py", "PROJECT/plan.json"])
 "#;
 
-/// A module that tries the ways in a program of its own.
+/// A module that tries the methods in a separate program.
 const MODULE: &str = r#"
 import json, subprocess, sys
 
@@ -114,7 +114,7 @@ for line in sys.stdin:
         print(json.dumps({"type": "result", "id": call["id"], "output": done.stdout + done.stderr}), flush=True)
 "#;
 
-/// A program that is a connector: it tries the ways at once.
+/// A connector program: it tries the methods immediately.
 const PROGRAM: &str = r#"
 import os, subprocess, sys, time
 
@@ -175,7 +175,7 @@ fn wrong(how: &str, said: &str) -> Vec<String> {
     wrong
 }
 
-/// A daemon whose agents and connections may reach some hosts, which are there.
+/// A daemon whose agents and connections may reach some hosts, and these hosts.
 struct Fenced {
     daemon: Daemon,
     hosts: Running,
@@ -300,7 +300,7 @@ fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_
     let shell = said.rsplit("of ").next().unwrap().to_owned();
     let first = egress_of(home).unwrap();
     signal(first, Signal::SIGKILL);
-    // It asks while there is none, or just another one.
+    // The egress process is down, or was just replaced.
     let said = home.ask("main", "mirror in a session");
     assert!(said.contains(LOOT), "{said}");
     assert!(said.ends_with(&shell), "it is another session: {said}");

@@ -42,7 +42,7 @@ fn stray_of(level: &str) -> String {
     (number + std::process::id()).to_string()
 }
 
-/// The tools and connections beside the agent. `LEVEL` is their sandbox.
+/// Tools and connections other than the agent. `LEVEL` is their sandbox.
 const OTHERS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -134,7 +134,7 @@ subprocess.run(words, cwd="NOTES/work", env=environment, stdin=subprocess.DEVNUL
 sys.stdin.read()
 "#;
 
-/// A module that tries the ways out in a program of its own.
+/// A module that tries the methods in a separate program.
 const MODULE: &str = r#"
 import json, subprocess, sys
 
@@ -160,7 +160,7 @@ struct Prison {
 /// Result of one method.
 struct Tried {
     name: String,
-    /// Why it did not lead out; none if it did.
+    /// Reason why the escape failed; none if it succeeded.
     refused: Option<String>,
     /// Why what is like it and allowed did not work.
     broken: Option<String>,
@@ -331,7 +331,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Nothing leads out, and what is allowed works.
+/// Checks that no method escapes, and that allowed actions work.
 fn holds(level: &str) {
     if !needs::program("python3") || !needs::sandbox(level) {
         return;
@@ -389,7 +389,7 @@ fn sec_3_without_a_sandbox_the_same_ways_lead_out() {
             Some(why) => closed.push(format!("{}: {why}", tried.name)),
         }
     }
-    // A machine that is a container may itself be confined.
+    // In a container, the machine itself may be confined.
     if !closed.is_empty() {
         eprintln!(
             "this machine itself is closed to {} ways: {closed:#?}",

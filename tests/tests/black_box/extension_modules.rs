@@ -133,7 +133,7 @@ fn told(home: &Home, text: &str) -> Value {
     serde_json::from_str(&home.ask("ann", text)).unwrap()
 }
 
-/// The state follows the reply: it is part of the commit, and the file comes with the fold.
+/// The state follows the reply: it is part of the commit, and the file is written with the fold.
 #[track_caller]
 fn wait_for_state(home: &Home, expected: &Value) {
     let file = home
@@ -346,7 +346,8 @@ fn a_module_that_cannot_be_used_says_why_and_an_edit_mends_it() {
     daemon.stop();
 }
 
-/// On a busy machine, or for the first time after a boot, a runtime takes longer to start than a module may work.
+/// On a busy machine, or the first time after a boot, the start of a runtime takes longer than a
+/// module's timeout.
 #[test]
 fn the_start_of_the_runtime_is_no_time_of_the_modules() {
     let Some((name, path)) = needs::javascript_runtime() else {

@@ -6,8 +6,8 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// An agent that calls its required tool only when it is reminded, keeps a message of its own in the
-/// conversation, and forgets what is long past.
+/// An agent that calls its required tool only after a reminder, keeps its own message in the
+/// conversation, and forgets old messages.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model

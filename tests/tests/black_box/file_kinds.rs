@@ -119,7 +119,7 @@ fn prop_3_a_pipe_in_the_way_is_told_by_check_and_by_apply() {
     home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
     home.gdn(&["proposal", "apply", "r1", "coder", "--yes"])
         .exits(0);
-    // The project's directory becomes another one: taking back says so.
+    // The project's directory was replaced: a rollback reports it.
     let src = home.project().join("src");
     fs::rename(&src, home.project().join("moved")).unwrap();
     symlink("moved", &src).unwrap();
@@ -168,7 +168,7 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     assert!(written.is_empty(), "{written:?}");
 }
 
-/// A program says in a HANDOFF where its work is, and it is not there.
+/// A program names a nonexistent directory in its HANDOFF.
 #[test]
 fn prop_6_a_program_is_told_that_its_handoff_leads_nowhere() {
     let home = example();

@@ -1,4 +1,4 @@
-//! A project that was tried is forgotten: it starts with no later daemon, and may use no secret.
+//! A tested project is forgotten: no later daemon starts it, and it loses access to secrets.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use goondan_tests::terminal::Terminal;
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
-/// A home whose project has two conversations and may use a secret; no daemon runs.
+/// A home whose project has two conversations and access to a secret; no daemon runs.
 fn tried() -> Home {
     let home = Home::new(LAB);
     let project = home.project();
@@ -113,7 +113,7 @@ fn conversations_are_deleted_only_if_a_person_says_so() {
     assert_eq!(conversations(&home), 0);
     let told: Value = home.gdn_json(&["forget", "--delete", "--yes"]);
     assert_eq!(told["deletedConversations"], 0);
-    // Its audit log stays, and is read with those of all others.
+    // Its audit log is kept, and is included with all others.
     let audit = home.gdn_json(&["audit", "--all"]);
     let records = audit["records"].as_array().unwrap().iter();
     let events = records.filter_map(|record| record["record"]["event"].as_str());

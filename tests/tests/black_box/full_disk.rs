@@ -53,7 +53,7 @@ fn on_small_disk(name: &str) -> bool {
     true
 }
 
-/// Fills the disk that holds `dir` to the last byte.
+/// Fills the disk of `dir` to the last byte.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test file is not state of goondan"

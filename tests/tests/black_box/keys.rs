@@ -60,7 +60,7 @@ fn send(home: &Home, key: &str, text: &str) {
     home.gdn(&["send", "--quiet", &instance, text]).exits(0);
 }
 
-/// Files that no key may reach: around the home, the System Root, the workspace and the instances.
+/// Files that no key may reach: next to the home, the System Root, the workspace and the instances.
 fn place_canaries(home: &Home) {
     let workspace = home.workspace_dir();
     let places: [PathBuf; 5] = [
@@ -78,8 +78,8 @@ fn place_canaries(home: &Home) {
     }
 }
 
-/// Everything of the home but what changes by rights: the instances themselves, the audit log, and
-/// what the daemon holds in `run`.
+/// Everything in the home except what may change: the instances themselves, the audit log, and the
+/// daemon's files in `run`.
 fn surroundings(home: &Home) -> BTreeMap<PathBuf, Entry> {
     let workspace = home.workspace_dir();
     let changing = [
@@ -143,7 +143,7 @@ fn inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alon
     );
     assert_eq!(surroundings(&home), before);
 
-    // Every second one goes. The others stay, and so does everything around them.
+    // Every second conversation is deleted. The others are kept, and so is everything around them.
     for key in keys.iter().step_by(2) {
         let deleted = home.gdn_json(&["instance", "delete", "--yes", "--", key]);
         assert_eq!(deleted["existed"], true, "key {key:?}");

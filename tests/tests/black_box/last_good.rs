@@ -58,7 +58,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
             ]);
         home.gdn(&["ps"]).exits(16).tells(&["last known good"]);
         assert_eq!(home.ask("main", "echo again"), "again");
-        // It stays the last known good one, however often the daemon starts.
+        // It remains the last known good one, however often the daemon starts.
         assert_eq!(kept(&home)["digest"], digest);
         drop(daemon.stop());
     }
@@ -77,7 +77,7 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
     let digest = workspace(&home)["configDigest"].clone();
     wait_until_kept(&home);
     let since = kept(&home)["since"].clone();
-    // The daemon has been running it: there is nothing to fall back from.
+    // The daemon is running it, so no fallback is needed.
     home.write(
         "project/goondan.yaml",
         &home.filled_in(LAB).replace("provider:", "provier:"),
@@ -205,7 +205,7 @@ fn sec_1_environment_files_are_remembered_and_no_value_of_theirs_is_kept() {
     }
     drop(daemon.stop());
 
-    // Remembered, for the last known good configuration too.
+    // Also remembered for the last known good configuration.
     home.write("project/goondan.yaml", "kind: [");
     let daemon = Daemon::start(&home);
     assert_eq!(workspace(&home)["lastKnownGood"], true);

@@ -172,7 +172,7 @@ fn log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded() {
     assert_eq!(run["daemon"]["logDir"], logs.to_str().unwrap());
     let files = || -> Vec<u64> {
         let entries = std::fs::read_dir(&logs).unwrap();
-        // One may be renamed while it is looked at.
+        // A file may be renamed during the check.
         entries
             .filter_map(|entry| Some(entry.unwrap().metadata().ok()?.len()))
             .collect()
@@ -190,7 +190,7 @@ fn log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded() {
         "{:?}",
         files()
     );
-    // Every line is whole and has everything; the newest are there.
+    // Every line is complete; the newest are included.
     let lines = home.log_files();
     assert_eq!(message(lines.last().unwrap()), "orchestrator ended");
     assert!(lines.len() > 50, "{}", lines.len());

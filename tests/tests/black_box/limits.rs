@@ -30,7 +30,7 @@ fn limited_lab(open_files: u32) -> String {
     )
 }
 
-/// The limits of a running process, as `gdn ps` shows them and as the system holds them.
+/// Limits of a running process, as shown by `gdn ps` and as enforced by the system.
 fn held(process: &Value) -> (&Value, Vec<(String, String)>) {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", process["pid"])).unwrap();
     let of = |name: &str| {
@@ -72,7 +72,7 @@ fn a_process_has_its_limits_and_its_tools_have_them_too() {
         .exits(0)
         .prints(&[" of 64.0 MiB", " of 512.0 MiB"]);
 
-    // Other limits are another configuration of that agent, and of nothing else.
+    // Other limits change only the configuration of that agent.
     home.write("project/goondan.yaml", &home.filled_in(&limited_lab(256)));
     home.gdn(&["reload"]).exits(0);
     assert!(home.ask("main", "greedy").contains("256\n"));
@@ -110,7 +110,7 @@ fn a_process_that_gets_no_memory_says_so_and_counts_as_crashed() {
     let daemon = Daemon::start_in(&home, bin_dir.path());
     home.gdn(&["run"]).exits(0);
     misbehaviour::order(home.path(), AGENT, &[Misbehaviour::Hoard]);
-    // The next one does not misbehave, and answers.
+    // The next process does not misbehave, and answers.
     assert_eq!(home.ask("main", "echo well"), "well");
     let crashed = daemon.log().wait_for("the crash is told", |line| {
         message(line) == "process crashed" && line["instanceKey"] == "main"

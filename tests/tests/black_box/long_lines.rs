@@ -7,7 +7,7 @@
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::Value;
 
-/// Longest line that the log may have (`MAX_LOG_LINE_BYTES`).
+/// Maximum length of a log line (`MAX_LOG_LINE_BYTES`).
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// A connector: a long line to stderr, then a text to stdout, which ends it.
@@ -91,7 +91,8 @@ spec:
   config: {command: [python3, server.py]}
 "#;
 
-/// The texts of lines, those in parts put together. Each part has its number, and none is longer than a line may be.
+/// Texts of lines, with parts reassembled. Each part is numbered, and no part exceeds the line
+/// limit.
 fn texts(lines: &[Value], source: impl Fn(&Value) -> bool) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for line in lines.iter().filter(|line| source(line)) {

@@ -93,7 +93,7 @@ pub(crate) fn over_stdio_with(setting: &str) -> Home {
     let connection = format!(
         "  config:\n    command: ['{}']\n    env: {{HOME: {}, SERVER_TOKEN: {{valueFrom: {{env: SERVER_TOKEN}}}}}}\n    ",
         mcp::program().display(),
-        // By which the harness knows the server's processes.
+        // Lets the harness identify the server's processes.
         home.path().display()
     );
     home.write(

@@ -1,8 +1,8 @@
-//! Goal: an MCP server that wants a login gets the token of a person who has logged in at the authorization server
-//! that it names, and no other server gets anything (`SYS-4`).
+//! Goal: an MCP server that requires a login gets the token of a person who has logged in at its
+//! authorization server, and no other server gets anything (`SYS-4`).
 //!
-//! Method: the real binaries, an MCP server and an authorization server on the loopback that behave as the examples
-//! of the protocol's SDK do, and lie in every way that a hostile one would.
+//! Method: the real binaries, and a local MCP server and authorization server that behave like the
+//! examples of the protocol's SDK, with all faults of a hostile server.
 
 use goondan_tests::mcp_login::{Lie, McpWithLogin};
 use goondan_tests::{Daemon, Home, wait_until};
@@ -66,7 +66,7 @@ fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
         [asked("authorization_code"), asked("refresh_token")]
     );
 
-    // After a restart, too: who the application is there is on disk, encrypted.
+    // After a restart, too: the client registration is on disk, encrypted.
     daemon.kill();
     let daemon = Daemon::start(&home);
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
@@ -114,7 +114,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     refused(Lie::NoLogin, &["no login is required"]);
     assert_eq!(server.asked(), []);
 
-    // A callback of another server ends the login, and no code goes anywhere.
+    // A callback with a different issuer ends the login, and the code is sent nowhere.
     server.lie(Some(Lie::OtherCallback));
     let login = home.start_gdn(&["oauth", "login", "server"]);
     let back = server.consent(&address_of(&login));
@@ -279,7 +279,8 @@ fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_mad
     assert_eq!(renewals(), 1);
     assert!(server.declined() > 0);
 
-    // One that is taken, and declined later, is renewed as well: also when the daemon has just started.
+    // A token that was accepted and is rejected later is also renewed, even directly after a start
+    // of the daemon.
     daemon.kill();
     server.take_back();
     let daemon = Daemon::start(&home);

@@ -1,4 +1,5 @@
-//! MCP servers as they are: one malformed tool, schema or part of a result costs no more than itself (PROV-1).
+//! MCP servers in practice: a malformed tool, schema or part of a result affects nothing else
+//! (PROV-1).
 
 use goondan_tests::{Daemon, Home, needs, wait_until};
 

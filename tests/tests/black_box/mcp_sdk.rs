@@ -1,7 +1,8 @@
-//! Goal: an MCP server that is not ours, with a login that is not ours, is logged in at and used (`SYS-4`).
+//! Goal: goondan can log in to a third-party MCP server with a third-party login, and use it
+//! (`SYS-4`).
 //!
-//! Method: the example server of the protocol's own SDK for JavaScript, with its demo of an authorization server, where
-//! [`needs::MCP_SDK_VAR`] says that the SDK is installed.
+//! Method: the example server of the protocol's own JavaScript SDK, with its demo authorization
+//! server, if [`needs::MCP_SDK_VAR`] contains the SDK's path.
 
 use std::path::Path;
 use std::process::Command;
@@ -108,7 +109,7 @@ fn sys_4_the_example_server_of_the_protocols_sdk_is_logged_in_at_and_its_tools_a
         assert!(last_result(&home, "b").contains("E_TOOL_INVALID_ARGS"));
         assert!(home.ask("b", "read").contains("Hello, world!"));
         assert!(home.ask("b", "prompt").contains("Please greet Ada"));
-        // Its tokens have an end, and it renews none.
+        // Its tokens expire, and it does not renew any.
         let shown = home.gdn_json(&["oauth", "show", "server"]);
         assert_eq!(shown["state"], "active", "{shown}");
         assert_eq!(shown["renewable"], false, "{shown}");

@@ -1,4 +1,4 @@
-//! Goal: a recorded reply of a model is neither lost nor requested again, whatever is killed during
+//! Goal: a recorded reply of a model is neither lost nor requested again, whichever process is killed during
 //! the call; and a model's output is streamed as it arrives.
 //!
 //! Method: the real binaries, and a local provider that counts its requests.
@@ -64,7 +64,7 @@ fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_anoth
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--stream", "Hi."]);
-    // The turn is far from over; the provider never says another word in this call.
+    // The turn is far from complete; the provider sends nothing more in this call.
     asking.wait_for_stdout("Hel");
     processes::signal(pid_of(&home, CONNECTOR), Signal::SIGKILL);
     let ran = asking.wait().exits(0);
@@ -81,7 +81,7 @@ fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_anoth
     assert_eq!(text(&messages[1]), "Hello there.");
     let usage = &messages[1]["metadata"]["usage"];
     assert_eq!(usage["inputTokens"], 6, "{usage}");
-    // The answer to the same event is the recorded one, word for word, and costs nothing.
+    // The answer to the same event is the recorded one, verbatim, and costs nothing.
     assert_eq!(home.ask("other", "Hi."), "Hello there.");
     assert_eq!(provider.received().len(), 3);
     let model = home

@@ -108,7 +108,7 @@ fn sec_9_a_conversation_from_before_goes_on_under_its_key_if_it_was_the_connecti
     let home = Home::new(&project(SHARED));
     let daemon = Daemon::serving(&home);
     let hook = daemon.webhook("hook");
-    // As all keys were before they were those of their connection.
+    // Like all keys before they were namespaced by connection.
     post(hook, "ann", "1", "before");
     told(&home, "ann", 1);
     home.gdn(&["send", "mine"]).exits(0);

@@ -1,4 +1,4 @@
-//! Goal: nothing that ran in a sandbox is left over, whatever is killed at any time (`SEC-3`,
+//! Goal: nothing that ran in a sandbox is left over, whichever process is killed at any time (`SEC-3`,
 //! `SUP-7`).
 //!
 //! Method: commands that leave their session, keep children and write files run at a level, as
@@ -19,13 +19,14 @@ use goondan_tests::random::Random;
 use goondan_tests::{Daemon, Home, needs, processes, wait_until};
 use serde_json::json;
 
-/// Rounds at each level, unless `GOONDAN_TEST_KILL_ROUNDS` says otherwise.
+/// Rounds at each level, unless `GOONDAN_TEST_KILL_ROUNDS` is set.
 const ROUNDS: usize = 8;
 
 /// Maximum time before a kill: a turn takes about half of it.
 const KILL_WITHIN_MS: u64 = 160;
 
-/// A stray child in a session of its own, one that ignores what it can, files here and in the temporary directory.
+/// A stray child in a separate session that ignores signals, and files here and in the temporary
+/// directory.
 const COMMAND: &str = "(setsid sleep NUMBER & trap '' TERM HUP; sleep NUMBER) & touch $TMPDIR/trace $HOME/own; sleep 0.05";
 
 /// State that must be the same before and after.
@@ -59,7 +60,7 @@ fn list(dir: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// The processes that a daemon has started, and those that they have.
+/// Processes that a daemon has started, with their descendants.
 fn below(home: &Home, daemon: &Daemon) -> Vec<u32> {
     let all = processes::of_home(home.path());
     all.iter()
@@ -87,7 +88,7 @@ fn nothing_is_left(level: &str) {
         return;
     }
     let rounds = std::env::var("GOONDAN_TEST_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
-    // Told from the processes of other tests by a number of its own.
+    // A unique number distinguishes it from the processes of other tests.
     let number = (300_000 + std::process::id() + u32::from(level == "full")).to_string();
     let command = COMMAND.replace("NUMBER", &number);
     let calls = [

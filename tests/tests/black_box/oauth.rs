@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::secrets;
 
-/// One agent whose model wants a token of the server, beside a webhook signed with it.
+/// An agent whose model needs a token of the server, next to a webhook signed with it.
 fn project(server: &AuthorizationServer, model: &Provider) -> String {
     let (issuer, endpoint) = (server.issuer(), model.endpoint());
     format!(
@@ -89,7 +89,7 @@ pub(super) fn address_of(login: &Running) -> String {
     line.unwrap().to_owned()
 }
 
-/// A browser goes where it was sent.
+/// Follows a redirect, as a browser does.
 pub(super) fn visit(address: &str) -> u16 {
     let rest = address.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
@@ -309,7 +309,7 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
     log_in(&home, &server);
-    // One that fails is sent again, and the token stays good.
+    // A failed request is sent again, and the token stays valid.
     server.next(Manner::Fails);
     home.gdn(&["oauth", "refresh", "idp"]).exits(0);
 
@@ -414,7 +414,7 @@ fn identity(home: &Home) -> String {
     fs::read_to_string(home.state_root().join("system/identity.age")).unwrap()
 }
 
-/// All that was kept is there, and is used.
+/// Checks that all stored values are available, and used.
 fn all_goes_on(home: &Home, server: &AuthorizationServer, model: &Provider) {
     let secrets = home.gdn_json(&["secret", "list"]);
     assert_eq!(secrets["secrets"].as_array().unwrap().len(), 1, "{secrets}");

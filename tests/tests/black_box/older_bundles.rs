@@ -26,7 +26,7 @@ fn home(files: &[(&str, &str)]) -> Home {
     home
 }
 
-/// `gdn validate` finds nothing but older forms.
+/// Checks that `gdn validate` reports only older forms.
 #[track_caller]
 fn is_valid(home: &Home) {
     home.gdn(&["validate", "--strict"]).exits(0);

@@ -1,4 +1,4 @@
-//! Commands and options that people know from goondan 0.0.3 (`COMPAT-4`).
+//! Familiar commands and options of goondan 0.0.3 (`COMPAT-4`).
 
 use std::process::Stdio;
 

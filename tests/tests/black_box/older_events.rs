@@ -1,4 +1,4 @@
-//! The events of connectors under the names and properties they had at 0.0.3 (`COMPAT-1`).
+//! Events of connectors with their names and properties of 0.0.3 (`COMPAT-1`).
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use goondan_tests::provider::{Answer, Provider};

@@ -228,7 +228,7 @@ fn compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_wr
     assert_eq!(rang[0]["data"]["content"], "front k");
 }
 
-/// Checked by `tsc`, which takes the types from the sources of this repository.
+/// Checked by `tsc` with the types from this repository.
 #[test]
 fn compat_3_the_published_types_fit_the_modules() {
     if !goondan_tests::needs::program("tsc") {
@@ -264,7 +264,7 @@ fn compat_3_an_answer_that_comes_later_says_what_it_answers() {
     let home = home();
     let daemon = Daemon::serving(&home);
     home.ask("main", "ask later");
-    // An answer that comes behind the next turn is not handed out in it.
+    // An answer that arrives after the next turn is not delivered in it.
     daemon.log().wait_for("the worker has answered", |line| {
         message(line) == "turn committed and answered" && line["instanceKey"] == "worker:main"
     });

@@ -23,8 +23,8 @@ const CONVERSATION: &str = "telegram:7 %41/Ada \u{fc}";
 /// Programs without which a piece of work is left out in CI, too.
 const OPTIONAL: [&str; 5] = ["go", "uv", "pnpm", "pytest", "the module pip"];
 
-/// Directories with programs that are not in `PATH`: those of PostgreSQL, and a toolchain of Rust where what is in
-/// `PATH` only leads to it.
+/// Directories with programs that are not in `PATH`: PostgreSQL, and a Rust toolchain if the
+/// programs in `PATH` only forward to it.
 fn programs() -> Vec<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let postgres = versions.map(|version| version.unwrap().path().join("bin"));
@@ -46,7 +46,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Does all pieces of work at a level.
+/// Completes all tasks at a level.
 fn is_done_at(level: &str) {
     if !needs::program("python3") || !needs::sandbox(level) {
         return;

@@ -161,7 +161,7 @@ fn a_collector_that_hangs_or_refuses_holds_up_nobody_and_what_is_lost_is_said() 
     let home = Home::new(&project(&model, &collector));
     let daemon = Daemon::serving(&home);
     wait_until("the exporter is ready", || is_ready(&home));
-    // The collector has the first batch and does not answer.
+    // The collector has the first batch and does not respond.
     for _ in 0..3 {
         assert_eq!(home.ask("main", "Hi."), "Done.");
     }

@@ -39,7 +39,7 @@ fn sec_4_no_daemon_starts_on_files_of_another_user() {
     drop(Daemon::start(&home));
     let run = home.state_root().join("run");
     if chown(&run, Some(65534), None).is_err() {
-        // Only root gives files away.
+        // Only root can change owners.
         return;
     }
     let refused = home.gdn(&["run"]).exits(13);

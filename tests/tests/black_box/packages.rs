@@ -15,7 +15,7 @@ use goondan_tests::home::{GDN, Running};
 use goondan_tests::tree::snapshot;
 use goondan_tests::{Daemon, Home};
 
-/// An agent that says what the tool of a package gave it.
+/// An agent that answers with the output of a package's tool.
 const PROJECT: &str = r#"apiVersion: goondan.ai/v1
 kind: Package
 metadata: {name: shop}
@@ -44,7 +44,7 @@ spec:
 /// Its tool, as the project refers to it.
 const WORDS: &str = r#"{kind: Tool, name: words, package: "@acme/words"}"#;
 
-/// A program that answers every call with what a file beside it says.
+/// A program that answers every call with the content of a file next to it.
 const SAY: &str = "#!/bin/sh\nn=0\nword=$(cat \"$(dirname \"$0\")/word.txt\")\nwhile read -r line; do n=$((n + 1));
 echo \"{\\\"type\\\":\\\"result\\\",\\\"id\\\":$n,\\\"output\\\":\\\"$word\\\"}\"; done\n";
 
@@ -114,7 +114,7 @@ fn pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool
     home.gdn(&["run"]).exits(0);
     assert_eq!(home.ask("main", "say it"), "one");
 
-    // Another version takes its place, with what runs.
+    // A different version replaces it, including what runs.
     package(&home, "package", "1.1.0", "two");
     pack(&home, "package", "words-1.1.0.tgz");
     home.gdn(&["package", "add", "../words-1.1.0.tgz"])
@@ -313,7 +313,7 @@ fn pkg_1_what_nobody_uses_is_pruned_and_what_runs_or_is_locked_stays() {
         .wait()
         .exits(0)
         .prints(&["1 package removed, 2 kept"]);
-    // One runs, the other is locked and does not run yet.
+    // One version runs, the other is locked and does not run yet.
     assert!(!stored("1.0.0") && stored("1.1.0") && stored("1.2.0"));
     assert_eq!(home.ask("main", "say it"), "two");
     home.gdn(&["reload"]).exits(0);

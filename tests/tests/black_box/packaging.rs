@@ -49,7 +49,7 @@ fn piped(mut command: Command) -> Ran {
     Running::start(command).wait()
 }
 
-/// Stand-ins of the programs.
+/// Creates stand-ins for the programs.
 fn stand_ins(home: &Home, line_of_others: &str) -> PathBuf {
     for program in PROGRAMS {
         let line = match program {
@@ -119,7 +119,7 @@ fn check_archive(out: &Path, room: &Path) {
         .lines()
         .map(|line| line.split_once("  ").unwrap().1.to_owned())
         .collect();
-    // An example is copied and run as it is.
+    // An example is copied and run unchanged.
     let agent = unpacked.join("share/doc/goondan/docs/examples/task/agent.sh");
     let mode = fs::metadata(&agent).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0o111, "{}", agent.display());

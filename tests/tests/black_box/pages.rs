@@ -99,7 +99,8 @@ fn obs_1_pages_of_events_miss_and_repeat_nothing_whatever_a_person_does_meanwhil
         json!({}),
         |count| match count {
             3 => {
-                // One that was listed is gone, one is elsewhere, and one is behind which nothing is left out.
+                // One listed event is dropped, one moves, and one conversation is paused, whose
+                // events must still be listed.
                 event(&["drop", "a1", "--yes"]);
                 event(&["move", "b2", "--first"]);
                 event(&["pause", "c1"]);
@@ -118,7 +119,7 @@ fn obs_1_pages_of_events_miss_and_repeat_nothing_whatever_a_person_does_meanwhil
     for key in ["a", "b", "c"] {
         home.write(&format!("notes/{key}.go"), "");
     }
-    // The one that was dropped ended without an answer.
+    // The dropped event ended without an answer.
     let dropped = sent.remove(1);
     assert_ne!(dropped.wait().code, 0);
     for running in sent {
@@ -225,7 +226,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
     let list = ("sandbox.list", "sandboxes");
     let found = pages(&home, list, json!({}), |count| {
         if count == 1 {
-            // One that was listed goes, and one comes before the others.
+            // One listed sandbox is removed, and one is added before the others.
             home.gdn(&["sandbox", "remove", "r1", "b"]).exits(0);
             prepare("a");
         }
@@ -241,7 +242,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
     let found = pages(&home, list, json!({}), |_| {});
     // One sandbox has no proposal, and is on no page.
     assert_eq!(told(&found, "agentId"), ["a", "d"]);
-    // People see them in the order in which they were made.
+    // The CLI lists them in creation order.
     let listed = home.gdn_json(&["proposal", "list"]);
     let listed = listed["proposals"].as_array().unwrap();
     assert_eq!(told(listed, "agentId"), ["d", "a"]);
@@ -387,7 +388,7 @@ fn obs_1_a_log_of_a_task_is_followed_over_a_kill_of_the_daemon_to_its_end() {
         .exits(0)
         .stdout;
     assert_eq!(texts, log);
-    // Of a task that has ended there is nothing to wait for.
+    // A finished task has nothing to follow.
     let again = home.gdn(&["task", "logs", "shop", "-f"]).exits(0);
     assert_eq!(again.stdout, followed);
 }

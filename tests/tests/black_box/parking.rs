@@ -61,7 +61,7 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
         "the parked turn left nothing behind"
     );
 
-    // It is still there when the daemon was killed, and the same id does not begin it again.
+    // It persists after a kill of the daemon, and the same id does not start it again.
     drop(daemon.kill());
     let _daemon = Daemon::start(&home);
     assert_eq!(parked(&home), events);
@@ -168,7 +168,7 @@ fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
     // An agent that starts no program, where programs would be free.
     assert_eq!(home.ask("main", "hi"), "hello");
 
-    // Its directory is there, and cannot be opened; root gave up its way around that.
+    // Its directory exists but cannot be opened; root has dropped its capability to bypass that.
     let project = home.project();
     set_permissions(&project, Permissions::from_mode(0o000)).unwrap();
     for event in ["first", "second"] {

@@ -77,13 +77,13 @@ enum Fault {
     Stopped,
     /// A daemon's machine is disconnected.
     Unplugged,
-    /// A daemon's machine does not reach the server that takes writes.
+    /// A daemon's machine cannot reach the primary.
     CutFromServer,
     /// The servers do not reach each other.
     ServersCut,
-    /// The server that takes writes crashes, and starts again.
+    /// The primary crashes, and starts again.
     ServerCrashed,
-    /// It is gone, and the other one takes writes.
+    /// The primary is lost, and the standby is promoted.
     FailedOver,
     /// Like `FailedOver`, but clients do not notice the end of the former primary.
     FailedOverUnheard,
@@ -103,7 +103,7 @@ const FAULTS: [Fault; 9] = [
     Fault::ServerCrashed,
 ];
 
-/// All that there is.
+/// All components.
 struct Trial {
     // Fields are dropped in this order, so the services stop first.
     services: Vec<Service>,
@@ -165,7 +165,7 @@ impl Trial {
         let at = self.some_node();
         let started = Instant::now();
         let machine = self.machines[at].clone();
-        // So that it does not always come right behind an answer.
+        // Varies the time after an answer.
         self.random.let_pass(300);
         match fault {
             Fault::Killed => self.loses(
@@ -213,7 +213,8 @@ impl Trial {
         );
     }
 
-    /// A node is lost, and comes back. If it was the owner, that is mostly when another one has its workspace.
+    /// A node is lost, and comes back. If it was the owner, another node mostly owns its workspace
+    /// by then.
     fn loses(&mut self, fault: Fault, at: usize, lost: impl Fn(&Self), back: impl Fn(&Self)) {
         let was_owner = self.load.owner() == at;
         let since = Instant::now();
@@ -222,7 +223,7 @@ impl Trial {
             let next = self.load.acknowledged_after(since, Some(at));
             self.take_overs.push((fault, next.at - since));
         } else {
-            // About as long as others wait before they take over.
+            // About the time that other nodes wait before they take over.
             self.random.let_pass(6_000);
         }
         back(self);
@@ -310,7 +311,7 @@ fn rep_1_nothing_that_was_acknowledged_is_lost_or_doubled_by_a_network_that_fail
         return;
     };
     for number in 0..faults {
-        // One of each kind comes first.
+        // First, one fault of each kind.
         let of_kind = FAULTS.get(number).copied();
         let fault = of_kind.unwrap_or_else(|| *trial.random.choose(&FAULTS).unwrap());
         eprint!("{number:4} ");

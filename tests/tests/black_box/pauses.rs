@@ -16,8 +16,8 @@ const PATIENCE_MS: u64 = 3_000;
 /// More than twice that.
 const PAUSE: Duration = Duration::from_secs(8);
 
-/// An agent whose tool waits for the note `x.go`, in a shell of its own or in a session, and one whose
-/// model is at `ENDPOINT`.
+/// An agent whose tool waits for the note `x.go`, in a separate shell or in a session, and one
+/// whose model is at `ENDPOINT`.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model

@@ -18,7 +18,7 @@ fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
     assert_eq!(home.ask("first-life", "echo one"), "one");
     home.gdn(&["shutdown"]).exits(0);
 
-    // No daemon: the files hold it.
+    // No daemon: the entries are in the files.
     let ran = home.gdn(&["logs", "-n", "1000"]).exits(0);
     let ran = ran.prints(&["agent worker/first-life", "turn committed and answered"]);
     ran.tells(&["No daemon runs; this is from the files in "]);
@@ -158,7 +158,7 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
     daemon.wait().unwrap();
 }
 
-/// The lines that `gdn logs` chooses with these options, of all that there are.
+/// Lines that `gdn logs` selects from all lines with these options.
 fn chosen(home: &Home, options: &[&str]) -> Vec<Value> {
     let ran = home.gdn(&[&["logs", "-n", "100000", "--json"], options].concat());
     let ran = ran.exits(0);
@@ -307,7 +307,7 @@ fn every_table_fits_a_narrow_terminal() {
             &["config", "show"],
             &["validate"],
         ] {
-            // Sentences beside a table, on stderr, are broken by the terminal itself.
+            // Sentences next to a table, on stderr, are wrapped by the terminal itself.
             let quietly = "exec \"$0\" \"$@\" 2>/dev/null";
             let program = bin(GDN);
             let words = [&["-c", quietly, program.to_str().unwrap()], command].concat();

@@ -1,8 +1,8 @@
-//! Goal: a module of a package reaches what the package asks for and a person has granted, within what its agent may, and
-//! nothing else (`PKG-3`).
+//! Goal: a package's module can access only what the package requests and a person has granted,
+//! within the limits of its agent (`PKG-3`).
 //!
-//! Method: the tool of an installed package tries hosts, paths and secrets with the real programs; the agent's own sandbox
-//! opens more than the package was granted, and a command of `bash` gets there.
+//! Method: the tool of an installed package tries hosts, paths and secrets with the real programs;
+//! the agent's own sandbox allows more than the package's grant, and a `bash` command succeeds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::Command;
 use goondan_tests::tree::{Entry, snapshot};
 use goondan_tests::{Home, needs};
 
-/// Serves a file over HTTP, says its port, and ends with the test.
+/// Serves a file over HTTP, prints its port, and ends with the test.
 const SERVER: &str = "import http.server\n\
     class Found(http.server.BaseHTTPRequestHandler):\n    \
         def do_GET(self):\n        \

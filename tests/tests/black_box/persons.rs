@@ -174,7 +174,7 @@ fn sec_4_a_program_without_its_mark_is_no_person() {
         assert!(told.contains("ended with 17"), "{way}: {told}");
     }
     assert_eq!(home.note("done"), "");
-    // A person may, from a shell that has less of this very limit than it might, too.
+    // A person may, even from a shell with a lowered value of this limit.
     home.gdn(&["approve", &id]).exits(0);
     sending.wait().exits(0);
     assert_eq!(home.note("done"), "done\n");

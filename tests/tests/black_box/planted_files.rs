@@ -1,8 +1,9 @@
-//! Goal: a host of modules runs no file that an agent or a package can write (`SEC-3`, `SEC-1`).
+//! Goal: a module host executes no file that an agent or a package can write (`SEC-3`, `SEC-1`).
 //!
-//! Method: every file that a runtime takes up where it starts, and in `HOME`, is laid into the work directory of a
-//! conversation, before the hosts of its tool and its extension start. Each is first shown to count where the runtime
-//! itself starts beside it, so that a row cannot pass because it is spelled wrong.
+//! Method: every file that a runtime loads automatically from its working directory and from `HOME`
+//! is planted in the work directory of a conversation before the hosts of its tool and its
+//! extension start. A control run shows that the runtime executes each file when started next to
+//! it, so that a misspelled row cannot pass.
 
 #![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
@@ -19,7 +20,7 @@ use serde_json::Value;
 /// Evidence of a planted file that was executed.
 const MARK: &str = "planted-ran";
 
-/// A planted program in JavaScript, wherever it is started.
+/// A planted JavaScript program.
 const MARK_JS: &str =
     "require('fs').writeFileSync((process.env.GOONDAN_WORK_DIR ?? '.') + '/planted-ran', '');\n";
 
@@ -32,7 +33,7 @@ const IMPORTS: &str = "try { await import('planted'); } catch {}\n\
     const { createRequire } = await import('node:module');\n\
     for (const from of [import.meta.url, 'file:///']) { try { createRequire(from)('planted'); } catch {} }\n";
 
-/// A file in a work directory, and what it says.
+/// A file in a work directory, and its content.
 type Plant = (&'static str, &'static str);
 
 /// What a runtime loads automatically, by the name of the row: the files, and the action of a
@@ -51,7 +52,7 @@ const fn row(name: &'static str, files: &'static [Plant], control: &'static str)
     }
 }
 
-/// A runtime, how it runs a text, and what it takes up.
+/// A runtime, its arguments to evaluate a text, and the files that it loads.
 struct Case {
     runtime: &'static str,
     evaluates: &'static [&'static str],
@@ -206,7 +207,7 @@ spec: {entryAgent: Agent/free, agents: [AGENTS]}
 const AGENT: &str = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: NAME}\nspec:\n  \
     modelConfig: {modelRef: Model/main}\n  tools: [Tool/lab]\n  sandbox: {require: LEVEL}\n";
 
-/// A tool that does what the controls do, and says where it is.
+/// A tool that performs the actions of the controls, and returns its location.
 const LAB_JS: &str = "export const handlers = { async look({ workDir }) {\n\
     if (process.env.PLANTED) (await import('node:fs')).writeFileSync(`${workDir}/planted-ran`, '');\nIMPORTS\
     return JSON.stringify({ work: workDir, cwd: process.cwd(), home: process.env.HOME });\n} };\n";
@@ -252,7 +253,7 @@ fn plant(dir: &Path, files: &[Plant], user_site: &str) {
     }
 }
 
-/// True if the files of a row count where the runtime starts beside them.
+/// True if the runtime loads the files of a row when started next to them.
 fn counts(case: &Case, row: &Row, program: &Path, user_site: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     plant(dir.path(), row.files, user_site);
@@ -298,7 +299,7 @@ fn home(case: &Case, program: &Path, levels: &[&str]) -> Home {
     );
     fs::create_dir(home.path().join("bin")).unwrap();
     symlink(program, home.path().join("bin").join(case.runtime)).unwrap();
-    // As npm installs it, deno is started by node, which comes behind it.
+    // If installed by npm, deno needs node, which is therefore added to the path.
     if case.runtime == "deno"
         && let Some(node) = find("node")
     {

@@ -1,4 +1,4 @@
-//! Sandboxes and proposals with the real binaries: handed in, looked at, applied, taken back.
+//! Sandboxes and proposals with the real binaries: submitted, reviewed, applied, rolled back.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// A project with a few files beside its configuration.
+/// A project with a few files next to its configuration.
 pub(crate) fn home() -> Home {
     let home = Home::new(LAB);
     for (path, text) in [

@@ -100,7 +100,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
     assert_eq!(comes_to(&daemon, &back).0, 400);
     assert_eq!(server.requests("authorization_code"), 1);
 
-    // Of another server than the login's: it is over, and no code goes anywhere.
+    // A different issuer than the login's: the login ends, and the code is sent nowhere.
     let login = begin(&home);
     let back = server.consent(&address_of(&login));
     let (head, _) = back.split_once("&iss=").unwrap();

@@ -1,4 +1,4 @@
-//! Packages that are given away: packed, published, audited (`PKG-1`, `PKG-3`).
+//! Publishing packages: packed, published, audited (`PKG-1`, `PKG-3`).
 
 use std::fs;
 
@@ -105,7 +105,7 @@ fn pkg_1_a_package_is_packed_published_and_used_by_another_project() {
     let sent = STANDARD.decode(sent["data"].as_str().unwrap()).unwrap();
     assert_eq!(sent, first);
 
-    // Another project takes the archive, and what it requires.
+    // Another project installs the archive and its dependencies.
     registry.publish("letters", "2.1.0", &[], "letters");
     let user = Home::new(&USER.replace("REGISTRY", &registry.url()));
     fs::copy(&file, user.path().join("words.tgz")).unwrap();

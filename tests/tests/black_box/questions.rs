@@ -18,14 +18,14 @@ fn waiting(home: &Home) -> Vec<Value> {
     listed["questions"].as_array().unwrap().clone()
 }
 
-/// The one question that waits, when it does.
+/// Waits for the only pending question.
 fn the_question(home: &Home) -> String {
     let found = wait_for("a question waits", || waiting(home).pop());
     found["questionId"].as_str().unwrap().to_owned()
 }
 
-/// Has the agent of a conversation call a tool that asks, and gives who waits for the turn, and the
-/// question.
+/// Makes a conversation's agent call a tool that asks, and returns the client that waits for the
+/// turn, and the question.
 fn asked(home: &Home, key: &str, tool: &str) -> (Running, String) {
     let call = format!("call {tool}");
     let sending = home.start_gdn(&["send", "--instance", key, &call]);
@@ -40,7 +40,7 @@ fn prints(ran: &Ran, texts: &[&str]) {
     }
 }
 
-/// Waits for a line of the log in which the server says what it heard.
+/// Waits for a log line in which the server reports the answer it received.
 fn heard(daemon: &Daemon, words: &str) {
     daemon.log().wait_for("the server hears of it", |line| {
         message(line).starts_with("heard: ") && message(line).contains(words)
@@ -376,7 +376,7 @@ fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
             "{told}"
         );
     }
-    // It may look.
+    // Reading is allowed.
     home.ask("b", &format!("run {gdn} list"));
     assert!(last_result(&home, "b").contains(&id));
     home.gdn(&["question", "decline", &id]).exits(0);

@@ -10,7 +10,7 @@ use goondan_tests::tree::{Entry, snapshot};
 use goondan_tests::{Home, Ran};
 use serde_json::json;
 
-/// An agent that says what the tool of a package gave it.
+/// An agent that answers with the output of a package's tool.
 const PROJECT: &str = r#"apiVersion: goondan.ai/v1
 kind: Package
 metadata: {name: shop}
@@ -50,7 +50,7 @@ fn manifest(home: &Home) -> String {
     fs::read_to_string(home.project().join("goondan.yaml")).unwrap()
 }
 
-/// Requires a range in `goondan.yaml`, as a person's editor does.
+/// Requires a version range in `goondan.yaml`, as with an editor.
 fn require(home: &Home, from: &str, to: &str) {
     let yaml = manifest(home);
     assert!(yaml.contains(from), "{yaml}");
@@ -107,7 +107,7 @@ fn pkg_1_a_package_of_a_registry_is_added_with_what_it_requires_and_then_needs_n
         ]);
     home.gdn(&["package", "why", "nobody"]).exits(5);
 
-    // Another machine: the archives alone are fetched, and then nothing at all.
+    // A new machine: only the archives are fetched, and then nothing at all.
     fs::remove_dir_all(home.state_root().join("packages")).unwrap();
     let asked = registry.asked().len();
     home.gdn(&["package", "install", "--frozen-lockfile"])
@@ -259,7 +259,7 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     home.gdn(&["package", "update"]).exits(10);
     assert_eq!(all(&home), before);
 
-    // On a machine that has it no more, the lockfile counts.
+    // On a machine without the package, the lockfile decides.
     fs::remove_dir_all(home.state_root().join("packages")).unwrap();
     home.gdn(&["package", "install"])
         .exits(10)
@@ -397,7 +397,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
     assert!(token_sent(&own) && !token_sent(&other));
     assert!(!format!("{ran:?}{}{}", lock(&home), manifest(&home)).contains(TOKEN));
 
-    // The one that the variable names.
+    // The registry in the variable.
     let plain = Home::new(
         &PROJECT
             .replace("    - url: \"REGISTRY\"\n", "")

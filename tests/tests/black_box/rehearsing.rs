@@ -26,7 +26,7 @@ fn everything(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn on_disk(home: &Home) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     everything(bundle_dir(home).parent().unwrap(), &mut found);
-    // It is written behind what happened, at most once a second.
+    // It is written after the event, at most once a second.
     found.retain(|path, _| !path.ends_with("metadata.json"));
     found
 }

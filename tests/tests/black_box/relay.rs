@@ -34,7 +34,7 @@ fn free_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// Waits until `gdn ps` says this of the Connection.
+/// Waits until `gdn ps` shows this detail for the Connection.
 fn wait_for_detail(home: &Home, said: &str) {
     wait_until(said, || {
         let shown = home.ps().into_iter();

@@ -1,4 +1,5 @@
-//! Tasks, proposals, and what agents made of their own configuration, survive the loss of their node (`REP-1`).
+//! Tasks, proposals, and agents' changes to their configuration survive the loss of their node
+//! (`REP-1`).
 
 use std::fs;
 
@@ -73,11 +74,11 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     }
     // Its agent continues, and is notified.
     b.gdn(&["task", "rework", "shop", "Say why."]).exits(0);
-    // Of its files it finds none: it begins with its question.
+    // Its files do not exist here, so it begins with its question.
     waits_for(&b, "shop", "waiting_question");
     b.gdn(&["verify"]).exits(0);
 
-    // It goes with its directory, on the node that was lost, too.
+    // It is removed with its directory, on the lost node, too.
     b.gdn(&["task", "cancel", "shop", "--yes"]).exits(0);
     waits_for(&b, "shop", "cancelled");
     b.gdn(&["task", "rm", "shop", "--yes"]).exits(0);

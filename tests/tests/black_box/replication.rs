@@ -1,7 +1,7 @@
 //! Two daemons with one log: a workspace survives the loss of its node (`REP-1`).
 //!
-//! Each has a state root of its own, and both have the project at the same place. Without PostgreSQL these tests are
-//! left out, and say so.
+//! Each has a separate state root, and both have the project at the same path. Without PostgreSQL
+//! these tests are skipped with a message.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -91,7 +91,7 @@ fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
     let told = b.workspace().unwrap();
     assert_eq!((&told["owner"], &told["epoch"]), (&json!("b"), &json!(2)));
 
-    // The first one is a standby now, and says so.
+    // The first node is now a standby, and reports it.
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     let refused = a.gdn(&["run"]).exits(10);
@@ -315,7 +315,7 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
     ask_until(&|| oldest() != first);
     wait_until("one snapshot is left", || snapshots() == "1");
 
-    // One that has nothing yet begins with it.
+    // An empty node begins with it.
     let daemon_b = Daemon::start(&b.home);
     a.waits_until_followed_by("b");
     let restored = "the files of the workspace are those of a snapshot";
@@ -331,7 +331,8 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
     b.gdn(&["verify"]).exits(0);
     assert_eq!(b.ask("x", "echo on"), "on");
 
-    // So does one that was killed while it ran the workspace: its files may have what no log has.
+    // So does a node that was killed while it owned the workspace: its files may contain records
+    // that are not in the log.
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     daemon_a.log().wait_for("it is restored", is_restored);

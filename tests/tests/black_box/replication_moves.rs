@@ -1,6 +1,7 @@
-//! A workspace goes to nodes alone that can run it, and a move that fails leaves it where it was (`REP-1`).
+//! A workspace moves only to nodes that can run it, and a failed move leaves it on its node
+//! (`REP-1`).
 //!
-//! Without PostgreSQL these tests are left out.
+//! Without PostgreSQL these tests are skipped.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-/// The exit code of `gdn` when something does not run as it should.
+/// Exit code of `gdn` if something is degraded.
 const DEGRADED: i32 = 16;
 /// Exit code for an invalid request.
 const USAGE: i32 = 2;
@@ -167,7 +168,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     assert!(refused.1.contains("gdn node leave"), "{refused:?}");
     drop(ended);
 
-    // The one that follows leaves; the one that has the workspace keeps it, and is the last.
+    // The follower leaves; the owner keeps the workspace, and is the last node.
     without(&b);
     b.gdn(&["node", "leave"])
         .exits(0)
@@ -195,7 +196,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     assert_eq!(a.ask("x", "echo 2"), "2");
     assert_eq!(a.history("x").as_array().unwrap().len(), 4);
 
-    // A node that comes with the old log runs nothing.
+    // A node with the old log runs nothing.
     let c = a.beside(&server, "c");
     let daemon_c = Daemon::start(&c.home);
     wait_until("it says who keeps it", || {
@@ -228,7 +229,7 @@ fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 0"), "0");
-    // Before it is given up, before the other node's seal, and behind it.
+    // Kills before the workspace is given up, before the other node's seal, and after it.
     for number in 0..3 {
         let daemon_b = Daemon::start(&b.home);
         a.waits_until_followed_by("b");

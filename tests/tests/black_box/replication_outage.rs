@@ -1,6 +1,7 @@
-//! A log whose server does not confirm, or does not let this node in: everything says so, and why (`REP-1`).
+//! A log whose server does not confirm, or does not let this node connect: all commands report it,
+//! with the reason (`REP-1`).
 //!
-//! Without PostgreSQL these tests are left out.
+//! Without PostgreSQL these tests are skipped.
 
 #![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
@@ -12,7 +13,7 @@ use goondan_tests::promql::Scrapes;
 use goondan_tests::scrape::Scrape;
 use goondan_tests::{Daemon, Home, wait_until};
 
-/// The exit code of `gdn` when something does not run as it should.
+/// Exit code of `gdn` if something is degraded.
 const DEGRADED: i32 = 16;
 
 /// True if the alert for a silent log would fire with the current metrics, if they lasted long
@@ -34,7 +35,8 @@ fn oldest_age(node: &Node) -> f64 {
     age.unwrap_or(0.0)
 }
 
-/// Waits until `status`, `ps`, `node list` and `doctor` say that nothing is acknowledged, and why.
+/// Waits until `status`, `ps`, `node list` and `doctor` report that nothing is acknowledged, and
+/// the reason.
 fn all_say(node: &Node, reason: &str) {
     let told = ["nothing is acknowledged for", reason];
     wait_until("the status says so, and why", || {

@@ -1,4 +1,4 @@
-//! Agents answer where they were spoken to, by the connection that holds the token.
+//! Agents answer where they received the message, through the connection that holds the token.
 
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::processes::{self, Signal};
@@ -66,7 +66,7 @@ fn telegram_home(telegram: &Telegram, token: &str) -> Home {
     ))
 }
 
-/// Waits until a conversation has so many messages, and gives them.
+/// Waits until a conversation has this many messages, and returns them.
 pub(crate) fn history(home: &Home, key: &str, count: usize) -> Vec<Value> {
     wait_until("the turn is over", || {
         home.ps_agent(key).is_some() && home.history(key).len() == count
@@ -102,7 +102,7 @@ fn telegram_is_answered_in_its_chat_and_patience_is_kept() {
         last_result(&messages).contains("\"messages\":[1001]"),
         "{messages:?}"
     );
-    // A text that no message holds becomes several, in order.
+    // A text that exceeds one message is split into several, in order.
     let long: String = (0..900).map(|n| format!("word{n} ")).collect();
     telegram.write(3, &format!("say {long}"));
     history(&home, "telegram:3", 4);
@@ -160,7 +160,7 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
     assert!(!format!("{:?}", log.lines()).contains("1:wrong"));
 }
 
-/// Whatever is killed while a message is in flight, the message is sent once, and the agent
+/// Whichever process is killed while a message is in flight, the message is sent once, and the agent
 /// receives an unknown outcome.
 #[test]
 fn msg_13_no_message_is_written_twice_whoever_is_killed() {

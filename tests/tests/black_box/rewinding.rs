@@ -13,7 +13,8 @@ use crate::conversation::{check, text};
 const ROUNDS_VAR: &str = "GOONDAN_TEST_REWIND_ROUNDS";
 const ROUNDS: u64 = 4;
 
-/// Within which the daemon is killed once a rewind was asked for, in milliseconds. It takes about as long.
+/// Maximum time from a rewind request to the kill of the daemon, in milliseconds. A rewind takes
+/// about as long.
 const MOMENT_MS: u64 = 200;
 
 /// An agent that keeps a diary in its work directory.

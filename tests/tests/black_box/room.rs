@@ -10,7 +10,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::json;
 
-/// A daemon that may have so many files open.
+/// A daemon with this limit of open files.
 fn daemon_with_files(home: &Home, open_files: u32) -> Daemon {
     let script = format!("ulimit -n {open_files}; exec \"$0\"");
     let mut command = home.command(Path::new("sh"), &["-c", &script]);
@@ -48,7 +48,7 @@ fn sup_3_agents_idle_for_longest_give_way_where_descriptors_run_short() {
     let home = Home::new(LAB);
     let daemon = daemon_with_files(&home, 64);
     let address = daemon.webhook("hook");
-    // All at once, twice: each conversation's second event finds its agent stopped.
+    // All concurrently, twice: each conversation's agent is stopped before its second event.
     for round in 1..=2 {
         for n in 0..CONVERSATIONS {
             let key = format!("k{n}");

@@ -58,7 +58,7 @@ spec:
   extensions: [{ref: Extension/lab}]
 "#;
 
-/// A project whose files are there, on a machine whose `PATH` has a node of this version and no more.
+/// A project with all its files, on a machine whose `PATH` contains only a node of this version.
 fn home(node: &str) -> Home {
     let home = Home::new(PROJECT);
     for file in [
@@ -102,7 +102,7 @@ fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_inst
     ];
     gdn(&home, &["validate"]).exits(6).tells(&said);
     gdn(&home, &["run"]).exits(6).tells(&said);
-    // A machine that only checks it needs none of this.
+    // A machine that only validates it needs none of this.
     let ran = gdn(&home, &["validate", "--other-machine"]).exits(0);
     ran.prints(&["valid"]);
 

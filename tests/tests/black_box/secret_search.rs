@@ -1,9 +1,10 @@
-//! Goal: no secret, token, verifier or identity is anywhere that it has no business, however it is written down
+//! Goal: no secret, token, verifier or identity is anywhere it does not belong, in any encoding
 //! (`SEC-1`, `SEC-2`).
 //!
-//! Method: the real binaries live through logins, renewals, a rotation, failures and a program that writes its
-//! secret in every form and in pieces. Then every file, line of the log, answer of a command and environment of a
-//! process is searched for every form of every secret, by an encoder that the product does not share.
+//! Method: the real binaries run through logins, renewals, a rotation, failures and a program that
+//! writes its secret in every form and in pieces. Then every file, log line, command output and
+//! process environment is searched for every form of every secret, with an encoder that is
+//! independent of the product.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +24,7 @@ use super::secrets;
 
 /// A secret that every form writes otherwise.
 const NOISY: &str = "n0isy \"s\u{e9}cret\"/+?=7 never-shown";
-/// The program in the project that it is given to.
+/// Program in the project that receives the secret.
 const PROGRAM: &str = "goondan-mcp-server";
 /// A secret that one connector holds and never receives from others.
 const QUIET: &str = "quiet-s3cret-never-shown";
@@ -86,7 +87,7 @@ fn noise() -> String {
         writeln!(script, "printf 'whole: {head}{tail}.\\n' >&2").unwrap();
     }
     script += "\"$1\" --pieces pieces.txt || exit 1\n";
-    // One that lies across the end of the longest line there is.
+    // A secret that crosses the end of the longest line.
     let plain = octal(NOISY);
     script += "i=0; while [ $i -lt 20000 ]; do printf '0123456789' >&2; i=$((i+1)); done\n";
     writeln!(
@@ -174,7 +175,7 @@ fn paste(home: &Home, address: &str) -> Ran {
     login.wait()
 }
 
-/// Lives through all that handles secrets.
+/// Runs through all operations with secrets.
 fn live(told: &mut Told, home: &Home, server: &AuthorizationServer) {
     run(told, home, &["run"]).exits(0);
     log_in(told, home, server);
@@ -326,7 +327,7 @@ fn environments(home: &Home, places: &mut Places) -> usize {
     let (mut seen, mut given_to) = (0, 0);
     for process in all_processes(home) {
         let environment = processes::environment(process.pid);
-        // It may have ended just now.
+        // The process may have just exited.
         if environment.is_empty() {
             continue;
         }
@@ -364,7 +365,7 @@ fn all_processes(home: &Home) -> Vec<Process> {
     }
 }
 
-/// Every file but those of the project and the identity.
+/// Every file except those of the project and the identity.
 fn add_files(home: &Home, places: &mut Places) {
     for path in paths(home.path()) {
         let is_own = path.starts_with(home.project());
@@ -375,7 +376,7 @@ fn add_files(home: &Home, places: &mut Places) {
     }
 }
 
-/// The files below a directory. One that cannot be looked into is a failure.
+/// Files below a directory. An unreadable directory is a failure.
 fn paths(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap_or_else(|error| panic!("{dir:?}: {error}")) {

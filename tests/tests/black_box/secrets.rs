@@ -22,7 +22,7 @@ use sha2::Sha256;
 const FIRST: &str = "the-first-of-the-values";
 const SECOND: &str = "another-one-altogether";
 
-/// The laboratory, whose webhook takes what is signed with an entry of the secret `hook`.
+/// The lab project, whose webhook accepts what is signed with an entry of the secret `hook`.
 fn project() -> String {
     let with_secret = "    path: /hook\n  secrets:\n    hmac: {valueFrom: {secretRef: {ref: \
                        Secret/hook, key: hmac}}}\n";
@@ -56,7 +56,7 @@ fn status(daemon: &Daemon, secret: &str) -> u16 {
     status
 }
 
-/// Every file below a directory that holds a text.
+/// Every file below a directory that contains a text.
 fn files_with(dir: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut waiting = vec![dir.to_owned()];
@@ -135,7 +135,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     wait_until("the new value holds", || status(&daemon, SECOND) == 202);
     assert_eq!(status(&daemon, FIRST), 401);
 
-    // Settings that have nothing to do with it stay as they are.
+    // Changes of unrelated secrets restart nothing.
     let other = set(&home, "unused", "k", "of-no-importance", &[]).exits(0);
     other.tells(&["No workspace that runs names it"]);
 
@@ -196,7 +196,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         .exits(5)
         .tells(&["there is no secret `hook`", "gdn secret list"]);
 
-    // And set again it is well again, without anything else being done.
+    // After it is set again, the project recovers automatically.
     let again = set(&home, "hook", "hmac", FIRST, &[]).exits(0);
     again.prints(&["Connection/hook changed"]);
     assert_eq!(problem(&home), Value::Null);
@@ -208,7 +208,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         assert!(!line.contains(FIRST) && !line.contains(SECOND), "{line}");
         assert!(!line.contains("AGE-SECRET-KEY"), "{line}");
     }
-    // It is there after a restart, of course.
+    // It persists across a restart.
     let daemon = Daemon::start(&home);
     assert_eq!(status(&daemon, FIRST), 202);
 }
@@ -291,7 +291,8 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
     assert_eq!(status(&daemon, FIRST), 202);
     drop(daemon.stop());
 
-    // Given to the daemon in its environment, it is on no disk, and no child has it.
+    // If the daemon receives it through its environment, it is neither on disk nor passed to a
+    // child.
     let key = identity.lines().last().unwrap();
     let mut command = home.command(&bin(ORCHESTRATOR), &[]);
     command.env("GOONDAN_AGE_IDENTITY", key);
@@ -387,7 +388,8 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     let home = Home::new(&project());
     let daemon = Daemon::start(&home);
     set(&home, "hook", "hmac", FIRST, &[]).exits(0);
-    // Naming it is not enough, with or without a daemon, and nothing of the project runs.
+    // A reference alone is not sufficient, with or without a daemon, and nothing of the project
+    // runs.
     let root = home.project().canonicalize().unwrap();
     let command = format!("gdn secret allow hook --project {}", root.display());
     for wanting in [&["run"][..], &["validate"], &["run", "--json"]] {
@@ -430,7 +432,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
         .exits(0)
         .prints(&["ALLOWED TO", "hook"]);
 
-    // Taken back it is stopped at once, though the file cannot even be read by now.
+    // After a revocation it stops immediately, even if the file is unreadable by then.
     let before = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
     home.write("project/goondan.yaml", "{");
     home.gdn(&["secret", "deny", "hook"])
@@ -445,13 +447,14 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     let shown = problem(&home).to_string();
     assert!(shown.contains("gdn secret allow hook"), "{shown}");
 
-    // It is denied after a restart too, though a configuration with it was kept as the last known good.
+    // It is also denied after a restart, even though a configuration with it was stored as the last
+    // known good.
     drop(daemon.stop());
     let daemon = Daemon::start(&home);
     assert!(problem(&home).to_string().contains("SECRET_NOT_ALLOWED"));
     assert!(home.running(CONNECTOR).is_empty());
 
-    // And well again as soon as it is allowed again, without anything else being done.
+    // It recovers automatically once access is allowed again.
     home.gdn(&["secret", "allow", "hook"]).exits(0);
     wait_until("the value holds", || status(&daemon, FIRST) == 202);
     assert_eq!(problem(&home), Value::Null);
@@ -516,7 +519,7 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_
         let output = as_anyone(&reader).output().unwrap();
         output.status.success()
     };
-    // One of the same user that hides nothing can be read, or the test would show nothing.
+    // An unprotected process of the same user must be readable, or the test would prove nothing.
     let mut sleep = std::process::Command::new("sleep");
     sleep.arg("600");
     let mut open = as_anyone(&sleep).spawn().unwrap();
@@ -526,7 +529,7 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_
     open.kill().unwrap();
     open.wait().unwrap();
     for pid in [daemon.pid(), connector, agent] {
-        // It hides itself before it is given anything to hide.
+        // It protects itself before it receives anything secret.
         wait_until("it can be read no more", || !reads(pid, "mem"));
         assert!(!reads(pid, "environ"), "{pid}");
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();

@@ -92,7 +92,7 @@ fn what_waits_for_an_agent_that_restarts_itself_is_answered_once_by_the_new_proc
             .exits(0);
     }
     let before = pid(&home);
-    // The next turns run under what is taken up meanwhile; this one does not.
+    // The next turns use the new configuration; this turn does not.
     let edited = project().replace("say: \"${text}\"", "say: \"now ${text}\"");
     home.write("project/goondan.yaml", &home.filled_in(&edited));
     home.gdn(&["reload"]).exits(0);

@@ -100,7 +100,7 @@ fn home() -> Home {
     home
 }
 
-/// Makes the managers of a home, in `managers`.
+/// Creates fake managers of a home, in `managers`.
 pub(crate) fn write_managers(home: &Home) {
     for (name, text) in [("systemctl", SYSTEMCTL), ("launchctl", LAUNCHCTL)] {
         home.write_program(&format!("managers/{name}"), &format!("{COMMON}{text}"));
@@ -179,7 +179,7 @@ fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
         .exits(0)
         .prints(&["as this version writes it"]);
 
-    // Again changes nothing.
+    // A repetition changes nothing.
     gdn(&home, &["service", "install"])
         .exits(0)
         .prints(&[&pid.to_string()]);

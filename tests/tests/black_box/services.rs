@@ -446,7 +446,7 @@ fn a_name_that_leads_into_this_machine_is_not_followed() {
     drop(daemon.stop());
 }
 
-/// The example as it is, but for its ports.
+/// The example, unchanged except for its ports.
 #[test]
 fn the_support_bot_answers_each_update_once_in_its_chat() {
     let chat = Provider::start(|_| Answer::json(&json!({"ok": true})));

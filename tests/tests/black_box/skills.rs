@@ -100,7 +100,7 @@ fn pkg_2_a_skill_is_a_package_that_the_model_reads_when_it_needs_it() {
     assert!(ran.contains("filled in"), "{ran}");
     let refused = home.ask("main", &format!("write {place}"));
     assert!(refused.contains("may only be read"), "{refused}");
-    // Nothing else in the store is open to the file tools.
+    // The file tools can read nothing else in the store.
     let refused = home.ask("main", &format!("read {folder}/../../x"));
     assert!(refused.contains("E_PATH_OUTSIDE"), "{refused}");
 }

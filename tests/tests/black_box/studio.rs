@@ -136,7 +136,7 @@ impl Page {
         answer["result"].take()
     }
 
-    /// With one header as it is not from this page; none leaves it out.
+    /// Replaces one header with a foreign value; none removes it.
     fn with(&self, name: &str, value: Option<&str>) -> Vec<(String, String)> {
         let mut headers = self.headers();
         headers.retain(|(header, _)| header != name);
@@ -366,7 +366,7 @@ fn obs_5_neither_waits_nor_idle_connections_keep_a_decision_out() {
     let wait = json!({
         "workspaceId": id, "conversationKey": "main", "input": "run a", "wait": true,
     });
-    // As many as may wait.
+    // As many as the limit of waiting requests.
     let call = json!({"method": "event.send", "params": wait}).to_string();
     let waiting: Vec<TcpStream> = (0..8)
         .map(|_| page.send("POST /api/call", &page.headers(), &call))
@@ -399,7 +399,7 @@ fn obs_5_neither_waits_nor_idle_connections_keep_a_decision_out() {
         stream.read_to_end(&mut answer).unwrap();
         assert_eq!(Response::read(&answer).status, 200);
     }
-    // A silent connection may keep its place for ten seconds.
+    // A silent connection may keep its slot for ten seconds.
     assert!(begun.elapsed() < Duration::from_secs(10));
     drop(idle);
 }
@@ -491,7 +491,7 @@ impl Lines {
         Self(lines)
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; none at the end.
     fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -532,7 +532,7 @@ fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
     let behind = json!({"workspaceId": id, "after": cursor});
     let mut lines = Lines::of(&page, "workspace.watch", &behind);
     let next = lines.next().unwrap();
-    // Another opening of the workspace begins with how it is.
+    // A new subscription of the workspace begins with a snapshot.
     assert!(next["params"]["snapshot"].is_object(), "{next}");
 }
 

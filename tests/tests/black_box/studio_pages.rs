@@ -24,10 +24,10 @@ const KILLS: usize = 3;
 /// Number of conversations in the test with many; the long form is 10000.
 const MANY_VAR: &str = "GOONDAN_TEST_STUDIO_CONVERSATIONS";
 const MANY: usize = 1_000;
-/// Pages that the navigation does not lead to.
+/// Pages without a navigation link.
 const EXTRA: &str = "#/conversation/main #/conversation/none";
 
-/// A browser, and a person who does what a suite says.
+/// A browser, and a person's actions as defined by a suite.
 struct Suite {
     running: Running,
     heard: usize,
@@ -53,7 +53,7 @@ impl Suite {
         }
     }
 
-    /// Waits until it says that, behind what it said before.
+    /// Waits until the suite prints that, after its earlier output.
     fn says(&mut self, line: &str) {
         let heard = self.heard;
         wait_until(&format!("the suite says {line:?}"), || {
@@ -76,7 +76,7 @@ impl Suite {
         self.running.say(line);
     }
 
-    /// Waits until all was as it should be.
+    /// Waits until the suite has passed.
     fn ends_well(self) {
         self.running.wait().exits(0);
     }
@@ -222,7 +222,8 @@ fn obs_5_the_daemon_is_killed_under_the_page_and_the_page_is_the_history() {
     let mut suite = Suite::start(&home, (&browser, "kill"), &mut studio);
     for number in 0..kills {
         suite.says("ready kill");
-        // One that is answered while the page looks, and one that the kill hits wherever it is.
+        // One event is answered while the page is open, and another is hit by the kill at any
+        // point.
         home.ask("main", &format!("echo answered {number}"));
         let event_id = format!("hit{number}");
         let text = format!("echo hit {number}");

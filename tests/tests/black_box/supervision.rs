@@ -22,7 +22,7 @@ fn sup_3_agents_start_on_demand_and_the_daemon_stays_without_any() {
     assert_eq!(home.ask("k", "echo one"), "one");
     assert_eq!(home.running(AGENT).len(), 1);
     processes::signal(home.running(AGENT)[0].pid, Signal::SIGKILL);
-    // It has nothing to do, so no other one is started.
+    // It has no work, so no replacement is started.
     daemon.log().wait_for("the crash is told", |line| {
         message(line) == "process crashed"
     });
@@ -109,9 +109,9 @@ fn sup_9_hung_children_are_found_killed_and_replaced() {
     );
 }
 
-/// Longer than a child may be silent.
+/// Longer than the allowed silence of a child.
 const PAUSE: Duration = Duration::from_secs(33);
-/// Longer than it takes the daemon to look at every child after a pause.
+/// Longer than the daemon's checks of all children after a pause.
 const JUDGED: Duration = Duration::from_secs(6);
 
 #[test]
@@ -211,7 +211,7 @@ fn sup_6_processes_and_what_they_start_block_no_signal() {
     assert!(processes::of_home(home.path()).len() >= 5);
     wait_until("none of them blocks a signal that ends it", || {
         let started = processes::of_home(home.path());
-        // The one that only waits for the sandbox leaves signals to the one within.
+        // The process that only waits for the sandbox leaves signals to the inner one.
         let waits = |args: &[String]| {
             let is = |arg: &str| args.iter().any(|it| it == arg);
             is("--sandbox") && !is("--within")

@@ -90,7 +90,7 @@ fn sys_3_verify_names_each_document_that_is_damaged_or_misplaced_with_what_to_do
         is_told("emptied", b"");
         replace(&path, &good);
     }
-    // One that opens, and is another's.
+    // A document that can be decrypted, but belongs to another.
     let grant = of_kind(&home, "grants");
     let stray = grant.with_file_name(format!("{}.sops.yaml", "0".repeat(64)));
     fs::copy(&grant, &stray).unwrap();

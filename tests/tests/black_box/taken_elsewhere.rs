@@ -1,4 +1,4 @@
-//! Conversations taken from one machine to another by `gdn instance export` and `import`.
+//! Moving conversations to another machine with `gdn instance export` and `import`.
 
 use std::fs;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tasks::{area, example, wait_for};
 
-/// A task of the examples on the page that the layout comes from.
+/// Example task of the page that defines the layout.
 const PLAIN: &str = "task_20240215_abc123";
 
 fn shown(home: &Home, task: &str) -> Value {
@@ -138,7 +138,7 @@ fn task_2_the_examples_of_the_source_are_imported() {
     });
 }
 
-/// Packs a checkpoint of the plain format, with a name, as `tar` does it.
+/// Packs a named checkpoint of the plain format, like `tar`.
 fn pack_checkpoint(area: &Path) {
     let checkpoint = area.join(".checkpoints/checkpoint_002");
     let packed = std::process::Command::new("tar")
@@ -178,7 +178,7 @@ fn ckpt_4_a_checkpoint_of_the_plain_format_is_restored_by_its_name() {
     home.gdn(&["verify"]).exits(0);
 }
 
-/// An agent that says that it wrote two documents, and wrote one.
+/// An agent that reports two documents, but wrote one.
 const BOASTER: &str = "#!/bin/sh
 cat > /dev/null
 mkdir -p docs/planning
@@ -224,7 +224,7 @@ fn proto_4_missing_documents_are_flagged_at_the_review() {
     assert!(!page.stdout.contains("01_idea.md  does"), "{page:?}");
     let listed = home.gdn(&["task", "list"]).exits(0);
     assert!(listed.stderr.contains(missing), "{listed:?}");
-    // Another daemon knows it, too, and looks again.
+    // A new daemon also knows it, and checks again.
     drop(daemon.stop());
     fs::write(area(&home).join(missing), "market").unwrap();
     let _daemon = Daemon::serving(&home);

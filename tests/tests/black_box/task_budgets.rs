@@ -189,7 +189,7 @@ fn task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints() {
         .unwrap()
         .len();
     assert_eq!(about["snapshotSize"], size);
-    // The files of the work area say the same as the daemon.
+    // The files of the work area match the daemon's output.
     let [record, state, tokens] = ["task", "agent-state", "tokens"]
         .map(|name| json(&area.join(".metadata").join(name).with_extension("json")));
     assert_eq!(record["status"], "completed");

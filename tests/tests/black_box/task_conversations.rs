@@ -1,5 +1,5 @@
 //! Agents of `runtime.kind: llm` that work on tasks: each session is a conversation, each run a
-//! turn, whatever is killed (`TASK-8`).
+//! turn, whichever process is killed (`TASK-8`).
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::Value;
 
-/// A worker of two phases: it asks for a key and a word, writes in its work area, and tries what it may not.
+/// A worker with two phases: it asks for a key and a word, writes in its work area, and tries
+/// forbidden actions.
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package
@@ -122,7 +123,7 @@ fn provide(home: &Home) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Goes on to the second phase, whose command waits to be let go.
+/// Continues to the second phase, whose command waits until it is released.
 fn go_to_the_second_phase(home: &Home) {
     begin(home);
     wait_for_status(home, "waiting_dependency");
@@ -269,7 +270,7 @@ fn task_8_after_a_restore_another_conversation_begins() {
     daemon.stop().check(false);
 }
 
-/// An agent that hands on what it is given, to the only agent there is.
+/// An agent that delegates its input to the only available agent.
 const IDLER: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -312,7 +313,7 @@ fn task_8_an_agent_that_works_for_a_task_gives_no_tasks() {
     daemon.stop().check(false);
 }
 
-/// A model whose calls are known to take so much.
+/// A model with priced calls.
 fn priced(provider: &Provider, budgets: &str) -> String {
     format!(
         r#"
@@ -364,7 +365,7 @@ fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_it
     let rows = usage["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{usage}");
     assert_eq!(rows[0]["key"], "task:book.1");
-    // Nothing is asked that might pass what is left.
+    // No request is made that might exceed the rest of the budget.
     home.gdn(&["task", "budget", "book", "--max-tokens", "60"])
         .exits(0);
     home.gdn(&["task", "answer", "book", "yes"]).exits(0);

@@ -1,4 +1,4 @@
-//! Goal: whatever is killed at any time, each answer and approval takes effect exactly once, no
+//! Goal: whichever process is killed at any time, each answer and approval takes effect exactly once, no
 //! process survives its task, and no task is lost or runs twice (`TASK-1`, `TASK-7`, `TASK-8`).
 //!
 //! Method: an agent of each format works on its own task, all four concurrently. The daemon is
@@ -25,10 +25,10 @@ use goondan_tests::wait::within;
 use goondan_tests::{Daemon, Home, PATIENCE, Ran, binaries, wait_for, wait_until};
 use serde_json::Value;
 
-/// Kills at moments of chance, unless `GOONDAN_TEST_TASK_KILL_ROUNDS` says otherwise.
+/// Random kills, unless `GOONDAN_TEST_TASK_KILL_ROUNDS` is set.
 const ROUNDS: u32 = 4;
 
-/// The longest time before the daemon is killed by chance: within it a run begins, works and ends.
+/// Maximum time before a random kill of the daemon: a run starts, works and ends within it.
 const KILL_WITHIN_MS: u64 = 600;
 
 /// Answer to the daemon's question about a lost run.
@@ -37,7 +37,7 @@ const GO_ON: &str = "go on";
 /// The answer to a request for a permission.
 const ALLOW: &str = "allow";
 
-/// When the daemon is killed after people have said something.
+/// Time of the daemon's kill after people's inputs.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
     /// When all inputs are acknowledged.
@@ -78,7 +78,7 @@ struct Crew {
     key: PathBuf,
 }
 
-/// The tasks as they are listed, by their ids; none while the daemon does not know them yet.
+/// Listed tasks by their ids; none while the daemon has not loaded them yet.
 fn listed(home: &Home) -> Option<BTreeMap<String, Value>> {
     let ran = home.gdn(&["--json", "task", "list", "--all"]);
     let tasks = (ran.code == 0).then(|| ran.json())?["tasks"].take();
@@ -167,7 +167,7 @@ impl Crew {
         self.daemon = Some(Daemon::start(&self.home));
     }
 
-    /// Waits until every task waits for a person or is over, and gives these that wait.
+    /// Waits until every task waits for a person or has ended, and returns the waiting ones.
     fn settle(&self) -> Vec<String> {
         wait_for("every task waits for a person, or is over", || {
             let tasks = listed(&self.home).filter(|tasks| tasks.len() == self.said.len())?;
@@ -227,7 +227,7 @@ impl Crew {
         Running::start(command)
     }
 
-    /// People say what every task waits for, and the daemon is killed.
+    /// Gives every task the input it waits for, and kills the daemon.
     fn round(&mut self, moment: Moment) {
         let waiting = self.settle();
         let words: Vec<(String, Word)> = waiting
@@ -275,14 +275,15 @@ impl Crew {
         }
     }
 
-    /// Has the agents that will work held at a point; gives the tasks, and how often each was held there.
+    /// Holds the agents that will work at a point; returns the tasks, and how often each was held
+    /// there.
     fn hold(&self, moment: Moment, words: &[(String, Word)]) -> Vec<(String, usize)> {
         let Moment::Held(point) = moment else {
             return Vec::new();
         };
         let mut held = Vec::new();
         for (task, word) in words {
-            // The last review is followed by no run, and a permission by none that begins.
+            // No run follows the last review, and no new run follows a permission.
             let is_last = matches!(word, Word::Approve(2))
                 || matches!(word, Word::Answer(_, text) if text == ALLOW);
             if !is_last {
@@ -302,8 +303,9 @@ impl Crew {
         )
     }
 
-    /// Waits until the agents are held, or wait for a permission before they come there. Of a run that was lost a
-    /// person may be asked first. Where agents have given their results, what they said is durable, too.
+    /// Waits until the agents are held, or wait for a permission before that point. There may be a
+    /// question about a lost run first. If agents have reported their results, the reports are
+    /// durable, too.
     fn wait_held(&mut self, point: Point, held: &[(String, usize)]) {
         for (task, before) in held {
             let what = format!("the agent of {task} is held at `{}`", point.as_str());
@@ -381,7 +383,7 @@ impl Crew {
     }
 }
 
-/// No run begins twice or beside another.
+/// Checks that no run starts twice or concurrently with another.
 fn check_runs(history: &[Value], diary: &[String], deployed: usize, show: &dyn Fn() -> String) {
     assert_eq!(count(diary, "overlap"), 0, "two runs at a time: {}", show());
     let requested = events(history, "run_requested").len();
@@ -447,7 +449,8 @@ fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn
 fn task_1_a_daemon_killed_at_each_transition_loses_nothing_of_any_format() {
     let mut crew = Crew::new();
     crew.hire();
-    // Each time round every task gets further: the last two let no permission be withdrawn for ever.
+    // Every task advances in each cycle: in the last two rounds, permissions are not withdrawn by a
+    // kill.
     let moments = [
         (Moment::Held(Point::Started), true),
         (Moment::Held(Point::Told), false),
@@ -507,7 +510,7 @@ fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_tol
     for (act, status) in HELD_ACTS {
         let is_wanted = act != "resume";
         wait_until("every agent works, or none", || {
-            // Of a run that was lost a person may be asked.
+            // There may be a question about a lost run.
             for task in tasks.iter().filter(|_| act == "cancel") {
                 if let Some(Word::Answer(id, text)) = crew.word_for(task) {
                     let answer = ["task", "answer", task, &text, "--id", &id];

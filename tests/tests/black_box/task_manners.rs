@@ -33,7 +33,7 @@ fn listed(home: &Home) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// A person says `go on` to every task that asks.
+/// Answers `go on` to every task that asks.
 fn go_on(home: &Home, tasks: &BTreeMap<String, Value>) {
     for (task, _) in tasks
         .iter()
@@ -212,7 +212,7 @@ fn agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later() {
     let more = ["--description", "Build a shop.", "--start"];
     home.gdn(&[&new[..], &more[..]].concat()).exits(0);
     let is = |status: &str| listed(&home)["shop"]["status"] == status;
-    // A retry would not help: a person is asked at once.
+    // A retry would not help: a person is asked immediately.
     wait_until("it asks", || is("waiting_question"));
     let shown = home.gdn(&["task", "show", "shop"]).exits(0);
     shown.prints(&[
@@ -236,7 +236,7 @@ fn agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later() {
     wait_until("it is completed", || is("completed"));
 }
 
-/// Ten minutes: how long an agent may show no sign of life.
+/// Ten minutes: the maximum time without a sign of life.
 #[test]
 fn task_8_an_agent_without_any_sign_of_life_is_ended_in_the_long_form() {
     if std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").is_err() {

@@ -134,7 +134,7 @@ fn task_8_a_person_is_told_what_to_type_and_never_a_secret() {
     assert!(page.stdout.contains("question by hook request  sent"));
 }
 
-/// Does what the task waits for; a run that was lost is asked about, too.
+/// Gives the task what it waits for, including an answer about a lost run.
 fn act(home: &Home) {
     for ask in shown(home)["asks"].as_array().into_iter().flatten() {
         let id = ask["id"].as_str().unwrap();

@@ -130,7 +130,7 @@ fn is_conversation(path: &Path) -> bool {
         && path.parent().is_some_and(|dir| dir.ends_with("messages"))
 }
 
-/// Every file below a directory, but those of conversations.
+/// Every file below a directory, except those of conversations.
 fn files(dir: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -24,7 +24,8 @@ spec:
     source: project
 "#;
 
-/// A coding agent: it edits, adds and deletes, and makes a file shorter when it is asked to. Its diary is in its home.
+/// A coding agent: it edits, adds and deletes, and shortens a file on request. Its diary is in its
+/// home.
 const AGENT: &str = r#"#!/bin/sh
 set -eu
 session=${1:-s-1}
@@ -115,7 +116,8 @@ fn files(shown: &Value) -> Vec<String> {
     told.map(|text| text.replace('"', "")).collect()
 }
 
-/// From a new task to a change of the project, with the daemon killed after each word of a person if that is wanted.
+/// From a new task to a change of the project, optionally with a kill of the daemon after each
+/// input of a person.
 fn go_the_whole_way(kills: bool) {
     let home = home(PROJECT);
     let mut daemon = Some(Daemon::serving(&home));

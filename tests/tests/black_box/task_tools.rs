@@ -1,5 +1,5 @@
 //! An agent that delegates to command-line agents with the tool `tasks`: a task is created once,
-//! whatever is killed, and belongs to that conversation alone (`TASK-8`).
+//! whichever process is killed, and belongs to that conversation alone (`TASK-8`).
 
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
@@ -54,7 +54,7 @@ spec:
       - say: "${result}"
 "#;
 
-/// Writes down that it began, and is done when it is let.
+/// Logs its start, and completes when it is released.
 const WORKER: &str = "#!/bin/sh
 echo \"$$\" >> \"$1\"
 cat > /dev/null
@@ -106,7 +106,7 @@ fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
         .exits(0)
         .prints(&["by the agent of main"]);
     assert!(home.ask("main", "which").starts_with(id));
-    // Another conversation has nothing to do with it.
+    // Another conversation has no access to it.
     assert_eq!(home.ask("other", "which"), "this conversation has no tasks");
     let refused = home.ask("other", &format!("look at {id}"));
     assert!(refused.starts_with("E_NO_TASK"), "{refused}");

@@ -135,7 +135,7 @@ pub(crate) const STEPS: [Step; 6] = [
     ),
 ];
 
-/// All that was done was done once, and its work is there.
+/// Checks that everything was done once, and that the work exists.
 fn check_done(home: &Home) {
     let history = history(home);
     for (event, times) in [
@@ -164,7 +164,7 @@ fn check_done(home: &Home) {
     assert_eq!(listed["tasks"], Value::Array(Vec::new()));
 }
 
-/// Every file below a directory that holds a text.
+/// Every file below a directory that contains a text.
 fn holding(dir: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -198,7 +198,7 @@ fn task_7_three_phases_a_question_a_dependency_and_reviews() {
     wait_for(&home, "completed");
     check_done(&home);
     assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
-    // An answer counts once, and what is over stays as it is.
+    // An answer counts once, and finished work is not changed.
     home.gdn(&["task", "answer", "shop", "customers"]).exits(5);
     home.gdn(&["task", "cancel", "shop", "--yes"]).exits(10);
     check_protocols(&home);
@@ -208,7 +208,7 @@ fn task_7_three_phases_a_question_a_dependency_and_reviews() {
     assert!(!area(&home).exists());
 }
 
-/// Each block is one line, with what it says (`PROTO-1`).
+/// Checks that each block is one line, with its content (`PROTO-1`).
 fn check_protocols(home: &Home) {
     let text = fs::read_to_string(area(home).join(".logs/protocols.jsonl")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -282,7 +282,7 @@ fn sys_3_what_was_provided_for_a_task_is_rotated_with_all_secrets_and_stays_of_u
     assert!(!of_whom().iter().any(is_former), "the former one opens it");
     assert_eq!(holding(&home.state_root(), KEY), Vec::<PathBuf>::new());
 
-    // The next run of the agent has it, and asks for nothing.
+    // The agent's next run has it, and requests nothing.
     home.gdn(&["task", "rework", "shop", "In euros."]).exits(0);
     wait_until("the prices are written anew", || {
         let prices = fs::read_to_string(area(&home).join("docs/design/prices.md"));
@@ -448,7 +448,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     home.gdn(&[&new[..], &["--max-disk-mib", "2"]].concat())
         .exits(0);
     let large = area(&home).join("large");
-    // It may be held from then on, before its program gets any further.
+    // It may be paused from then on, before its program continues.
     wait_until("it takes too much", || {
         fs::metadata(&large).is_ok_and(|file| file.len() == 3_000_000)
     });
@@ -470,7 +470,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
         .prints(&["of 2.0 MiB"]);
     let refused = home.gdn(&["task", "resume", "shop"]);
     assert!(refused.stderr.contains("remove files"), "{refused:?}");
-    // Nothing is deleted but by a person.
+    // Only a person deletes files.
     assert_eq!(fs::metadata(&large).unwrap().len(), 3_000_000);
     fs::remove_file(&large).unwrap();
     home.gdn(&["task", "resume", "shop"]).exits(0);

@@ -7,7 +7,7 @@ use goondan_tests::home::{GDN, Home, Running};
 use goondan_tests::provider::{Answer, Provider, anthropic, anthropic_saying};
 use serde_json::json;
 
-/// Makes a project from a template and starts it.
+/// Creates a project from a template and starts it.
 fn begin(template: &str) -> Home {
     let home = Home::without_project();
     home.gdn(&["init", "--template", template, "--no-git", "."])
@@ -16,7 +16,7 @@ fn begin(template: &str) -> Home {
     home
 }
 
-/// Asks an agent and gives its answer.
+/// Asks an agent and returns its answer.
 #[track_caller]
 fn ask(home: &Home, agent: &str, text: &str) -> String {
     home.gdn(&["send", "--agent", agent, text]).exits(0).stdout

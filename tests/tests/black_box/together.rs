@@ -285,7 +285,7 @@ fn the_example_of_three_agents_can_be_played() {
 }
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
-/// Questions of each conversation, unless `GOONDAN_TEST_ROUNDS` says otherwise.
+/// Questions of each conversation, unless `GOONDAN_TEST_ROUNDS` is set.
 const ROUNDS: usize = 12;
 
 /// Goal: each question is asked once and answered once, though askers, workers and the daemon are

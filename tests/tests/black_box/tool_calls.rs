@@ -45,7 +45,7 @@ fn calls_of_one_step_run_beside_each_other_and_are_recorded_in_their_order() {
         asking.wait().exits(0).stdout,
         "exit code: 0\nstdout:\nquick\n"
     );
-    // The log may come after the answer.
+    // The log entry may arrive after the answer.
     wait_until("both ends are in the log", || {
         daemon.log().saying("tool.completed").len() == 2
     });

@@ -1,4 +1,4 @@
-//! The extension `tool-search`: of many tools, a model is offered those it looked for.
+//! The extension `tool-search`: a model is offered only the tools it searched for.
 
 use std::collections::BTreeSet;
 

@@ -36,7 +36,7 @@ fn begin(home: &Home, screen: &Screen, args: &str) {
     screen.press(&["Enter"]);
 }
 
-/// The shell is back as it was, and shows what is typed.
+/// The shell is restored, and echoes input.
 fn check_given_back(screen: &Screen) {
     screen.wait_for_prompt();
     assert!(screen.shown().contains(&format!("\n{MARK}\n")));
@@ -68,7 +68,7 @@ fn obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal
     screen.wait_for("Conversation main");
     screen.wait_for("echo one");
 
-    // The page that is open says what came meanwhile, over the death of the daemon.
+    // An open page shows what arrived meanwhile, despite the death of the daemon.
     drop(daemon.kill());
     screen.wait_for("no daemon runs the project");
     let daemon = Daemon::start(&home);
@@ -148,7 +148,7 @@ fn obs_4_one_picture_of_top_is_text_or_json_for_a_script() {
     daemon.stop();
 }
 
-/// Closes the terminal of a program as soon as it shows a text, and prints how the program ended.
+/// Closes the terminal of a program as soon as it shows a text, and prints its exit status.
 const HANG_UP: &str = r#"
 import fcntl, os, pty, signal, struct, subprocess, sys, termios
 signal.alarm(60)
@@ -229,7 +229,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
     home.gdn(&new).exits(0);
     for (text, arguments) in FOLLOWING {
         if ["top", "chat"].contains(&arguments[0]) {
-            // Without a terminal they show one picture, and what stdin says.
+            // Without a terminal they print one snapshot, and process stdin.
             continue;
         }
         let mut command = home.command(&bin(GDN), arguments);

@@ -1,4 +1,4 @@
-//! The service under a real systemd, in a system of its own (`REL-1`).
+//! The service under a real systemd, in a separate system (`REL-1`).
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Interrupted tool calls: people are notified, whatever is killed, until one has reviewed the call
+//! Interrupted tool calls: people are notified, whichever process is killed, until one has reviewed the call
 //! (`OBS-5`).
 
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
     let _daemon = Daemon::serving(&home);
     assert!(listed(&home).is_empty(), "it is on the list again");
 
-    // With its conversation goes what there would be to look at.
+    // Deleting its conversation removes the record to review.
     killed_while_a_tool_runs(&home, "y");
     assert_eq!(listed(&home).len(), 1);
     home.gdn(&["instance", "delete", "y", "--yes"]).exits(0);
@@ -128,7 +128,7 @@ fn obs_5_an_agent_does_not_settle_its_own_calls() {
     assert_eq!(listed(&home), all);
 }
 
-/// The calls of a conversation whose results say that they were cut short.
+/// Calls of a conversation whose results report an interruption.
 fn cut_short(home: &Home, key: &str) -> BTreeSet<String> {
     let messages = home.history(key);
     check(&messages);
@@ -159,7 +159,7 @@ fn obs_5_no_result_says_that_a_call_was_cut_short_of_which_no_person_is_told() {
         for _ in 0..KILLS {
             drop(daemon.kill());
             daemon = Daemon::serving(&home);
-            // The moment is what is chosen at random; nothing is waited for.
+            // The moment is random, so the test does not wait for any condition.
             random.let_pass(MOMENT_MS);
         }
         home.write(&format!("notes/{key}.go"), "");

@@ -47,7 +47,7 @@ impl Place {
         self.home.path().join("prefix")
     }
 
-    /// A directory with a build of its own: the real programs, one with a byte more behind its end.
+    /// A directory with a distinct build: the real programs, one with an extra byte at its end.
     fn build(&self, name: &str) -> PathBuf {
         let dir = self.home.path().join("builds").join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -63,7 +63,7 @@ impl Place {
         dir
     }
 
-    /// A build in which a script takes the place of a program once it is asked for more than its version.
+    /// A build in which a script replaces a program for any argument other than its version.
     fn build_with(&self, name: &str, program: &str, script: &str) -> PathBuf {
         let dir = self.build(name);
         let version = Command::new(bin(program))
@@ -224,7 +224,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
     wait_until("the daemon is stopping", || {
         place.journal().contains("drain")
     });
-    // A second one does not come between.
+    // A concurrent upgrade is refused.
     let second = place.current(&["upgrade", "--rollback"]).exits(8);
     second.tells(&["another upgrade works on", "hint: wait until it is over"]);
     let during: Vec<JoinHandle<()>> = ["1", "2", "3"].map(|it| place.work(it)).into();
@@ -263,7 +263,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
         assert!(name == first.as_str() || name == second.as_str());
         assert_eq!(*is_current, name == first.as_str());
     }
-    // A third one takes the place of the second.
+    // A third version replaces the second.
     place.upgrade(&place.build("c")).exits(0);
     let list = place.list()["versions"].to_string();
     assert!(!list.contains(&second) && list.contains(&first), "{list}");
@@ -365,7 +365,7 @@ fn rel_1_an_upgrade_killed_on_its_way_back_ends_as_it_was() {
         let upgrading = place.start(&["upgrade", build.to_str().unwrap()]);
         place.reaches(&[step]);
         drop(upgrading);
-        // It may have been over by then.
+        // It may have completed by then.
         let resumed = place.current(&["upgrade", "--resume"]);
         assert!([0, 18].contains(&resumed.code), "{resumed:#?}");
         work.join().unwrap();
@@ -446,7 +446,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
     );
     let refused = place.upgrade(&newer).exits(10);
     refused.tells(&["there would be no way back", "--one-way"]);
-    // One that cannot read what is there.
+    // A version that cannot read the state.
     place.home.gdn(&["run"]).exits(0);
     place.home.gdn(&["shutdown"]).exits(0);
     let older = place.build_with("older", GDN, "echo 'error: of a newer format' >&2; exit 4");

@@ -1,4 +1,4 @@
-//! Goal: the usage of model replies is recorded, shown and summed, whatever is killed.
+//! Goal: the usage of model replies is recorded, shown and summed, whichever process is killed.
 //!
 //! Method: the real binaries, and a local provider whose replies use known numbers of tokens.
 
@@ -174,7 +174,7 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
     daemon.stop().check(false);
 }
 
-/// A reply that takes so many tokens.
+/// A reply with this token usage.
 fn taking(tokens: u64) -> String {
     openai(&[
         openai_delta(&json!({"role": "assistant", "content": "Done."})),

@@ -52,7 +52,7 @@ impl Verdaccio {
         }
     }
 
-    /// Makes a user, whose token it gives.
+    /// Creates a user, and returns its token.
     fn token(&self) -> String {
         let answered = Command::new("curl")
             .args(["-sSf", "-X", "PUT", "-H", "content-type: application/json"])

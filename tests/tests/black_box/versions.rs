@@ -1,4 +1,4 @@
-//! Programs of different versions: which files they may touch, and what they may ask each other (`REL-1`).
+//! Programs of different versions: accessible files, and allowed requests between them (`REL-1`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::control::{connect, greeting, receive, request, send};
 
 const NEWER: &str = r#"{"wrote":1001,"readableFrom":1000,"goondan":"9.9.9"}"#;
 
-/// Every file below a directory, with what it holds.
+/// Every file below a directory, with its content.
 fn files(dir: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -77,7 +77,7 @@ fn rel_1_a_state_root_of_a_newer_format_is_not_touched() {
     );
     assert_eq!(files(&home.state_root()), before);
 
-    // One that an older version wrote is brought up.
+    // Files of an older version are upgraded.
     home.write(
         "state/system/format.json",
         r#"{"wrote":0,"readableFrom":0,"goondan":"0.0.9"}"#,
@@ -132,7 +132,8 @@ fn rel_1_a_client_of_any_version_may_ask_for_the_status_and_the_end() {
     drop(daemon.wait());
 }
 
-/// A socket in a state root of its own by which a client seems to be of another version to the daemon.
+/// A socket in a separate state root through which a client appears to the daemon as a different
+/// version.
 fn seem_another_version(home: &Home) -> std::path::PathBuf {
     let root = home.path().join("seeming");
     fs::create_dir_all(root.join("run")).unwrap();
@@ -175,7 +176,7 @@ fn rel_1_gdn_shows_and_stops_a_daemon_of_another_version() {
         (&shown["pid"], &shown["schema"]),
         (&json!(pid), &json!("gdn.status/v1"))
     );
-    // Nothing else works.
+    // All other commands fail.
     gdn(&["ps"])
         .exits(4)
         .tells(&["this daemon is goondan", "9.9.9"]);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::conversation::shape;
 
-/// [`LAB`] with an answer of its own, and a prompt in a file for the other agent.
+/// [`LAB`] with a different answer, and a prompt file for the other agent.
 fn lab(answer: &str) -> String {
     let answer = format!("say: \"{answer} ${{text}}\"");
     LAB.replace("say: \"${text}\"", &answer).replace(
@@ -241,7 +241,7 @@ fn workspace_of(home: &Home, working_directory: &Path) -> Value {
     let mut command = home.command(&gdn, &["--json", "status"]);
     command.current_dir(working_directory);
     let ran = goondan_tests::home::Running::start(command).wait();
-    // 16 says that a workspace does not run as it should, which is for the caller to judge.
+    // Exit code 16 reports a degraded workspace, which the caller must judge.
     assert!([0, 16].contains(&ran.code), "{ran:?}");
     ran.json()["workspaces"][0].clone()
 }

@@ -67,7 +67,7 @@ read -r rest
     )
 }
 
-/// Saves a script as careful editors do: whole at once, with the mode it had.
+/// Saves a script atomically like careful editors, and keeps its mode.
 fn save(home: &Home, path: &str, text: &str) {
     home.write("draft", text);
     let draft = home.path().join("draft");

@@ -32,7 +32,7 @@ fn wait_for(watch: &Running, kind: &str, count: usize) -> Vec<Value> {
     told(watch)
 }
 
-/// Behind a snapshot no number is left out and none comes twice.
+/// After a snapshot, no sequence number is skipped or repeated.
 fn check_cursors(told: &[Value]) {
     let mut last = (String::new(), 0);
     for each in told {

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::conversation::{check, role, text};
 
 const KEYS: usize = 20;
-/// Events posted to each key, unless `GOONDAN_TEST_EVENTS_PER_KEY` says otherwise.
+/// Events posted to each key, unless `GOONDAN_TEST_EVENTS_PER_KEY` is set.
 const EVENTS_PER_KEY: usize = 10;
 /// A question, a call, its result, an answer.
 const MESSAGES_PER_EVENT: usize = 4;
@@ -145,7 +145,7 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
                 running = Some(Daemon::start(&home));
                 daemons += 1;
             }
-            // The connector may have been killed, and then listens elsewhere.
+            // The connector may have been killed, and listens at another address.
             *address.write().unwrap() = running.as_ref().unwrap().webhook("hook");
         }
         drop(over);
@@ -289,7 +289,7 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
         ("orchestrator", "turn committed and answered"),
     ];
     assert_eq!(steps, expected);
-    // The connector's own line comes when its client has the answer.
+    // The connector logs the request after its client has the response.
     let answered = daemon.log().wait_for("the request is logged", |line| {
         line["traceId"] == trace && line["message"] == "request answered"
     });
@@ -324,7 +324,7 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
     assert_eq!(call["parentSpanId"], step["spanId"]);
     assert_eq!(call["toolName"], "bash__exec");
 
-    // The runtime events are kept beside the conversation, in the same trace (MSG-12).
+    // Runtime events are stored next to the conversation, in the same trace (MSG-12).
     let path = home
         .workspace_dir()
         .join("instances/k/messages/runtime-events.jsonl");

@@ -23,7 +23,7 @@ use crate::conversation::{check, role};
 /// The secret that replies are signed with.
 const SECRET: &str = "correct-horse-battery-staple";
 
-/// [`LAB`] whose webhook is set so beside its path.
+/// [`LAB`] with further configuration of its webhook.
 fn lab(config: &str, secrets: &str) -> Home {
     let webhook = format!("    path: /hook\n    reply: {config}\n{secrets}");
     Home::new(&LAB.replacen("    path: /hook\n", &webhook, 1))
@@ -159,7 +159,7 @@ fn msg_13_a_caller_who_waits_too_long_is_told_the_event_id_and_asks_again() {
     let body = response.json();
     assert_eq!(body.get("outcome"), None);
     home.write("notes/x.go", "");
-    // The id it was given, since it gave none.
+    // The server's id, since the request had none.
     let id = body["eventId"].as_str().unwrap();
     assert_eq!(asked_until_over(&daemon, id, "hold x"), completed("done x"));
     assert_eq!(questions(&home), 1);
@@ -216,7 +216,7 @@ fn msg_13_a_promised_reply_is_handed_over_signed_over_kills_and_until_it_is_take
     assert!(kept(&home).contains("e1"), "{}", kept(&home));
     assert!(receiver.posts().is_empty());
     home.write("notes/x.go", "");
-    // … and before the reply is taken.
+    // … and before the reply is accepted.
     let daemon = Daemon::serving(&home);
     daemon
         .log()
@@ -247,7 +247,7 @@ fn msg_13_a_promised_reply_is_handed_over_signed_over_kills_and_until_it_is_take
     let signature = format!("sha256={}", hex::encode(keyed.finalize().into_bytes()));
     assert_eq!(post.header("x-hub-signature-256"), Some(signature.as_str()));
     assert_eq!(questions(&home), 1);
-    // The address may be a secret, and is in no line of the log.
+    // The address may be a secret, so it must not be logged.
     let lines = [log.lines(), daemon.stop().lines()].concat();
     let told = lines.iter().map(Value::to_string);
     assert!(!told.into_iter().any(|line| line.contains("/v1/replies")));

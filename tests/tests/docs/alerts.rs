@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::pages::{Page, repository};
 
-/// The names of samples, and the labels that each may have.
+/// Sample names with their allowed labels.
 fn known(name: &str) -> Option<BTreeSet<&'static str>> {
     Metric::ALL.iter().find_map(|metric| {
         let info = metric.info();

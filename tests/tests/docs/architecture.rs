@@ -6,7 +6,7 @@ use crate::sources::all_tests;
 /// Underscores from which on a name in lower case is a test's: names of other things are shorter.
 const TEST_UNDERSCORES: usize = 3;
 
-/// The modules that a file of the core declares, those that only tests see left out.
+/// Modules that a file of the core declares, without test modules.
 fn modules_of(file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join(file)).unwrap();
     let lines: Vec<&str> = text.lines().collect();

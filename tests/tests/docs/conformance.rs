@@ -1,4 +1,4 @@
-//! `docs/conformance.md`: every requirement is there, and every test it names exists.
+//! `docs/conformance.md`: every requirement is listed, and every test it names exists.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `docs/crash-matrix.md`: every row says what is lost and repeated, and by which tests that is shown.
+//! `docs/crash-matrix.md`: every row lists what is lost and repeated, and the tests that show it.
 
 use crate::pages::{Page, quoted};
 use crate::sources::all_tests;

@@ -39,8 +39,8 @@ const MARKS: [(&str, &str); 29] = [
     ("tests", "t"),
 ];
 
-/// The names under one kind of table of a manifest, `[dependencies]` or `[dev-dependencies]`, those for
-/// one system included.
+/// Names in one kind of table of a manifest, `[dependencies]` or `[dev-dependencies]`, including
+/// platform-specific ones.
 fn names_in(manifest: &str, kind: &str) -> BTreeSet<String> {
     let mut is_inside = false;
     let mut names = BTreeSet::new();

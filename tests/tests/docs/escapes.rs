@@ -1,4 +1,4 @@
-//! The lists of ways out and of ordinary work in `docs/security.md` are those of the suites that try them.
+//! The lists of escape methods and ordinary work in `docs/security.md` match the test suites.
 
 use crate::pages::{Page, repository};
 

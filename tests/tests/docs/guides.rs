@@ -71,7 +71,7 @@ fn parts(page: &Page) -> Vec<Part> {
     parts.collect()
 }
 
-/// All that is typed and written, as one script; the output of each typed fence begins with a mark.
+/// All commands and files as one script; the output of each typed fence begins with a marker.
 fn script(parts: &[Part]) -> String {
     let mut script = String::from("exec 2>&1\ncd goondan\n");
     for part in parts {
@@ -115,7 +115,7 @@ fn is_as_promised(line: &str, promised: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The first line that was promised and is not there, behind those before it.
+/// First expected line that is missing after the earlier ones.
 fn missing<'a>(printed: &str, promised: &'a [String]) -> Option<&'a str> {
     let mut lines = printed.lines().map(str::trim_end);
     let mut wanted = promised.iter().map(|line| line.trim_end());
@@ -140,7 +140,7 @@ fn run(home: &Home, script: &str) -> Ran {
     Running::start(command).wait()
 }
 
-/// Does what a page says.
+/// Follows the steps of a page.
 fn follow(path: &str, not_run: usize, is_there: fn() -> bool) {
     if !is_there() {
         return;

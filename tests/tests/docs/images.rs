@@ -1,5 +1,5 @@
-//! The pictures in `docs/images/`: each is shown or led to by a page, each that a page shows is there, and all are small
-//! enough to be looked at over a slow line.
+//! Pictures in `docs/images/`: every file is used by a page, every picture in a page exists, and
+//! all are small enough for slow connections.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::pages::{Page, repository};
 const IMAGES: &str = "docs/images";
 /// The page that [`Page::all`] leaves out.
 const KOREAN: &str = "docs/ko/README.md";
-/// Bytes that a picture may have, by the ending of its file.
+/// Maximum bytes of a picture, by file extension.
 const BYTES_MAX: &[(&str, usize)] = &[("png", 120_000), ("svg", 100_000), ("cast", 200_000)];
 /// Pixels that a screenshot is wide and high.
 const SIDE_PIXELS: std::ops::RangeInclusive<u32> = 320..=1600;

@@ -1,4 +1,4 @@
-//! `docs/README.md` is the index of all pages: each is there once, under the kind that it is.
+//! `docs/README.md` is the index of all pages: each is listed once, under its kind.
 
 use std::collections::BTreeMap;
 

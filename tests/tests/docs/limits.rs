@@ -41,7 +41,7 @@ fn constants(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The value of a sum of products of numbers and known names.
+/// Evaluates a sum of products of numbers and known names.
 fn value(expression: &str, known: &BTreeMap<String, u64>) -> u64 {
     let factor = |text: &str| {
         let text = text.trim().replace('_', "");

@@ -74,7 +74,7 @@ impl Page {
             .collect()
     }
 
-    /// The fences with this language, in order, without those of `text` and the like.
+    /// Fences with this language, in order, excluding `text` and similar ones.
     pub(crate) fn fences(&self, language: &str) -> Vec<String> {
         let fences = self.all_fences().into_iter();
         fences

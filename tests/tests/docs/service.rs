@@ -1,4 +1,4 @@
-//! The service file is one that systemd takes.
+//! The service file is valid for systemd.
 
 use std::process::Command;
 

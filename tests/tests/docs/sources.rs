@@ -68,7 +68,7 @@ pub(crate) fn all_sources() -> String {
         .collect()
 }
 
-/// Every test there is, by its full name: crate, for those outside of `src` the test binary, modules,
+/// Every test, by its full name: crate, test binary (for tests outside of `src`), modules,
 /// function.
 pub(crate) fn all_tests() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
@@ -111,7 +111,7 @@ fn module_path(top: &Path, file: &Path) -> String {
     parts.join("::")
 }
 
-/// Modules that lie in another file than their name says (`#[path = "…"]`).
+/// Modules in files that differ from their names (`#[path = "…"]`).
 fn renamed_modules(top: &Path, file: &Path, text: &str) -> Vec<(PathBuf, String)> {
     let own = module_path(top, file);
     let marks = text.split("#[path = \"").skip(1);

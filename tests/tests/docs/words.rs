@@ -1,4 +1,4 @@
-//! `docs/glossary.md`: every name that it gives to a word exists.
+//! `docs/glossary.md`: every name in the definitions exists.
 
 use crate::pages::{Page, quoted, repository};
 use crate::sources::{CRATES, all_sources};

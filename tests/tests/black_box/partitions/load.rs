@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Events of one conversation.
 const EVENTS_OF_A_CONVERSATION: u64 = 60;
 
-/// One event of so many is sent once a task was made.
+/// A task is created before one of this many events.
 const EVENTS_OF_A_TASK: u64 = 15;
 
 /// Conversations at a time.
@@ -54,7 +54,7 @@ impl Event {
         self.number.is_multiple_of(4)
     }
 
-    /// The task that is made before it, if one is.
+    /// Task that is created before the event, if any.
     pub(super) fn task(&self) -> Option<String> {
         let makes = self.number.is_multiple_of(EVENTS_OF_A_TASK);
         makes.then(|| format!("t{}", self.number))
@@ -217,7 +217,7 @@ impl Sender {
         }
     }
 
-    /// The next event; none at the end.
+    /// Returns the next event; none at the end.
     fn next(&self) -> Option<Event> {
         let (state, changed) = &*self.state;
         let has_none =

@@ -13,7 +13,8 @@ use super::load::{Acknowledged, Event, Sent};
 /// The exit code of a daemon whose workspace another one has.
 const DEPOSED: i32 = 7;
 
-/// A seal says life and node behind its kind, which is 2; the layout is that of `goondan-replication`.
+/// A seal contains the incarnation and the node after its kind, which is 2; the layout is defined
+/// in `goondan-replication`.
 const SEALS: &str = "
     SELECT seq, ('x' || encode(substring(record FROM 16 + w FOR 8), 'hex'))::bit(64)::bigint,
         encode(substring(record FROM 57 + w FOR 8), 'hex'), convert_from(substring(record FROM 67 + w), 'UTF8')
@@ -72,7 +73,8 @@ pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &
     }
 }
 
-/// Each task that was acknowledged is there, if it was made in part as soon as its files are written.
+/// Checks that each acknowledged task exists, even after a partial creation, once its files are
+/// written.
 pub(super) fn each_task_is_there(sent: &Sent, node: &Node) -> usize {
     let tasks = sent.acknowledged.iter().filter_map(|it| it.event.task());
     let shown = tasks.inspect(|task| {
@@ -84,7 +86,7 @@ pub(super) fn each_task_is_there(sent: &Sent, node: &Node) -> usize {
     shown.count()
 }
 
-/// A tool ran once, and once more for each line that says that its outcome is unknown.
+/// Checks that a tool ran once, plus at most once for each result with an unknown outcome.
 fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
     let id = event.id();
     let ran = tally.lines().filter(|line| **line == id).count();
@@ -113,7 +115,7 @@ pub(super) fn each_epoch_has_one_owner(
         .map(|line| line.split('|').collect())
         .collect();
     let epochs: Vec<u64> = seals.iter().map(|it| it[1].parse().unwrap()).collect();
-    // The log may have forgotten the first ones, or all.
+    // The log may have dropped the first epochs, or all.
     let first = epochs.first().copied().unwrap_or(u64::MAX);
     let all: Vec<u64> = (first..).take(epochs.len()).collect();
     assert_eq!(epochs, all, "{listed}");

@@ -26,7 +26,7 @@ struct Walk<'g, T> {
     numbers: BTreeMap<T, usize>,
     /// The first of the open nodes that each reaches.
     lowest: BTreeMap<T, usize>,
-    /// Nodes whose component is not known yet.
+    /// Nodes whose component is unknown so far.
     open: Vec<T>,
     found: Vec<Vec<T>>,
 }

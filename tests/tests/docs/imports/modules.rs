@@ -1,4 +1,4 @@
-//! The modules of a crate and what each takes from others, read from its sources. Tests are left out.
+//! Modules of a crate and their imports, parsed from its sources. Tests are excluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -132,7 +132,7 @@ impl Modules {
             (at, rest) = (below, behind);
         }
         if rest.is_empty() {
-            // A module alone is not used yet, but a function may have its name.
+            // A module by itself is not an import, but a function may have the same name.
             let (name, around) = at.split_last()?;
             let is_function = self.all.get(around)?.handed_on.contains(name);
             return is_function.then(|| self.all[&at].file.clone());
