@@ -29,7 +29,7 @@ pub struct NewTask {
     pub kind: String,
     /// Description of the work: the first prompt.
     pub description: String,
-    /// Phases that are reviewed one by one; 0 for a task without.
+    /// Number of phases, each of which is reviewed; 0 for a task without phases.
     pub total_phases: u32,
     /// Token and cost limits.
     #[serde(default)]
@@ -116,25 +116,25 @@ pub enum Outcome {
     Done,
     /// With a failed result, or by exit code.
     Failed(String),
-    /// It failed in a way that no retry can mend: a person must change something first.
+    /// It failed permanently: a person must change something first.
     Blocked(String),
-    /// It was ended on purpose.
+    /// It was ended intentionally.
     Ended,
     /// Rate-limited by the provider until then.
     RateLimited(Timestamp),
     /// Unknown: the run exited without a result, or was lost.
     Unknown,
-    /// It could not be started.
+    /// It failed to start.
     NotStarted(String),
 }
 
-/// Why a task is paused.
+/// Reason why a task is paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseReason {
     /// A person paused it.
     Person,
-    /// The next call might pass the task's own budget.
+    /// The next call might exceed the task's own budget.
     Budget,
     /// The next call might exceed a shared budget. The task resumes automatically when that budget
     /// allows it.
@@ -149,13 +149,13 @@ pub enum PauseReason {
 pub struct Notification {
     /// Kind of occasion.
     pub on: NotifyOn,
-    /// By which connection.
+    /// Connection to use.
     pub connection: ConnectionName,
     /// The tool of its service.
     pub service: String,
     /// Action of the connector.
     pub action: String,
-    /// With what.
+    /// Arguments.
     pub args: Value,
 }
 
@@ -172,9 +172,9 @@ pub struct Notification {
     reason = "each field is documented on the command or report that creates the fact"
 )]
 pub enum Fact {
-    /// The first of all.
+    /// The first event.
     TaskCreated(NewTask),
-    /// From here on it is on this node, of a workspace that several have.
+    /// The task is now on this node of a shared workspace.
     NodeEntered {
         node: String,
     },
@@ -196,7 +196,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start_time: Option<u64>,
     },
-    /// The agent has shown that it works on its prompt.
+    /// The agent has shown progress on its prompt.
     PromptTaken {
         run: u64,
     },
@@ -240,7 +240,7 @@ pub enum Fact {
     StepStarted {
         step: String,
     },
-    /// The agent's own plan, which replaces the one before.
+    /// The agent's own plan, which replaces the previous one.
     PlanTold {
         steps: Vec<PlanStep>,
     },
@@ -250,7 +250,7 @@ pub enum Fact {
     DocumentCreated {
         file: String,
     },
-    /// Documents that the agent lists as created and that do not exist in the work area.
+    /// Documents that the agent reported but that do not exist in the work area.
     DocumentsMissing {
         documents: Vec<String>,
     },
@@ -263,7 +263,7 @@ pub enum Fact {
         /// Checkpoint of the files before the restore.
         pre_restore: Option<String>,
     },
-    /// It was tried whether the newest checkpoint could be restored.
+    /// The newest checkpoint was tested by a restore drill.
     RestoreDrilled {
         checkpoint_id: String,
         entries: u64,
@@ -306,7 +306,7 @@ pub enum Fact {
     /// The proposal is in the project.
     ProposalDelivered {
         digest: String,
-        /// The branch that it is, if it is one.
+        /// Its branch, if the proposal is a branch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
     },

@@ -25,7 +25,7 @@ pub const RATE_LIMIT_MIN_MS: i64 = 10_000;
 /// Maximum wait at a rate limit, whatever the agent reports, in milliseconds.
 pub const RATE_LIMIT_MAX_MS: i64 = 691_200_000;
 
-/// By how much the beginning of runs after a rate limit is spread, in milliseconds.
+/// Maximum random delay of runs after a rate limit, in milliseconds.
 pub const RATE_LIMIT_JITTER_MS: i64 = 30_000;
 
 /// Delay of the first retry of a failed run, in milliseconds; each further delay is four times as
@@ -40,7 +40,7 @@ pub const RETRIES_MAX: u32 = 3;
 /// Consecutive runs that may end at a rate limit before a person is asked.
 pub const RATE_LIMITED_RUNS_MAX: u32 = 50;
 
-/// Questions and dependencies of one task at most.
+/// Maximum questions and dependencies of one task.
 pub const ASKS_MAX: usize = 1000;
 
 /// Maximum open questions and dependencies of one run.
@@ -49,10 +49,10 @@ pub const OPEN_ASKS_MAX: usize = 20;
 /// Maximum facts per run; a run that reports more is ended and counts as failed.
 pub const RUN_FACTS_MAX: usize = 10_000;
 
-/// Percent of a budget from which on people are warned (`TASK-6`).
+/// Percentage of a budget at which people are warned (`TASK-6`).
 pub const BUDGET_WARN_PERCENT: u64 = 90;
 
-/// Characters of an answer, a rework or a reason at most.
+/// Maximum characters of an answer, a rework or a reason.
 pub const TEXT_CHARS_MAX: usize = 10_000;
 
 /// Maximum characters of an agent's last message.
@@ -67,7 +67,7 @@ pub const DESCRIPTION_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum characters of a title, and of a task's type.
 pub const TITLE_CHARS_MAX: usize = 200;
 
-/// Phases of a task at most.
+/// Maximum phases of a task.
 pub const PHASES_MAX: u32 = 100;
 
 /// Maximum entries in `tokens.json`; the sums include all usage.
@@ -79,10 +79,10 @@ pub const NOTICE_CHARS_MAX: usize = 1000;
 /// Maximum open notifications of one task; further ones fail immediately.
 pub const NOTIFICATIONS_OPEN_MAX: usize = 64;
 
-/// Notifications that are over and shown with a task; the history has all.
+/// Maximum closed notifications shown with a task; the history has all.
 pub const NOTIFICATIONS_KEPT: usize = 10;
 
-/// Lines of its history that are shown with a task.
+/// Number of recent facts shown with a task.
 pub const RECENT_FACTS: usize = 10;
 
 /// Maximum characters kept from the end of the output of `setup` and `verify`.

@@ -58,7 +58,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A new task, and the fact that it is one.
+    /// Creates a task, with its first fact.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl Task {
                 self.notification_ended(id, result, now);
                 return Ok(std::mem::take(&mut self.output));
             }
-            // Of a run that is over.
+            // From a run that is over.
             Input::Spawned { .. }
             | Input::Begun { .. }
             | Input::CallRefused { .. }
@@ -258,7 +258,7 @@ impl Task {
     }
 
     fn record(&mut self, now: Timestamp, fact: Fact) {
-        // A clock that went back must not turn the history around.
+        // A clock that moves backwards must not reorder the history.
         let timestamp = now.max(self.state.updated_at);
         let entry = Entry { timestamp, fact };
         self.state.apply(&entry);
@@ -697,7 +697,7 @@ impl Task {
     }
 }
 
-/// A time so many milliseconds later.
+/// Adds milliseconds to a time.
 fn plus(at: Timestamp, millis: i64) -> Timestamp {
     Timestamp::from_unix_millis(at.as_unix_millis().saturating_add(millis))
 }

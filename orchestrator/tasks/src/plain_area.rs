@@ -22,13 +22,13 @@ use serde_json::Value;
 use crate::fact::{Budget, Entry, Fact, NewTask, Outcome, PauseReason, Runtime, TaskId};
 use crate::work_area::{HISTORY, WorkAreaError};
 
-/// Bytes of one of its files that are read at most.
+/// Maximum bytes read of one of its files.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Name of the imported history after it was replaced.
 const CAME: &str = ".metadata/history.jsonl.imported";
 
-/// The agent that works for the task from now on.
+/// The agent that works on the task from now on.
 #[derive(Debug, Clone)]
 pub struct PlainWorker {
     /// Its name.
@@ -151,7 +151,7 @@ struct Line {
 pub struct Translated {
     /// Its lines.
     pub entries: Vec<Entry>,
-    /// Events that have no form here, as they were written.
+    /// Events that were not imported, verbatim.
     pub left_out: Vec<String>,
 }
 
@@ -195,7 +195,7 @@ impl PlainArea {
         }))
     }
 
-    /// Returns the same as a history of ours.
+    /// Translates it to our history.
     #[must_use]
     pub fn translated(self, worker: PlainWorker) -> Translated {
         let phases = self.task.total_phases.unwrap_or_default();
@@ -332,13 +332,13 @@ struct Translation {
     /// The number of the last run.
     run: u64,
     is_running: bool,
-    /// Things that people were asked for so far.
+    /// Number of asks so far.
     asks: usize,
 }
 
 impl Translation {
     fn push(&mut self, at: Timestamp, fact: Fact) {
-        // A history is in the order of time.
+        // A history is ordered by time.
         let before = self.entries.last().map(|entry| entry.timestamp);
         let timestamp = before.map_or(at, |before| before.max(at));
         self.entries.push(Entry { timestamp, fact });

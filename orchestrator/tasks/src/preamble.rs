@@ -12,7 +12,7 @@ const PHASES: &str = include_str!("preamble/phases.txt");
 /// Instructions for completing a task without phases.
 const WHOLE: &str = include_str!("preamble/whole.txt");
 
-/// Place of the number of phases in a preamble that a project writes.
+/// Placeholder for the number of phases in a project's own preamble.
 const PHASES_PLACE: &str = "{phases}";
 
 /// Protocol instructions for an agent.
@@ -28,7 +28,7 @@ pub enum Preamble {
 }
 
 impl Preamble {
-    /// The text for a task of so many phases.
+    /// Text for a task with this number of phases.
     pub(crate) fn text(&self, phases: u32) -> String {
         match self {
             Self::None => String::new(),

@@ -40,7 +40,7 @@ struct World {
     answers: BTreeMap<String, String>,
     facts: Vec<Entry>,
     runs: BTreeSet<u64>,
-    /// Notifications that were handed on.
+    /// Delivered notifications.
     sent: BTreeSet<String>,
     /// Phase whose proposal is being created.
     proposing: Option<u32>,
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// A person approves a phase, once its proposal is in the project; sometimes before.
+    /// Approves a phase, usually once its proposal is in the project, sometimes before.
     fn approve(&mut self, phase: u32) {
         let proposal = self.state().to_deliver(phase);
         let digest = proposal.map(|proposal| proposal.digest.clone());
@@ -236,7 +236,7 @@ impl World {
         }
     }
 
-    /// The daemon has died, its children with it, and another one starts.
+    /// The daemon and its children have died, and a new one starts.
     fn restart(&mut self) {
         self.crashes += 1;
         let crash = match self.random.u8(..4) {
@@ -387,7 +387,7 @@ impl World {
         match self.random.u8(..20) {
             0..=9 => {
                 let event = self.agent_event();
-                // Now and then from a run that is over.
+                // Occasionally from a run that is over.
                 let run = self.process.map_or(self.random.u64(..5), |(run, _)| run);
                 if self.process.is_some()
                     || self

@@ -19,7 +19,7 @@ pub use goondan_protocol::task::TaskStatus as Status;
 pub use notifications::{Stage, Told};
 pub use tokens::{Taken, TokenEntry, Tokens};
 
-/// The answer to a question of goondan that ends the task.
+/// Answer to goondan's question that ends the task.
 pub const GIVE_UP: &str = "fail";
 
 /// Answer that allows all permissions of this kind until the task ends.
@@ -28,7 +28,7 @@ pub const ALLOW_FOR_TASK: &str = "allow for this task";
 /// Progress of completed work.
 const DONE_PERCENT: u8 = 100;
 
-/// Something that was asked of people.
+/// Request to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// The request.
@@ -61,23 +61,23 @@ pub enum Note {
     Asked(String),
     /// A phase was approved.
     Approved(u32),
-    /// A phase was not, and why.
+    /// A phase was not approved, with the reason.
     Rework(u32, String),
-    /// The command that proves its work failed, and wrote this last.
+    /// The verify command failed, with the end of its output.
     Unverified(String),
     /// The outcome of its last run is unknown.
     OutcomeUnknown,
     /// Its last run failed.
     Failed(String),
-    /// Its last run was ended on purpose.
+    /// Its last run was ended intentionally.
     Interrupted,
-    /// It is on another node than before, which was this one.
+    /// It moved to another node from this one.
     Moved(String),
     /// Its files were rolled back to a checkpoint.
     Restored(String),
     /// It wrote an invalid block.
     Refused(String, String),
-    /// It reported an error that can be recovered from, and how.
+    /// It reported a recoverable error, with a recovery hint.
     Error(String, Option<String>),
 }
 
@@ -90,7 +90,7 @@ pub struct Run {
     pub kind: TaskRunKind,
     /// Session that it resumes.
     pub session: Option<String>,
-    /// Its process: the id, and when it started, as the kernel counts.
+    /// Its process: the id, and the start time in the kernel's units.
     pub process: Option<(u32, u64)>,
     carried: usize,
     /// True once the agent has shown progress on its prompt.
@@ -122,18 +122,18 @@ pub struct State {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) updated_at: Timestamp,
     pub(crate) ended: Option<(Status, Timestamp)>,
-    /// Why a failed task failed.
+    /// Reason of the failure, if it failed.
     pub failure: Option<String>,
     pub(crate) is_paused: Option<PauseReason>,
     /// Shared budget that it waits for, while it is paused for one.
     pub(crate) shared_budget: Option<String>,
-    /// The phase it is in, from 1; 0 before the start and for a task without phases.
+    /// Current phase, from 1; 0 before the start and for a task without phases.
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
     /// Proposal, for a task with a source.
     pub(crate) proposing: proposal::Proposing,
     pub(crate) is_work_completed: bool,
-    /// The run that is under way.
+    /// The current run.
     pub run: Option<Run>,
     pub(crate) runs: u64,
     /// Session that the next run resumes.
@@ -147,19 +147,19 @@ pub struct State {
     /// Kinds of tools that are allowed for the whole task.
     pub(crate) allowed: BTreeSet<String>,
     pub(crate) notes: Vec<Note>,
-    /// The node that it is on, of a workspace that several have.
+    /// Its node, in a shared workspace.
     pub(crate) node: Option<String>,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) is_rate_limited: bool,
     pub(crate) failures: u32,
     pub(crate) unknown: u32,
-    /// Errors to recover from that were reported since something was completed.
+    /// Recoverable errors reported since the last completion.
     pub(crate) recoveries: u32,
     /// Consecutive runs after which the agent restarted without completing anything.
     pub(crate) fruitless: u32,
-    /// Runs in a row that ended at a rate limit.
+    /// Consecutive runs that ended at a rate limit.
     pub(crate) rate_limited: u32,
-    /// Why no run can succeed before a person has changed something.
+    /// Reason why no run can succeed before a person changes something.
     pub(crate) blocked: Option<String>,
     /// Outcome of its last run.
     pub(crate) last_run: Option<LastRun>,
@@ -281,7 +281,7 @@ impl State {
         self.is_run_done && self.notes.iter().all(is_for_later)
     }
 
-    /// Why its last run failed, if it did.
+    /// Reason why its last run failed, if it did.
     pub(crate) fn last_failure(&self) -> Option<&str> {
         match &self.last_run.as_ref()?.outcome {
             Outcome::Failed(why) | Outcome::NotStarted(why) | Outcome::Blocked(why) => Some(why),
@@ -578,14 +578,14 @@ impl State {
         });
     }
 
-    /// The agent will begin again because of the run that is under way.
+    /// Records that the current run makes the agent restart.
     fn is_fruitless(&mut self) {
         if let Some(run) = &mut self.run {
             run.is_fruitless = true;
         }
     }
 
-    /// Runs that follow each other are counted from here.
+    /// Resets the counter of consecutive restarts.
     fn forget_restarts(&mut self) {
         (self.recoveries, self.fruitless, self.rate_limited) = (0, 0, 0);
     }

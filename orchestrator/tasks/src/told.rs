@@ -13,7 +13,7 @@ use crate::state::{Ask, Asked, State};
 use crate::words::outcome_words;
 
 impl State {
-    /// The phase that waits for a review.
+    /// Phase under review.
     #[must_use]
     pub fn review(&self) -> Option<u32> {
         self.review
@@ -25,7 +25,8 @@ impl State {
         self.proposing.proposal()
     }
 
-    /// The proposal to be in the project before a phase is approved: that of the last one.
+    /// The proposal that must be in the project before a phase is approved: only for the last
+    /// phase.
     #[must_use]
     pub fn to_deliver(&self, phase: u32) -> Option<&TaskProposal> {
         let is_last = self.review == Some(phase) && phase >= self.task.total_phases;
@@ -51,7 +52,7 @@ impl State {
         self.created_at
     }
 
-    /// When it was completed, failed or was cancelled.
+    /// Time when it was completed, failed or was canceled.
     #[must_use]
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended.map(|(_, at)| at)
@@ -146,7 +147,7 @@ impl State {
         self.asks.get(id).map(|ask| told(id, ask))
     }
 
-    /// A line of the list of tasks.
+    /// Entry in the list of tasks.
     #[must_use]
     pub fn info(&self, workspace_id: &WorkspaceId) -> TaskInfo {
         let total = self.tokens.total();

@@ -56,16 +56,16 @@ const LOGS: &str = ".logs";
 /// The link to the guide.
 const GUIDE: &str = "guide";
 
-/// Bytes of a file of `.metadata` that are read back at most.
+/// Maximum bytes read back of a file of `.metadata`.
 const VIEW_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Why a work area cannot be used.
+/// Reason why a work area cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkAreaError {
     /// A file could not be read or written. The work area must be loaded again.
     #[error(transparent)]
     File(#[from] FileError),
-    /// There is a task already.
+    /// The directory already contains a task.
     #[error("`{}` holds a task already", .0.display())]
     Taken(PathBuf),
     /// The directory contains no task.
@@ -101,7 +101,7 @@ pub enum WorkAreaError {
 /// Source of a task's guide.
 #[derive(Debug, Clone, Copy)]
 pub struct Guide<'g> {
-    /// Its directory, which the link points to.
+    /// Its directory, the target of the link.
     pub path: &'g Path,
     /// Copies it where links are not supported.
     pub copier: &'g dyn CopyGuide,
@@ -109,11 +109,11 @@ pub struct Guide<'g> {
 
 /// Copies a guide. Tasks do not handle file trees themselves.
 pub trait CopyGuide: std::fmt::Debug {
-    /// Copies it into a directory, under this name. Durable when it returns.
+    /// Copies it into a directory, under this name. Durable on return.
     ///
     /// # Errors
     ///
-    /// Why it cannot be copied whole.
+    /// The reason why it could not be copied completely.
     fn copy(
         &self,
         into: &dyn Folder,
@@ -379,7 +379,7 @@ impl WorkArea {
         Ok(())
     }
 
-    /// The last lines of the history, the newest last.
+    /// The most recent records of the history, the newest last.
     #[must_use]
     pub fn recent(&self) -> &VecDeque<Entry> {
         &self.recent
@@ -420,7 +420,7 @@ impl WorkArea {
     ///
     /// [`WorkAreaError::File`].
     pub fn log(&self, disk: &dyn Disk, log: Log, bytes: &[u8]) -> Result<(), WorkAreaError> {
-        // A program that is confined by Landlock alone can put a link there.
+        // A program that is confined only by Landlock can place a link there.
         check_directory(disk, &self.root.join(LOGS))?;
         let path = self.root.join(log.path());
         let mut file = disk.open(&path).during("open", &path)?;
@@ -484,7 +484,7 @@ fn foreign(disk: &dyn Disk, root: &Path) -> Result<Option<PathBuf>, WorkAreaErro
     Ok(None)
 }
 
-/// True for a directory of every new work area.
+/// True for a directory that every new work area has.
 fn is_made(path: &Path) -> bool {
     let mut made = DIRECTORIES.iter().chain([&INTEGRATION_TESTS]);
     is_guide(path) || made.any(|made| path == Path::new(made))

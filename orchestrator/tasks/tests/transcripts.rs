@@ -29,7 +29,7 @@ fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
     }
 }
 
-/// The state after a run that wrote this transcript, of a daemon that was killed then.
+/// State after a run with this transcript, restored after a kill of the daemon.
 fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<Effect>) {
     let transcripts =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../protocol/cli-agents/tests/transcripts");

@@ -240,7 +240,7 @@ impl Task {
         self.withdraw_permission(run, None, now);
     }
 
-    /// Puts defaults in the place of answers that did not come in time.
+    /// Applies defaults to asks that were not answered in time.
     pub(super) fn close_late_asks(&mut self, now: Timestamp) {
         if self.state.ended.is_some() {
             return;

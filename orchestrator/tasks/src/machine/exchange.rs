@@ -31,11 +31,11 @@ impl DiskUse {
 pub enum Delivery {
     /// Nothing: there is no proposal, or it is not delivered yet.
     None,
-    /// The one with this digest is in the project.
+    /// The proposal with this digest is in the project.
     Delivered {
         /// The digest.
         digest: String,
-        /// The branch that it is, if it is one.
+        /// Its branch, if the proposal is a branch.
         branch: Option<String>,
     },
     /// Not delivered, by configuration or because a person chose so.
@@ -45,7 +45,7 @@ pub enum Delivery {
 /// Input of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// It is on this node, of a workspace that several have.
+    /// The task is on this node of a shared workspace.
     OnNode(String),
     /// A person starts it.
     Start,
@@ -94,7 +94,7 @@ pub enum Input {
     SetBudget(Budget),
     /// The disk use of the work area was measured.
     Measured(DiskUse),
-    /// The budgets that it shares with others were looked at.
+    /// The shared budgets were checked.
     SharedBudgets {
         /// Description of the exhausted budget; none if all have capacity.
         shortage: Option<String>,
@@ -104,12 +104,12 @@ pub enum Input {
         /// Its id.
         id: String,
     },
-    /// A HANDOFF of its program names what is not there.
+    /// A HANDOFF of its program names a nonexistent path.
     HandoffRefused {
         /// Problem found.
         problem: String,
     },
-    /// It was tried whether the newest checkpoint could be restored.
+    /// A restore drill of the newest checkpoint ended.
     Drilled(TaskDrill),
     /// The work area was rolled back to a checkpoint.
     Restored {
@@ -118,7 +118,7 @@ pub enum Input {
         /// Checkpoint of the files before the restore; none if nothing changed.
         pre_restore: Option<String>,
     },
-    /// Documents that its agent lists as created were looked for in its work area.
+    /// Documents that its agent reported were checked in its work area.
     DocumentsFound {
         /// Missing documents.
         missing: Vec<String>,
@@ -129,7 +129,7 @@ pub enum Input {
         run: u64,
         /// Its process id.
         pid: u32,
-        /// When it started, as the kernel counts.
+        /// Its start time, in the kernel's units.
         start_time: u64,
     },
     /// A run without a process has started.
@@ -137,7 +137,7 @@ pub enum Input {
         /// The run.
         run: u64,
     },
-    /// A call of a run was refused, since it might have passed a budget.
+    /// A call of a run was refused because it might have exceeded a budget.
     CallRefused {
         /// The run.
         run: u64,
@@ -146,7 +146,7 @@ pub enum Input {
     NotSpawned {
         /// The run.
         run: u64,
-        /// Why.
+        /// Reason.
         error: String,
     },
     /// A run failed to start because provided secrets cannot be read. They are requested again.
@@ -155,7 +155,7 @@ pub enum Input {
         run: u64,
         /// Variables of the secrets.
         names: Vec<String>,
-        /// Why.
+        /// Reason.
         error: String,
     },
     /// Event in a run's output.
@@ -194,7 +194,7 @@ pub enum Input {
     },
     /// Connections must notify people.
     Notify(Vec<Notification>),
-    /// A notification is about to be handed to its connection.
+    /// A notification is about to be delivered by its connection.
     NotificationBegun {
         /// Its id.
         id: String,

@@ -10,7 +10,7 @@ use crate::fact::{Fact, Notification, PauseReason};
 use crate::limits::{NOTICE_CHARS_MAX, NOTIFICATIONS_OPEN_MAX};
 use crate::state::{Stage, State};
 
-/// Files of a proposal that a review names.
+/// Maximum files of a proposal listed in a notification.
 const FILES_TOLD: usize = 10;
 
 /// Occasion for a notification.

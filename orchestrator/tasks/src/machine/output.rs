@@ -55,7 +55,7 @@ impl Task {
             self.record(now, Fact::PromptTaken { run });
         }
         match event {
-            // It is of no use to the next run.
+            // The next run cannot use it.
             Event::PassingSession { .. } => {}
             Event::Session { id, model } => self.session_opened(run, id, model, now),
             Event::SessionRefused(problem) => self.session_refused(run, problem, now),
@@ -154,7 +154,7 @@ impl Task {
                 let phase = self.state.current_phase;
                 let has_source = !self.state.task.source.is_none();
                 if has_source && phase == self.state.task.total_phases {
-                    // It is the last one, whose end is that of the task.
+                    // It is the last one, which ends the task.
                     self.phase_completed(phase, done.documents, now);
                 } else if self.state.task.total_phases > 0 {
                     let problem = "the task has phases; complete them one by one";

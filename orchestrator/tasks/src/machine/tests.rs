@@ -550,7 +550,7 @@ fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
 
 #[test]
 fn task_8_lost_sessions_and_rate_limits_have_an_end() {
-    // Each second run loses the session that the one before began.
+    // Each second run loses the session that the previous run started.
     let mut task = Driven::running(1);
     for number in 1..=RETRIES_MAX + 1 {
         let problem = "unreadable".to_owned();
@@ -660,7 +660,7 @@ fn task_7_a_rate_limit_is_a_timer_with_the_same_session() {
             ..
         }]
     ));
-    // A time in the far future, or long ago, is held within bounds.
+    // A reset time in the far future or past is clamped.
     for lie in [i64::MAX, i64::MIN] {
         let reset = Reset::At(Timestamp::from_unix_millis(lie));
         task.tells(Event::RateLimit(reset));
@@ -786,7 +786,7 @@ fn proto_5_errors_and_lies() {
     assert_eq!(task.task.state().failure.as_deref(), Some("lost"));
     task.tells(question("late?", true));
     assert_eq!(task.task.state().open_asks().count(), 0);
-    // A flood of questions has its bound.
+    // The number of questions is limited.
     let mut task = Driven::running(1);
     for number in 0..100 {
         task.tells(question(&number.to_string(), true));

@@ -15,13 +15,13 @@ const TOOL_CHARS_MAX: usize = 200;
 pub(super) struct Watch {
     pub(super) active_at: Option<Timestamp>,
     pub(super) result: Option<Result<(), String>>,
-    /// When it is ended if it has not exited.
+    /// Time when it is ended if it has not exited.
     pub(super) end_at: Option<Timestamp>,
     /// True if it was asked to end for a reason other than a stall.
     pub(super) is_ended_on_purpose: bool,
     pub(super) is_stalled: bool,
     pub(super) rate_limit: Option<Timestamp>,
-    /// Why neither it nor the next run can succeed.
+    /// Reason why neither it nor the next run can succeed.
     pub(super) blocked: Option<String>,
     /// Number of facts it has reported.
     pub(super) facts: usize,
@@ -45,7 +45,7 @@ pub(super) enum ProgramAsk {
         choices: VecDeque<AskedChoice>,
         answers: Vec<(String, String)>,
     },
-    /// A plan to begin with.
+    /// A plan that needs approval.
     Plan,
 }
 

@@ -28,7 +28,7 @@ impl Stage {
     }
 }
 
-/// A notification, and how far it is.
+/// A notification and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// The notification.
@@ -41,7 +41,7 @@ pub struct Told {
 /// All open notifications, and the most recent closed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notifications {
-    /// By their numbers.
+    /// Notifications by number.
     kept: std::collections::BTreeMap<u64, Told>,
     count: u64,
 }

@@ -11,7 +11,7 @@ use crate::limits::RETRIES_MAX;
 pub(crate) struct Proposing {
     /// Completed phase whose proposal must be created; none while it is under review.
     phase: Option<u32>,
-    /// The last one.
+    /// The most recent proposal.
     proposal: Option<TaskProposal>,
     /// Reason why there is no proposal.
     problem: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Proposing {
     verdict: Option<TaskVerdict>,
     /// True once its copy of the project was set up.
     is_set_up: bool,
-    /// Why the command that prepares it failed.
+    /// Reason why the setup command failed.
     setup_problem: Option<String>,
     /// Consecutive runs of either command with an unknown outcome.
     lost: u32,
@@ -62,7 +62,7 @@ impl Proposing {
         self.is_set_up
     }
 
-    /// Why its copy of the project could not be prepared.
+    /// Reason why its copy of the project could not be set up.
     pub(crate) fn setup_problem(&self) -> Option<&str> {
         self.setup_problem.as_deref()
     }
@@ -104,7 +104,7 @@ impl Proposing {
         }
     }
 
-    /// A person wants it tried again.
+    /// Resets a failure so that a person's retry takes effect.
     pub(super) fn try_again(&mut self) {
         self.setup_problem = None;
         self.lost = 0;

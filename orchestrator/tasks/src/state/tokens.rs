@@ -58,7 +58,7 @@ pub struct Tokens {
 /// Cumulative figure of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct SessionFigure {
-    /// The counter of the run that reported it last.
+    /// Counter of the run that reported it last.
     counter: String,
     /// Total when that run started.
     before: Taken,
@@ -95,7 +95,7 @@ impl Tokens {
         }
     }
 
-    /// Returns what a run took, from its own figures and the cumulative ones of its session.
+    /// Returns a run's usage from its own figures and the cumulative ones of its session.
     pub(crate) fn of_run(
         &self,
         counter: &str,

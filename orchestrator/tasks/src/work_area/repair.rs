@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use super::{HISTORY, WorkArea, WorkAreaError};
 use crate::fact::{Entry, Fact, PauseReason};
 
-/// Largest history that is read, in bytes.
+/// Maximum size of a history that is read, in bytes.
 const HISTORY_BYTES_MAX: usize = 1 << 40;
 
-/// Why a task is paused whose history lacks records.
+/// Reason for pausing a task whose history lacks records.
 const WHY_PAUSED: &str =
     "records of its history are lost; look at its work area before it is resumed";
 
@@ -113,7 +113,7 @@ impl WorkArea {
     }
 }
 
-/// The bytes of a history, if there is one.
+/// Bytes of a history, if it exists.
 ///
 /// # Errors
 ///

@@ -160,7 +160,7 @@ fn task_1_the_directory_alone_gives_the_task_back() {
     assert_eq!(loaded.state(), task.state());
     assert!(findings.is_empty());
     assert_eq!(loaded.state().status(), Status::Running);
-    // Elsewhere, and without the files that are written from it.
+    // In another directory, and without the views.
     let moved = Path::new("/p/moved");
     disk.rename(Path::new(ROOT), moved).unwrap();
     for name in views::NAMES {

@@ -103,7 +103,7 @@ fn taken_view(taken: &Taken) -> TakenView {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "exact up to nine milliards of dollars; the exact number is in the history"
+    reason = "exact up to nine billion dollars; the exact number is in the history"
 )]
 fn dollars(cost: MicroUsd) -> f64 {
     cost.0 as f64 / MicroUsd::USD.0 as f64

@@ -28,7 +28,7 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
         ..AgentProfile::default()
     });
     started(&task.does(Input::Start));
-    // Its program names a session, and has no way to resume one.
+    // Its program reports a session, but cannot resume one.
     let id = "s".to_owned();
     task.tells(Event::Session { id, model: None });
     task.tells(question("Which?", true));
@@ -236,7 +236,7 @@ fn agent_6_a_permanent_failure_asks_a_person_at_once() {
         last.outcome.contains(why) && last.stderr.contains("fatal: 401"),
         "{last:?}"
     );
-    // A person has mended it.
+    // A person has fixed it.
     started(&task.does(answer("q-0001", "go on")));
     task.tells(complete(1));
     task.ends_well();

@@ -123,7 +123,7 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
     );
     task.does(approve(1));
     assert_eq!(task.status(), Status::Completed);
-    // A whole task that is complete is its last phase, too.
+    // The end of the whole task also completes its last phase.
     let mut task = with_source(1);
     let documents = Vec::new();
     task.tells(Event::Block(Block::CustomTaskComplete(
@@ -246,7 +246,7 @@ fn repo_2_setup_comes_first_and_its_failure_is_shown() {
     let id = id.to_owned();
     assert_eq!(begun(&task.does(answer(&id, "go on"))), TaskRunKind::Setup);
     assert_eq!(begun(&task.exits(Some(0))), TaskRunKind::Agent);
-    // Once is enough.
+    // Proposed only once.
     assert!(is_proposed(&task.ends_well()));
     task.does(made(1, "d"));
     let text = "Better.".to_owned();
