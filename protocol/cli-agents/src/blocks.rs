@@ -25,7 +25,7 @@ mod scanner;
 
 pub use scanner::{Found, Scanner};
 
-/// A protocol block. Its serde form is that of `protocols.jsonl`: `{"protocol": …, "data": …}`.
+/// A protocol block. Its serde form is the one of `protocols.jsonl`: `{"protocol": …, "data": …}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "protocol",
@@ -33,7 +33,7 @@ pub use scanner::{Found, Scanner};
     rename_all = "SCREAMING_SNAKE_CASE"
 )]
 pub enum Block {
-    /// Something is needed that the agent has not (`PROTO-2`).
+    /// The agent needs something (`PROTO-2`).
     DependencyRequest(DependencyRequest),
     /// A person must decide something (`PROTO-3`).
     UserQuestion(UserQuestion),
@@ -51,17 +51,17 @@ pub enum Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
-    /// A key of a service. Secret.
+    /// A service key. Secret.
     ApiKey,
     /// An environment variable. Treated as secret, because its kind is unknown.
     EnvVariable,
-    /// A service that must run.
+    /// A required service.
     Service,
     /// A required file.
     File,
-    /// A right that a person must grant.
+    /// A permission that a person must grant.
     Permission,
-    /// A package that must be installed.
+    /// A required package.
     Package,
 }
 
@@ -73,13 +73,13 @@ impl DependencyKind {
     }
 }
 
-/// Something that the agent needs (`PROTO-2`).
+/// Request for something that the agent needs (`PROTO-2`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyRequest {
     /// Its kind.
     #[serde(rename = "type")]
     pub kind: DependencyKind,
-    /// Its name; of keys and variables a name of the environment.
+    /// Its name; for keys and variables, the name of the environment variable.
     pub name: String,
     /// Purpose.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -100,7 +100,7 @@ pub enum QuestionCategory {
     Business,
     /// Ambiguous instructions.
     Clarification,
-    /// One of several ways.
+    /// A choice between alternatives.
     Choice,
     /// Confirmation to continue.
     Confirmation,
@@ -182,7 +182,7 @@ pub enum Priority {
     FatalError,
     /// Completion of a phase or the task.
     Completion,
-    /// Something is needed.
+    /// A dependency is needed.
     Dependency,
     /// A question or dependency.
     Question,
@@ -270,7 +270,7 @@ pub enum Problem {
         /// Allowed values.
         allowed: &'static str,
     },
-    /// More is listed than fits.
+    /// A list has too many items.
     #[error("`{field}` lists more than {max}")]
     TooMany {
         /// The field.

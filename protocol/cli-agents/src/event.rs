@@ -14,7 +14,7 @@ use crate::usage::UsageReport;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// The program has a session by which it can be resumed.
+    /// The program has a session that can be resumed.
     Session {
         /// Its id.
         id: String,
@@ -29,7 +29,7 @@ pub enum Event {
     /// The session to resume was rejected or does not exist, with the reason. The run cannot
     /// continue: the next one must start a new session.
     SessionRefused(String),
-    /// A failure that no retry can mend, such as a wrong key: a person must change something first.
+    /// A permanent failure, such as an invalid key: a person must change something first.
     Permanent(String),
     /// Last lines of the program's standard error, reported once at its end.
     Stderr(String),
@@ -41,7 +41,7 @@ pub enum Event {
     Refused(RefusedBlock),
     /// A progress line.
     Progress(Progress),
-    /// The agent's own plan; each replaces the one before.
+    /// The agent's own plan; each replaces the previous one.
     Plan(Vec<PlanStep>),
     /// A tool began or ended.
     Tool(ToolActivity),
@@ -49,7 +49,7 @@ pub enum Event {
     Usage(UsageReport),
     /// The agent waits for a permission.
     Permission(PermissionRequest),
-    /// A permission is no longer waited for.
+    /// A permission request was withdrawn.
     PermissionWithdrawn {
         /// The id of the request.
         id: String,
@@ -69,9 +69,9 @@ pub enum Event {
         /// The answer, without its newline.
         reply: String,
     },
-    /// A line that is not in the program's own form, shortened.
+    /// A line in a different format than the program's, shortened.
     Noise(String),
-    /// Bytes of a line that was too long, and are not looked at.
+    /// Bytes of a line that was too long and was skipped.
     Skipped(u64),
 }
 
@@ -85,7 +85,7 @@ pub struct RefusedBlock {
     pub problem: String,
 }
 
-/// When a rate limit ends.
+/// End of a rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reset {
@@ -113,11 +113,11 @@ pub struct ToolActivity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolState {
-    /// It began.
+    /// It has started.
     Started,
-    /// It ended well.
+    /// It succeeded.
     Completed,
-    /// It ended with an error.
+    /// It failed.
     Failed,
 }
 
@@ -153,7 +153,7 @@ pub enum Consent {
     Tool,
     /// Answers: the program's own questions to the user.
     Choices(Vec<AskedChoice>),
-    /// To begin with a plan.
+    /// Approval of a plan.
     Plan(String),
 }
 

@@ -22,7 +22,8 @@ pub fn is_session_lost(words: &str) -> bool {
     has_mark(words, &MARKS)
 }
 
-/// Returns true if a retry cannot mend the failure: a person must change a key, a login, a model or the sandbox first.
+/// Returns true if a retry cannot succeed: a person must change a key, a login, a model or the
+/// sandbox first.
 #[must_use]
 pub fn is_permanent(words: &str) -> bool {
     const MARKS: [&str; 23] = [

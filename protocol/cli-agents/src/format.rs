@@ -1,3 +1,3 @@
-//! The forms of output that are read.
+//! Supported output formats.
 
 pub use goondan_protocol::task::AgentFormat as Format;

@@ -27,7 +27,7 @@ pub struct Setup {
     pub is_resumed: bool,
 }
 
-/// Reads the standard output of one run of a program.
+/// Parses the standard output of one run of a program.
 #[derive(Debug)]
 pub struct Parser {
     lines: Lines,
@@ -105,7 +105,7 @@ impl Sink<'_> {
 }
 
 impl Parser {
-    /// A reader of one run.
+    /// Creates a parser for one run.
     #[must_use]
     pub fn new(format: Format, setup: &Setup) -> Self {
         let (reader, max) = match format {
@@ -147,7 +147,7 @@ impl Parser {
         }
     }
 
-    /// Returns how many messages of a session that is being loaded were played back so far.
+    /// Number of messages replayed so far while a session is being loaded.
     #[must_use]
     pub fn played_back(&self) -> u64 {
         match &self.reader {
@@ -180,7 +180,7 @@ impl Parser {
         }
     }
 
-    /// The output has ended.
+    /// Ends the output.
     pub fn end(&mut self) -> Vec<Event> {
         let Self {
             lines,

@@ -1,25 +1,24 @@
 //! Limits for the output of command-line agents.
 
-/// Characters of one field of a protocol block at most (`PROTO-1`).
+/// Maximum characters of one field of a protocol block (`PROTO-1`).
 pub const FIELD_CHARS_MAX: usize = 10_000;
 
-/// Bytes of one protocol block at most, tags included (`PROTO-1`).
+/// Maximum bytes of one protocol block, including its tags (`PROTO-1`).
 pub const BLOCK_BYTES_MAX: usize = 100 * 1024;
 
-/// Documents that one completion lists at most.
+/// Maximum documents of one completion.
 pub const DOCUMENTS_MAX: usize = 1000;
 
-/// Options that one question offers at most.
+/// Maximum options of one question.
 pub const OPTIONS_MAX: usize = 100;
 
 /// Maximum bytes parsed of one line of text; the rest of the line is skipped.
 pub const TEXT_LINE_BYTES_MAX: usize = 100 * 1024;
 
-/// Bytes of one line of structured output at most; a longer one is skipped whole.
+/// Maximum bytes of one line of structured output; longer lines are skipped.
 pub const JSON_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Lines of a prompt that must come back in a row before they count as its echo, unless the prompt is
-/// shorter.
+/// Minimum consecutive lines of a prompt that count as its echo, unless the prompt is shorter.
 pub const ECHO_LINES_MIN: usize = 3;
 
 /// Maximum messages whose usage is tracked individually; older ones can no longer be corrected.
@@ -34,5 +33,5 @@ pub const STDERR_LINES_MAX: usize = 20;
 /// Maximum characters of a line of standard error.
 pub const STDERR_LINE_CHARS_MAX: usize = 500;
 
-/// Characters of a permission request's diff or command at most.
+/// Maximum characters of a permission request's diff or command.
 pub const PERMISSION_DETAIL_CHARS_MAX: usize = 8000;

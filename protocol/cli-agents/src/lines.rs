@@ -1,4 +1,4 @@
-//! Lines out of pieces of any size.
+//! Splits chunks of any size into lines.
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines of at most `max` bytes.
+    /// Creates a splitter for lines of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self {
@@ -82,8 +82,8 @@ pub fn text_of(line: &[u8]) -> String {
     shown
 }
 
-/// Skips what follows ESC: a control sequence up to its last byte, an operating system command up to BEL or
-/// ESC `\`, else one character.
+/// Skips an escape sequence after ESC: a control sequence up to its last byte, an operating system
+/// command up to BEL or ESC `\`, else one character.
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match chars.next() {
         Some('[') => {

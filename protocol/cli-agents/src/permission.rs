@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::event::{AskedChoice, Consent, PermissionRequest};
 use crate::limits::PERMISSION_DETAIL_CHARS_MAX;
 
-/// Lines around a change that are shown with it.
+/// Context lines around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// The request of a tool of `claude`, and of programs that write what it writes.
+/// Permission request for a tool of `claude`, and of programs with the same format.
 pub(crate) fn of_tool(id: &str, tool: &str, input: &Value) -> PermissionRequest {
     let consent = match tool {
         "AskUserQuestion" => questions(input).map_or(Consent::Tool, Consent::Choices),
@@ -69,7 +69,7 @@ pub(crate) fn detail_of_input(input: &Value) -> String {
     }
 }
 
-/// A change of a file: the lines that differ, and some around them.
+/// Diff of a file with some context lines.
 pub(crate) fn diff(path: &str, old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = old.iter().zip(&new).take_while(|(one, other)| one == other);
@@ -115,7 +115,7 @@ fn questions(input: &Value) -> Option<Vec<AskedChoice>> {
     (!asked.is_empty()).then_some(asked)
 }
 
-/// A text of at most as many characters as are shown, and a note of how many are not.
+/// Truncates a text to the limit, with a note about the omitted characters.
 pub(crate) fn shortened(mut text: String) -> String {
     if let Some((at, _)) = text.char_indices().nth(PERMISSION_DETAIL_CHARS_MAX) {
         let left_out = text.split_off(at).chars().count();

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::event::PermissionRequest;
 use crate::format::Format;
 
-/// Id of the request that opens a connection of `acp`.
+/// Id of the request that initializes an `acp` connection.
 pub const ACP_INITIALIZE: i64 = 0;
 
 /// Id of the request that creates or loads the session.
 pub const ACP_SESSION: i64 = 1;
 
-/// Id of the request that hands over the prompt.
+/// Id of the request that sends the prompt.
 pub const ACP_PROMPT: i64 = 2;
 
 /// Id of the request that sets the session's mode.
@@ -30,7 +30,7 @@ pub enum Decision {
     Allow,
     /// Allowed, as is every action of its kind until the task ends.
     AllowForTask,
-    /// The program's own questions are answered: each with its answer.
+    /// Answers to the program's own questions.
     Answers(Vec<(String, String)>),
     /// Refused, with the reason. A timeout is also a refusal.
     Refuse(String),
@@ -135,14 +135,14 @@ pub fn acp_session(directory: &str, resumed: Option<&str>) -> String {
     }
 }
 
-/// Sets the mode of a session of `acp`.
+/// Sets the mode of an `acp` session.
 #[must_use]
 pub fn acp_mode(session: &str, mode: &str) -> String {
     let params = json!({"sessionId": session, "modeId": mode});
     acp_request(ACP_MODE, "session/set_mode", &params)
 }
 
-/// Sets the model of a session of `acp`.
+/// Sets the model of an `acp` session.
 #[must_use]
 pub fn acp_model(session: &str, model: &str) -> String {
     let params = json!({"sessionId": session, "modelId": model});
@@ -157,7 +157,7 @@ pub fn acp_probe(id: i64) -> String {
     acp_request(id, "_goondan/probe", &json!({}))
 }
 
-/// Hands an agent of `acp` its prompt.
+/// Sends the prompt to an `acp` agent.
 #[must_use]
 pub fn acp_prompt(session: &str, prompt: &str) -> String {
     let text = json!({"type": "text", "text": prompt});
@@ -165,7 +165,7 @@ pub fn acp_prompt(session: &str, prompt: &str) -> String {
     acp_request(ACP_PROMPT, "session/prompt", &params)
 }
 
-/// Hands `claude` a prompt, with `--input-format stream-json`.
+/// Sends a prompt to `claude`, with `--input-format stream-json`.
 #[must_use]
 pub fn claude_prompt(prompt: &str) -> String {
     let content = json!([{"type": "text", "text": prompt}]);

@@ -1,4 +1,4 @@
-//! Standard error of a program: its last lines, and what they mean.
+//! Standard error of a program: its last lines, and their classification.
 
 use std::collections::VecDeque;
 

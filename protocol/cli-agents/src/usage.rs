@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::limits::USAGE_MESSAGES_MAX;
 
-/// Over what a figure is counted.
+/// Scope of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Counter {
@@ -31,7 +31,7 @@ pub enum Counter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
-    /// Over what it is counted.
+    /// Its scope.
     pub counter: Counter,
     /// Tokens.
     pub usage: Usage,
@@ -55,7 +55,7 @@ pub struct SessionUsage {
     pub cost: Option<MicroUsd>,
 }
 
-/// The largest of each field.
+/// Maximum of each field.
 #[must_use]
 pub fn largest(one: &Usage, other: &Usage) -> Usage {
     Usage {
@@ -67,7 +67,7 @@ pub fn largest(one: &Usage, other: &Usage) -> Usage {
     }
 }
 
-/// The ids of a message and of the request that it answers.
+/// Id of a message, and of the request that it answers.
 pub type MessageKey = (String, String);
 
 /// Usage by message of a run.

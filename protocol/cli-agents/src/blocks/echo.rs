@@ -1,4 +1,4 @@
-//! Echoes of a prompt: programs print what they were asked, and the prompt explains the blocks (`PROTO-1`).
+//! Echoes of a prompt: programs print their prompt, which itself explains the blocks (`PROTO-1`).
 
 use crate::limits::ECHO_LINES_MIN;
 

@@ -1,4 +1,4 @@
-//! Blocks out of their fields, each checked.
+//! Parses and validates blocks from their fields.
 
 use super::fields::{Fields, bad_value, item_of};
 use super::{
@@ -52,7 +52,7 @@ impl Tag {
         Self::named(line, "[/")
     }
 
-    /// Reads the lines between the tags.
+    /// Parses the lines between the tags.
     pub(super) fn read(self, text: &str) -> Result<Block, Problem> {
         if self == Self::Handoff {
             let text = text.trim_matches('\n').to_owned();
@@ -199,7 +199,7 @@ pub(super) fn begins_documents(line: &str) -> bool {
     line.trim().eq_ignore_ascii_case("documents created:")
 }
 
-/// A path in the work area: relative, and leading nowhere else.
+/// Parses a path in the work area: relative, and without leaving it.
 pub(super) fn document_of(text: &str) -> Result<String, Problem> {
     const PATH_BYTES_MAX: usize = 3 * 1024;
     let path = text.trim_matches('`').trim();

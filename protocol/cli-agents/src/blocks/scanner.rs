@@ -1,4 +1,4 @@
-//! Finds protocol blocks in an agent's text, however it is cut (`PROTO-1`).
+//! Finds protocol blocks in an agent's text, regardless of chunk boundaries (`PROTO-1`).
 
 use super::echo::Echo;
 use super::fences::Fences;
@@ -83,7 +83,7 @@ enum Open {
 struct Completion {
     phase: Option<u32>,
     documents: Vec<String>,
-    /// The first thing that is wrong with the list.
+    /// The first problem in the list.
     problem: Option<Problem>,
     is_listing: bool,
 }
@@ -178,7 +178,7 @@ impl BlockFinder {
         }
     }
 
-    /// The closing tag has come.
+    /// Handles the closing tag.
     fn finish_block(&mut self) {
         let open = std::mem::replace(&mut self.open, Open::Nothing);
         let Open::Block {
@@ -201,7 +201,7 @@ impl BlockFinder {
         });
     }
 
-    /// Ends what is open, whether it is whole or not.
+    /// Closes the open item, whether it is complete or not.
     fn close(&mut self) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}

@@ -1,4 +1,4 @@
-//! The Agent Client Protocol, version 1: JSON-RPC, one message in each line.
+//! The Agent Client Protocol, version 1: JSON-RPC, one message per line.
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, NewSessionResponse, PermissionOptionKind, PlanEntryStatus, PromptResponse,
@@ -23,17 +23,17 @@ use crate::reply::{
 };
 use crate::usage::{Counter, UsageReport, dollars};
 
-/// Reads what an agent sends on one connection.
+/// Parses an agent's output on one connection.
 #[derive(Debug)]
 pub(super) struct Acp {
     /// True from the start of a resumed session until the prompt is sent: the output is a replay.
     is_played_back: bool,
     is_resumed: bool,
     loads_sessions: bool,
-    /// Messages that were played back.
+    /// Number of replayed messages.
     played_back: u64,
     usage: PromptUsage,
-    /// The message whose pieces come.
+    /// Id of the current message.
     message: Option<String>,
     /// The latest request that it answered with a result.
     answered: Option<i64>,

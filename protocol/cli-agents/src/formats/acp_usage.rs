@@ -58,7 +58,7 @@ impl PromptUsage {
     }
 }
 
-/// A figure by any of the names that are in use.
+/// Reads usage under any of its known names.
 fn usage_of(told: &Value) -> Usage {
     let first = |names: &[&str]| {
         let mut counts = names.iter().map(|name| count(told, name));

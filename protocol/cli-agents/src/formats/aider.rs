@@ -1,4 +1,4 @@
-//! `aider --no-pretty`: text for people, with a line that reports what a message took.
+//! `aider --no-pretty`: human-readable text, with a line that reports a message's usage.
 
 use goondan_protocol::usage::{MicroUsd, Usage};
 

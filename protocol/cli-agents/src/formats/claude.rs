@@ -1,4 +1,4 @@
-//! `claude --print --verbose --output-format stream-json`: one message in each line.
+//! `claude --print --verbose --output-format stream-json`: one message per line.
 
 use goondan_protocol::task::PlanStepState;
 use goondan_protocol::usage::Usage;
@@ -20,7 +20,7 @@ pub(super) struct Claude {
     /// The figures of the session.
     whole: Option<SessionUsage>,
     reported: Option<(Usage, Option<SessionUsage>)>,
-    /// The message whose parts come as `stream_event`s.
+    /// The message whose parts arrive as `stream_event`s.
     streamed: MessageKey,
     /// End of the rate limit window, as last reported.
     window_ends: Option<Reset>,
@@ -248,7 +248,7 @@ impl Claude {
         }
     }
 
-    /// The provider has refused; with a rate limit, or for another reason.
+    /// Reports a provider error: a rate limit, or another reason.
     fn provider_error(&mut self, words: &str, is_limit: bool, sink: &mut Sink<'_>) {
         let reset = reset_of(words).or(is_limit.then_some(Reset::Unknown));
         sink.push(match (reset, self.window_ends) {

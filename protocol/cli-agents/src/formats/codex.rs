@@ -1,4 +1,4 @@
-//! `codex exec --json`: one event in each line.
+//! `codex exec --json`: one event per line.
 
 use goondan_protocol::task::PlanStepState;
 use goondan_protocol::usage::Usage;

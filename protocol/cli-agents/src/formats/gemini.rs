@@ -1,4 +1,4 @@
-//! `gemini --output-format stream-json`: one event in each line.
+//! `gemini --output-format stream-json`: one event per line.
 
 use goondan_protocol::usage::Usage;
 use serde_json::Value;

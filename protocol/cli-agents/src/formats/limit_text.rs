@@ -6,7 +6,7 @@ use goondan_protocol::time::Timestamp;
 
 use crate::event::Reset;
 
-/// Seconds from which on a number can be no time in seconds, and must be one in milliseconds.
+/// Larger numbers are times in milliseconds instead of seconds.
 const SECONDS_MAX: i64 = 100_000_000_000;
 
 /// A time in seconds since 1970, or in milliseconds.

@@ -1,4 +1,4 @@
-//! `opencode run --format json`: one event in each line.
+//! `opencode run --format json`: one event per line.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) struct Opencode {
     session: String,
     usage: Usage,
     cost: MicroUsd,
-    /// Steps whose figures are counted.
+    /// Steps whose usage was counted.
     counted: BTreeSet<String>,
     last_words: String,
 }

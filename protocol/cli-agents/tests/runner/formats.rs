@@ -106,7 +106,7 @@ fn task_6_usage_of_claude_is_what_the_provider_says() {
         *last_usage(&read(Format::ClaudeStreamJson, &[&told])),
         expected
     );
-    // A run that ended without its result has counted the same tokens by its messages.
+    // A run that ended without a result has the same token counts from its messages.
     let text = String::from_utf8(told).unwrap();
     let (cut, _) = text.split_once("{\"type\":\"result\"").unwrap();
     let events = read(Format::ClaudeStreamJson, &[cut.as_bytes()]);

@@ -104,7 +104,7 @@ fn proto_1_fences_within_fences_hold_what_they_hold() {
     assert!(
         matches!(&found(&nested)[..], [Found::Block(Block::UserQuestion(asked))] if asked.question == "own")
     );
-    // A fence that is left open ends with its text, not with the session.
+    // An unclosed fence ends with its text, not with the session.
     let mut scanner = Scanner::new("");
     assert!(
         scanner

@@ -1,4 +1,4 @@
-//! Transcripts in the forms of real programs, read whole, in pieces, and damaged.
+//! Transcripts in the formats of real programs, parsed whole, in chunks, and damaged.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ mod recorded;
 
 use goondan_cli_agents::{Event, Format, Parser, Setup};
 
-/// The transcripts, each with its form.
+/// The transcripts with their formats.
 const TRANSCRIPTS: [(&str, Format); 6] = [
     ("claude.jsonl", Format::ClaudeStreamJson),
     ("claude_limit.jsonl", Format::ClaudeStreamJson),

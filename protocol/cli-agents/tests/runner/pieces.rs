@@ -1,4 +1,4 @@
-//! The same bytes give the same events, however they are cut.
+//! The same bytes produce the same events, regardless of chunk boundaries.
 
 use crate::{TRANSCRIPTS, read, transcript};
 

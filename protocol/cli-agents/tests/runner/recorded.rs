@@ -228,7 +228,7 @@ fn proto_1_of_acp_a_text_ends_where_a_tool_is_reported() {
             serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}),
         )
     };
-    // As `gemini` writes: no `tool_call`, and no ids of messages.
+    // Like `gemini`: no `tool_call`, and no message ids.
     let tool = serde_json::json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"});
     let told = [
         text("Working on it."),
