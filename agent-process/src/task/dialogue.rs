@@ -17,13 +17,13 @@ const PERMISSIONS_MAX: usize = 64;
 /// as complete.
 const QUIET_PROBES: u32 = 2;
 
-/// Probes at most: an agent that never becomes quiet gets its prompt anyway.
+/// Maximum probes: an agent that never becomes quiet gets its prompt anyway.
 const PROBES_MAX: i64 = 100_000;
 
 /// Action on the program's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Write this.
+    /// Write this text.
     Write(String),
     /// Close the input.
     End,
@@ -40,7 +40,7 @@ enum Stage {
     PlayedBack {
         /// Probe that awaits its answer.
         probe: i64,
-        /// Messages that were played back when it was sent.
+        /// Messages replayed when it was sent.
         messages: u64,
         /// Earlier consecutive probes without new messages.
         quiet: u32,

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with the files that the kernel would have put there.
+    /// A directory with the files that the kernel would provide.
     #[expect(
         clippy::disallowed_methods,
         reason = "a kernel control file is not state of goondan"

@@ -8,7 +8,7 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// It has written something: that is its own sign of life.
+    /// Records that the program has written something, which is a sign of life.
     pub(super) fn wrote(&mut self) {
         self.has_written = true;
     }
@@ -18,7 +18,8 @@ impl Liveness {
         !std::mem::take(&mut self.has_written)
     }
 
-    /// It was looked at: whether it shows a sign of life, by processor time since the last look or by children.
+    /// Processes a check; returns true if processor time since the last check, or a child, is a
+    /// sign of life.
     pub(super) fn looked(&mut self, cpu_ticks: u64, children: usize) -> bool {
         let before = self.cpu_ticks.replace(cpu_ticks);
         children > 0 || before != Some(cpu_ticks)

@@ -142,7 +142,7 @@ fn is_admitted(freezer: &Freezer, program: &Program) -> bool {
         for pid in new {
             match freezer.admit(pid) {
                 Ok(()) => {}
-                // It has ended since it was seen.
+                // It has exited in the meantime.
                 Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
                 Err(error) => {
                     let error = error.to_string();
@@ -176,7 +176,7 @@ impl Outbox {
         self.0.extend(messages);
     }
 
-    /// Sends all there is as the last messages of the process.
+    /// Sends all queued messages as the last ones of the process.
     async fn empty_into(self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
         for message in self.0 {
             outlet.room().await.send(outlet.frame(&message)?);
@@ -234,9 +234,9 @@ enum Happened {
     Ended(SupervisorEnd),
     /// The outputs of an exited program are drained.
     Drained,
-    /// Something did not end in time.
+    /// A deadline has passed.
     OverTime,
-    /// It is time to look at the program.
+    /// The liveness check is due.
     TimeToLook,
 }
 
@@ -341,7 +341,7 @@ impl Run {
         Ok(())
     }
 
-    /// Freezes the program; false if signals have to do.
+    /// Freezes the program; false if signals must be used instead.
     async fn is_frozen(&mut self) -> bool {
         let Some(freezer) = &mut self.freezer else {
             return false;
@@ -494,7 +494,7 @@ impl Run {
         self.outbox.extend(self.stdout_text.end());
         self.outbox.extend(self.stderr_text.end());
         self.outbox.extend(told(events));
-        // The supervisor has ended all there was, unless it was itself killed.
+        // The supervisor has ended all processes, unless it was itself killed.
         if !orphan_reaper::end_all() {
             tracing::error!("some processes of the program could not be ended");
         }

@@ -9,10 +9,10 @@ use serde_json::value::{RawValue, to_raw_value};
 /// Size of events at which a new message begins. A larger event is alone in its message.
 const TOLD_BYTES: usize = 64 << 10;
 
-/// Bytes of one event at most, so that its message fits a frame.
+/// Maximum bytes of one event, so that its message fits a frame.
 const EVENT_BYTES_MAX: usize = MAX_FRAME_BYTES - (64 << 10);
 
-/// Bytes that a character of UTF-8 can be cut off at.
+/// Maximum bytes of an incomplete UTF-8 character.
 const CUT_BYTES_MAX: usize = 3;
 
 /// Decoder for one output, whose chunks may split a character.
@@ -38,7 +38,7 @@ impl Text {
         self.messages(&whole)
     }
 
-    /// The output has ended.
+    /// Ends the output.
     pub(super) fn end(&mut self) -> Vec<ToOrchestrator> {
         let rest = std::mem::take(&mut self.cut);
         self.messages(&rest)
@@ -72,7 +72,7 @@ fn cut_off(bytes: &[u8]) -> usize {
         .map_or(0, |from| bytes.len() - from)
 }
 
-/// Events as messages of bounded size, in their order. Texts that follow each other become one.
+/// Events as messages of bounded size, in order. Consecutive texts are merged.
 pub(super) fn told(events: Vec<Event>) -> Vec<ToOrchestrator> {
     let mut messages = Vec::new();
     let mut batch: Vec<Box<RawValue>> = Vec::new();
@@ -98,7 +98,7 @@ fn message_of(batch: &mut Vec<Box<RawValue>>) -> ToOrchestrator {
 }
 
 fn raw_of(event: &Event) -> Option<Box<RawValue>> {
-    // Events are of texts and numbers, which are always JSON.
+    // Events consist of texts and numbers, which can always be JSON.
     let raw = to_raw_value(event).ok()?;
     let length = raw.get().len();
     if length <= EVENT_BYTES_MAX {

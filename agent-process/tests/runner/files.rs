@@ -1,4 +1,4 @@
-//! The tool `file-system` on real files, and what it refuses.
+//! The tool `file-system` on real files, including refused operations.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 

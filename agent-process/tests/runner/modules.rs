@@ -316,7 +316,7 @@ export const handlers = {
         tool
     };
     let limits = ProcessLimits {
-        // Deno needs more than any other to come up at all.
+        // Deno needs more memory than the other runtimes to start.
         memory_bytes: Some(704 << 20),
         open_files: Some(100),
         processes: None,

@@ -27,7 +27,7 @@ fn policy(require: Level, site: &Site) -> SandboxPolicy {
     }
 }
 
-/// A place with a file in each of its directories, and one outside.
+/// A site with a file in each of its directories, and one outside.
 fn site() -> Site {
     let site = Site::new();
     std::fs::create_dir(site.outside()).unwrap();
@@ -84,7 +84,7 @@ fn is_had(level: Level) -> bool {
     missing.is_empty()
 }
 
-/// A forbidden act and one like it that is allowed, both for `bash -c` in the work directory; `$OUT` is a
+/// A forbidden act and a similar allowed one, both for `bash -c` in the work directory; `$OUT` is a
 /// directory outside, `$VICTIM` a process outside.
 struct Case {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! A small orchestrator for one child, and what tests need to look at files and processes.
+//! A small orchestrator for one child, and helpers to inspect files and processes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -408,7 +408,7 @@ impl Orchestrator {
         self.send(&ToAgent::TurnCommitted(TurnCommitted { turn_id }));
     }
 
-    /// A whole turn that must end with an answer.
+    /// Runs a whole turn, which must end with an answer.
     pub(crate) fn ask(&mut self, turn_id: &str, input: &str) -> String {
         self.give(turn_id, 1, input);
         match self.finish_turn() {
@@ -425,7 +425,7 @@ impl Orchestrator {
         });
     }
 
-    /// Closes the link, as the end of the orchestrator would.
+    /// Closes the link, as if the orchestrator had exited.
     pub(crate) fn vanish(self) -> Child {
         self.child
     }

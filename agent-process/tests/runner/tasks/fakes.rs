@@ -1,4 +1,4 @@
-//! Programs that write what command-line agents write.
+//! Programs that imitate command-line agents.
 
 use std::path::Path;
 

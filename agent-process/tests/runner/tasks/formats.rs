@@ -1,4 +1,4 @@
-//! Each format, with a program that speaks it.
+//! Each format, with a program that writes it.
 
 use goondan_cli_agents::blocks::Block;
 use goondan_cli_agents::{Event, Parser, Setup};
@@ -205,7 +205,7 @@ fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
         let path = format!("{directory}/{name}");
         let transcript = std::fs::read(&path).unwrap();
         let site = Site::new();
-        // In pieces that cut characters and lines.
+        // In chunks that split characters and lines.
         let script = format!("dd if='{path}' bs=7 2>/dev/null");
         let mut it = of_format(&site, format, &script);
         it.prompt = prompt.clone();

@@ -268,7 +268,7 @@ impl Run {
         self.told
     }
 
-    /// Closes the link, as the end of the orchestrator would.
+    /// Closes the link, as if the orchestrator had exited.
     pub(super) fn vanish(self) -> Child {
         self.child
     }
