@@ -1,5 +1,5 @@
-//! From a changeset that is committed to the next step on the new revision, within one turn, over the real binaries;
-//! next to the same way without a change. See `docs/performance.md`.
+//! Time from a committed changeset to the next step on the new revision, within one turn, with the
+//! real binaries; compared with the same path without a change. See `docs/performance.md`.
 
 #![expect(clippy::print_stdout, reason = "a measure prints its result")]
 

@@ -105,7 +105,7 @@ fn touch_memory(bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Puts a long history in the place of the conversation's base.
+/// Replaces the conversation's base with a long history.
 fn write_history(home: &Home) -> Result<std::path::PathBuf, Box<dyn Error>> {
     let messages = home.workspace_dir().join("instances/long/messages");
     let base = messages.join("base.jsonl");

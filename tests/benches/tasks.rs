@@ -49,7 +49,7 @@ fn knob(name: &str, default: usize) -> usize {
     value.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A figure of `/proc/<pid>/status`, in kilobytes.
+/// A value of `/proc/<pid>/status`, in kilobytes.
 fn kilobytes(pid: u32, name: &str) -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -86,7 +86,7 @@ fn with_status(home: &Home, status: &str) -> usize {
     of_status.count()
 }
 
-/// The median time of a command, from its start to its end.
+/// Median duration of a command.
 fn median(home: &Home, args: &[&str], times: usize) -> Duration {
     let mut taken: Vec<Duration> = Vec::with_capacity(times);
     for _ in 0..times {

@@ -1,4 +1,4 @@
-//! A command-line agent that works for tasks, in each format. See `goondan_tests::cli_agents`.
+//! A command-line agent that works on tasks, in each format. See `goondan_tests::cli_agents`.
 //!
 //! `goondan-fake-cli-agent FORMAT MANNER [SESSION]`
 
@@ -43,7 +43,7 @@ fn noted(line: &str) -> bool {
     diary.lines().any(|noted| noted == line)
 }
 
-/// Stops here if a test wants that.
+/// Stops here if the test requests it.
 fn hold(point: Point) {
     let file = format!("hold-{}", point.as_str());
     if Path::new(&file).exists() {
@@ -72,7 +72,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Reads the prompt, after what the format has before it.
+    /// Reads the prompt, after the format's earlier messages.
     fn open(format: Format, manner: Manner, session: Option<String>) -> Self {
         let lines = std::io::stdin().lines();
         let session = session.unwrap_or_else(|| format!("session-{}", std::process::id()));
@@ -331,7 +331,7 @@ impl Agent {
         }
     }
 
-    /// Its first run, if it is not of good will.
+    /// Its first run, unless it is honest.
     fn misbehave(&mut self, manner: Manner) -> ExitCode {
         match manner {
             Manner::Leave => {

@@ -257,12 +257,12 @@ fn envelope(hello: &Value) -> Value {
     json!({"type": "hello", "from": "child", "to": "orchestrator", "payload": hello})
 }
 
-/// The socket pair's end, which is this process's standard input.
+/// The process's end of the socket pair, which is its standard input.
 fn stream() -> UnixStream {
     UnixStream::from(io::stdin().as_fd().try_clone_to_owned().unwrap())
 }
 
-/// Greets, and waits for the answer: from then on the daemon counts on this process.
+/// Greets, and waits for the answer: from then on the daemon relies on this process.
 fn greet(hello: &Value) -> UnixStream {
     let mut stream = stream();
     write_frame(&mut stream, &envelope(hello));

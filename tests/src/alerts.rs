@@ -16,7 +16,7 @@ pub struct Rule {
     pub hold: Duration,
 }
 
-/// Since when what each rule warns of has held, by rule and labels.
+/// Start time of each rule's current condition, by rule and labels.
 #[derive(Debug, Default)]
 pub struct Holding(BTreeMap<(String, Labels), Instant>);
 
@@ -42,7 +42,7 @@ impl Holding {
     }
 }
 
-/// A time as the rules write it: whole seconds or minutes.
+/// Parses a duration of a rule: whole seconds or minutes.
 fn hold_of(text: &str) -> Duration {
     let (number, unit) = text.split_at(text.len() - 1);
     let unit_s = match unit {

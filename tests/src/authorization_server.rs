@@ -19,7 +19,7 @@ pub const CLIENT_SECRET: &str = "client-secret-never-shown";
 /// Fault in the server's next response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// It renews the token, and the answer never arrives.
+    /// It renews the token, but the response never arrives.
     LosesReply,
     /// It responds with an error.
     Fails,
@@ -48,7 +48,7 @@ pub struct AuthorizationServer {
 }
 
 impl AuthorizationServer {
-    /// One whose access tokens live so many seconds.
+    /// Starts a server whose access tokens live this many seconds.
     #[must_use]
     pub fn start(life_s: u64) -> Self {
         let state = Arc::new(Mutex::new(State {
@@ -73,7 +73,7 @@ impl AuthorizationServer {
         self.http.endpoint()
     }
 
-    /// The access token that is good now.
+    /// Current access token.
     #[must_use]
     pub fn access_token(&self) -> Option<String> {
         self.state().access.clone()
@@ -129,7 +129,7 @@ impl AuthorizationServer {
         back
     }
 
-    /// A person consents on another device.
+    /// Consents on another device.
     pub fn allow_device(&self) {
         self.state().is_device_allowed = true;
     }

@@ -22,7 +22,7 @@ use crate::screen::Screen;
 use crate::{Home, wait_until};
 use paint::Line;
 
-/// The variable that names the folder for recordings.
+/// Variable with the folder for recordings.
 pub const FOLDER_VAR: &str = "GOONDAN_TEST_CASTS";
 
 /// Maximum size of a picture in bytes.
@@ -184,7 +184,7 @@ fn seen(painted: &str) -> String {
     without_the_day(painted.trim_end_matches('\n')).replace(turns, "\u{2826}")
 }
 
-/// A text in which every date is the first of 2026, and every hour noon.
+/// Replaces every date by the first of 2026, and every hour by noon.
 fn without_the_day(text: &str) -> String {
     let mut told = String::new();
     let mut rest = text;

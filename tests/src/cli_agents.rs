@@ -86,9 +86,9 @@ words! {
         Garbage = "garbage",
         /// It floods its output; its second run is honest.
         Flood = "flood",
-        /// It works on until it is killed; its second run is of good will.
+        /// It works until it is killed; its second run is honest.
         Work = "work",
-        /// It never shows a sign of life; its second run is of good will.
+        /// It never shows a sign of life; its second run is honest.
         Stall = "stall",
         /// As honest, but it has lost each session that it must resume.
         Forget = "forget",

@@ -1,4 +1,4 @@
-//! Many conversations on disk, without asking an agent for each.
+//! Creates many conversations on disk, without an agent turn for each.
 
 use std::fs;
 use std::io::{self, ErrorKind};

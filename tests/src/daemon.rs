@@ -1,4 +1,4 @@
-//! A daemon in the foreground, whose log is read.
+//! A daemon in the foreground, with its log.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -17,8 +17,8 @@ use crate::wait::{wait_until, within};
 /// Clients of the daemon, which may outlive it.
 const CLIENTS: [&str; 2] = [crate::home::GDN, crate::home::STUDIO];
 
-/// A daemon. When it is dropped it is stopped as a service manager would stop it, its log is checked,
-/// and it must have ended well.
+/// A daemon. When dropped, it is stopped as by a service manager, its log is checked, and it must
+/// have exited successfully.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -46,7 +46,7 @@ impl Daemon {
         Self::start_command(home, home.command(program, &[]))
     }
 
-    /// Starts a daemon with a command that becomes it, and waits until it accepts connections.
+    /// Starts a daemon with a command that executes it, and waits until it accepts connections.
     #[must_use]
     pub fn start_command(home: &Home, command: Command) -> Self {
         let daemon = Self::starting(home, command);

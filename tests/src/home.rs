@@ -1,4 +1,4 @@
-//! A place for one test: a project, a state root, a clean environment.
+//! Environment of one test: a project, a state root, clean variables.
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -109,7 +109,7 @@ impl Home {
         fs::write(path, text).unwrap();
     }
 
-    /// Writes a file below this home that can be run.
+    /// Writes an executable file below this home.
     pub fn write_program(&self, path: &str, text: &str) {
         self.write(path, text);
         let executable = fs::Permissions::from_mode(0o755);
@@ -296,7 +296,7 @@ impl Drop for Home {
     }
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// A running program. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -465,7 +465,7 @@ impl Ran {
         }
     }
 
-    /// Checks the exit code; shows everything if it is another.
+    /// Checks the exit code; shows everything if it differs.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");

@@ -108,7 +108,7 @@ impl Log {
         lines
     }
 
-    /// The latest line that fits.
+    /// The latest matching line.
     #[must_use]
     pub fn latest(&self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         let state = self.state.lock().unwrap();
@@ -147,11 +147,11 @@ impl Log {
         }
     }
 
-    /// Checks what can be checked only at the end.
+    /// Final checks.
     ///
     /// # Panics
     ///
-    /// If a line was faulty, or if the last one was cut and the daemon not killed.
+    /// If a line was invalid, or if the last one was cut although the daemon was not killed.
     pub fn check(&self, was_killed: bool) {
         let state = self.state.lock().unwrap();
         assert!(
@@ -193,11 +193,11 @@ pub fn message(line: &Value) -> &str {
     line["message"].as_str().unwrap_or_default()
 }
 
-/// Reads one line and checks that it has everything a line must have.
+/// Parses one line and checks its required fields.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem found.
 pub fn check_line(text: &str) -> Result<Value, String> {
     let fault = |problem: &str| {
         let shown: String = text.chars().take(300).collect();

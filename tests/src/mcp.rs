@@ -21,7 +21,7 @@ pub fn program() -> PathBuf {
 pub enum Outcome {
     /// Messages for the client, the reply last.
     Say(Vec<Value>),
-    /// It ends, with this exit code.
+    /// The server exits with this code.
     Die(u8),
 }
 
@@ -146,7 +146,7 @@ impl Server {
         ])
     }
 
-    /// Asks a person, for the sake of a call.
+    /// Asks a person during a call.
     fn ask_person(&mut self, call: &Value, params: &Value) -> Value {
         self.people += 1;
         let id = format!("person {}?", self.people);

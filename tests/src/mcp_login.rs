@@ -35,7 +35,7 @@ pub enum Lie {
     OtherIssuer,
     /// It does not advertise `S256`.
     NoS256,
-    /// Its token endpoint is somewhere without TLS.
+    /// Its token endpoint is not on TLS.
     PlainEndpoint,
     /// It offers no registration endpoint.
     NoRegistration,
@@ -45,13 +45,13 @@ pub enum Lie {
     NoLogin,
     /// The MCP server is busy for one request.
     Busy,
-    /// Its answers without a token have no end.
+    /// Its responses without a token are endless.
     Endless,
     /// The authorization server is busy for one registration.
     BusyRegistration,
-    /// It breaks at a registration.
+    /// It fails during a registration.
     BrokenRegistration,
-    /// It registers an application, and never answers.
+    /// It registers an application, but never responds.
     SilentRegistration,
     /// The registration response is huge.
     HugeRegistration,
@@ -64,7 +64,7 @@ pub enum Lie {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// The addresses of the MCP server and of the authorization server.
+    /// Addresses of the MCP server and of the authorization server.
     resource: String,
     issuer: String,
     /// Redirect addresses by client id.
@@ -72,7 +72,7 @@ struct State {
     codes: BTreeMap<String, BTreeMap<String, String>>,
     refresh: Option<String>,
     access: Option<String>,
-    /// The kinds of grants that it was asked for, each with the resource.
+    /// Requested grant types, each with the resource.
     asked: Vec<(String, String)>,
     secrets: Vec<String>,
     /// Scope of the access token.
@@ -131,7 +131,7 @@ impl McpWithLogin {
         lock(&self.state).lie = lie;
     }
 
-    /// An application is registered by hand.
+    /// Registers an application manually.
     pub fn register(&self, id: &str, redirect_uri: &str) {
         let mut state = lock(&self.state);
         state.clients.insert(id.to_owned(), redirect_uri.to_owned());
@@ -154,7 +154,7 @@ impl McpWithLogin {
         lock(&self.state).access = Some("taken back".to_owned());
     }
 
-    /// A tool is called from now on only with a token that allows this.
+    /// Requires this scope for tool calls from now on.
     pub fn needs_scope(&self, scope: &str) {
         lock(&self.state).needed = Some(scope.to_owned());
     }
@@ -165,13 +165,13 @@ impl McpWithLogin {
         lock(&self.state).declined
     }
 
-    /// The access token that is good now.
+    /// Current access token.
     #[must_use]
     pub fn access_token(&self) -> Option<String> {
         lock(&self.state).access.clone()
     }
 
-    /// The kinds of grants that it was asked for, each with the resource.
+    /// Requested grant types, each with the resource.
     #[must_use]
     pub fn asked(&self) -> Vec<(String, String)> {
         lock(&self.state).asked.clone()

@@ -28,7 +28,7 @@ pub const HALF_LINE: &str = r#"{"level":"info","message":"half a li"#;
 
 macro_rules! misbehaviours {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// One thing to do wrong.
+        /// Kind of misbehavior.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Misbehaviour {
             $($(#[$doc])* $name,)*
@@ -50,7 +50,7 @@ macro_rules! misbehaviours {
 misbehaviours! {
     /// Works normally, and writes 100 MB to stdout meanwhile.
     Flood = "flood",
-    /// Writes half a line and dies.
+    /// Writes half a line and crashes.
     HalfLine = "half-line",
     /// Greets, answers heartbeats, and ignores `shutdown`, SIGTERM and everything else.
     IgnoreStop = "ignore-stop",

@@ -45,7 +45,7 @@ pub fn optional_program(name: &str) -> bool {
         || note_left_out(&format!("there is no {name}, which nothing else needs"))
 }
 
-/// The variable that names the directory in which the npm package `@modelcontextprotocol/sdk` is installed.
+/// Variable with the directory in which the npm package `@modelcontextprotocol/sdk` is installed.
 pub const MCP_SDK_VAR: &str = "GOONDAN_TEST_MCP_SDK";
 
 /// An example server of the MCP SDK for JavaScript, which is optional even in CI; if it is missing,

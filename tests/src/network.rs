@@ -166,12 +166,12 @@ impl Network {
         ip(&["link", "set", "dev", machine.name, "up"]);
     }
 
-    /// Has two machines not reach each other; all others reach both.
+    /// Disconnects two machines from each other; all others can reach both.
     pub fn cut(&self, one: &Machine, other: &Machine) {
         Self::blackholes("add", one, other);
     }
 
-    /// Ends a cut.
+    /// Reconnects them.
     pub fn mend(&self, one: &Machine, other: &Machine) {
         Self::blackholes("del", one, other);
     }

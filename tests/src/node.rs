@@ -1,4 +1,4 @@
-//! Places for daemons that share the logs of their workspaces.
+//! Nodes with daemons that share the logs of their workspaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,10 @@ const METADATA: &str = ".metadata";
 /// Number of records after which a snapshot is taken.
 const SNAPSHOT_AFTER: u64 = 25;
 
-/// A place for a daemon that shares a log with others.
+/// A node whose daemon shares a log with others.
 #[derive(Debug)]
 pub struct Node {
-    /// Its state root, and of the first one the project.
+    /// Its state root; the first node's home also contains the project.
     pub home: Home,
     /// Shared project.
     pub project: String,
@@ -42,13 +42,13 @@ impl Node {
         node
     }
 
-    /// Another one.
+    /// Adds another node.
     #[must_use]
     pub fn beside(&self, server: &Server, name: &str) -> Self {
         self.and(Home::without_project(), name, &server.url())
     }
 
-    /// Another one, with a log at this URL.
+    /// Adds another node, with a log at this URL.
     #[must_use]
     pub fn and(&self, home: Home, name: &str, url: &str) -> Self {
         let project = self.project.clone();
@@ -81,7 +81,7 @@ impl Node {
         ran.exits(0).json()
     }
 
-    /// The answer to a message, which there must be.
+    /// Sends a message, which must be answered, and returns the answer.
     pub fn ask(&self, key: &str, text: &str) -> String {
         let ran = self.gdn(&["send", "--instance", key, text]).exits(0);
         ran.stdout.trim_end().to_owned()
@@ -112,7 +112,7 @@ impl Node {
         wait_until("the workspace runs here", || self.runs());
     }
 
-    /// Waits until another node has followed all there is.
+    /// Waits until another node has caught up.
     pub fn waits_until_followed_by(&self, other: &str) {
         wait_until("the standby has read all", || {
             let Some(workspace) = self.workspace() else {
@@ -135,7 +135,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// With the files that differ, if they do for long.
+    /// With the files that still differ after a timeout.
     pub fn waits_until_alike(&self, others: &[&Self]) {
         let mut differ = Vec::new();
         let alike = within(PATIENCE, || {

@@ -18,7 +18,7 @@ use crate::wait::{wait_for, wait_until};
 /// Owner of the databases.
 pub const ROLE: &str = "goondan";
 
-/// Certificates for `localhost`, and who signed them.
+/// Certificates for `localhost`, and their authorities.
 const FIXTURES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../connector-process/tests/fixtures"
@@ -106,7 +106,7 @@ impl Server {
         self
     }
 
-    /// A server that answers.
+    /// A running server.
     #[must_use]
     pub fn running(settings: &[&str]) -> Option<Self> {
         let server = Self::made(settings)?;
@@ -212,7 +212,7 @@ impl Server {
         })
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts it, and waits until it accepts clients.
     pub fn start(&self) {
         // The tests kill programs, not machines.
         let mut settings = vec!["fsync=off".to_owned(), "listen_addresses=".to_owned()];

@@ -106,7 +106,7 @@ impl Pair {
         self.waits_until_in_step();
     }
 
-    /// Waits until the standby confirms what the other one writes.
+    /// Waits until the standby confirms the primary's writes.
     pub fn waits_until_in_step(&self) {
         let confirming = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'";
         wait_until("the standby confirms", || {

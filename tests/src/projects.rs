@@ -102,8 +102,8 @@ spec:
       - route: {instanceKeyPrefix: ""}
 "#;
 
-/// The same, with its tools confined otherwise: `off` leaves all rights to them, `landlock` the machine's
-/// processes in sight.
+/// [`LAB`] with a different confinement of its tools: `off` leaves them unconfined, `landlock`
+/// keeps the machine's processes visible.
 #[must_use]
 pub fn lab_at(level: &str) -> String {
     let require = format!("sandbox: {{require: {level}, write: [NOTES]}}");

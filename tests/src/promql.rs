@@ -37,7 +37,7 @@ pub enum Expression {
         name: String,
         /// Label matchers: name, true for equality, and the value.
         matchers: Vec<(String, bool, String)>,
-        /// Over how long.
+        /// Range.
         range: Option<Duration>,
     },
     /// A function of arguments.
@@ -118,7 +118,7 @@ impl Scrapes {
         }
     }
 
-    /// By how much counters grew within a range; a counter that falls began at 0 again.
+    /// Growth of counters within a range; a counter that falls was reset to 0.
     fn increase(&self, of: &Expression, per_second: bool) -> Vec<Element> {
         let Expression::Series {
             name,

@@ -1,7 +1,8 @@
-//! A provider of models on the loopback: it speaks the wire protocols of the real ones, and breaks them
-//! on demand.
+//! A local model provider: it speaks the wire protocols of the real ones, and breaks them on
+//! demand.
 //!
-//! Answers are bytes in chunks, written one at a time, so that a test decides where a stream is cut.
+//! Responses are bytes in chunks, written one at a time, so that a test decides where a stream is
+//! split.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
@@ -143,7 +144,7 @@ impl Answer {
         self
     }
 
-    /// The same, ending otherwise.
+    /// Sets a different ending.
     #[must_use]
     pub fn ending(self, ending: Ending) -> Self {
         Self { ending, ..self }
@@ -192,7 +193,7 @@ impl Provider {
         }
     }
 
-    /// Its address, as `endpoint` wants it.
+    /// Its address, for `endpoint`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}/v1", self.address)

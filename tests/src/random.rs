@@ -1,8 +1,8 @@
-//! Randomness that can be played again.
+//! Reproducible randomness.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The environment variable that fixes the seed of random tests, to play a run again.
+/// Variable with the seed of random tests, to reproduce a run.
 pub const SEED_VAR: &str = "GOONDAN_TEST_SEED";
 
 /// A small random number generator (`SplitMix64`). The same seed produces the same numbers.

@@ -28,11 +28,11 @@ pub enum Lie {
     StallsWithArchive,
     /// A package's metadata is truncated.
     CutsMetadata,
-    /// An archive ends in the middle.
+    /// An archive is truncated.
     CutsArchive,
     /// An archive does not match its checksum.
     OtherArchive,
-    /// An archive is another one than before, and it promises that.
+    /// An archive differs from before, and so does its checksum.
     OtherPromise,
     /// The metadata belongs to a different package.
     OtherName,
@@ -50,7 +50,7 @@ pub enum Lie {
     WeakPromise,
     /// Its archive URLs point to another server.
     Elsewhere,
-    /// Its archives lead to an address of this machine.
+    /// Its archive URLs redirect to a local address.
     LeadsHere,
     /// A package's metadata is nested too deeply.
     Nested,
@@ -128,7 +128,7 @@ pub struct Registry {
     shelf: Arc<Mutex<Shelf>>,
 }
 
-/// The days that a package of [`Registry::publish`] has been there.
+/// Age in days of a package of [`Registry::publish`].
 const USUAL_AGE_DAYS: u64 = 10;
 
 impl Registry {
@@ -172,7 +172,7 @@ impl Registry {
         self.shelf().lie = lie;
     }
 
-    /// From now on, it signs what it has.
+    /// Signs its packages from now on.
     pub fn sign(&self) {
         self.shelf().signer = Some(Signer::new("SHA256:own"));
     }
@@ -203,7 +203,7 @@ impl Registry {
         self.publish_aged(name, version, requires, word, USUAL_AGE_DAYS);
     }
 
-    /// The same, published some days ago.
+    /// As [`Self::publish`], with an age in days.
     pub fn publish_aged(
         &self,
         name: &str,
@@ -262,7 +262,7 @@ fn archive(name: &str, version: &str, requires: &[(String, Value)], word: &str) 
     fs::write(bin.join("say"), say).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(bin.join("say"), executable).unwrap();
-    // The same package is the same archive, whenever it is packed.
+    // The same package results in the same archive, whenever it is packed.
     for path in ["goondan.yaml", "bin/say", "bin", ""] {
         let file = fs::File::open(dir.path().join("package").join(path)).unwrap();
         file.set_modified(UNIX_EPOCH).unwrap();
@@ -342,7 +342,7 @@ impl Shelf {
         }
     }
 
-    /// Another archive of the same package.
+    /// A different archive of the same package.
     fn other(&self, name: &str, version: &str) -> Vec<u8> {
         let requires = &self.packages[name][version].requires;
         let requires = requires.as_object().unwrap().clone().into_iter();

@@ -1,4 +1,4 @@
-//! The other machine of a relay, and the line to it, which a test can cut and mend.
+//! The other machine of a relay, and the line to it, which a test can cut and restore.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -121,7 +121,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-/// The other machine: `relay-to`, and what it starts.
+/// The other machine: `relay-to`, and its children.
 #[derive(Debug)]
 pub struct FarSide {
     process: Child,

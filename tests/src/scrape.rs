@@ -120,7 +120,7 @@ fn sample(line: &str) -> Sample {
     }
 }
 
-/// Reads `a="b",c="d"`, with what is escaped.
+/// Parses `a="b",c="d"`, including escapes.
 #[must_use]
 pub fn labels_of(mut text: &str) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();

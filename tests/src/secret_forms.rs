@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn every_form_is_found_where_another_program_wrote_it() {
         let forms = SecretForms::of("p\"ss w\u{f6}rd/+?1");
-        // Written down by Python's json, base64, binascii and urllib.
+        // Encoded by Python's json, base64, binascii and urllib.
         for text in [
             r#"{"k": "p\"ss wörd/+?1"}"#,
             r#"{"k": "p\"ss w\u00f6rd/+?1"}"#,

@@ -35,7 +35,7 @@ struct State {
     lives: Vec<Life>,
 }
 
-/// One of the daemon's lives, after its end.
+/// One run of the daemon, after its end.
 #[derive(Debug, Clone)]
 pub struct Life {
     /// Its exit code; none if a signal ended it.
@@ -94,13 +94,13 @@ impl Service {
         self.state.0.lock().unwrap().pid
     }
 
-    /// Its lives that are over.
+    /// Its finished runs.
     #[must_use]
     pub fn lives(&self) -> Vec<Life> {
         self.state.0.lock().unwrap().lives.clone()
     }
 
-    /// All it has logged, in all its lives, with the number of the life.
+    /// Matching log lines of all runs, with the number of the run.
     #[must_use]
     pub fn saying(&self, text: &str) -> Vec<(usize, Value)> {
         let state = self.state.0.lock().unwrap();

@@ -41,7 +41,7 @@ pub struct Deed {
     pub message_id: usize,
 }
 
-/// The longest text of a message, in UTF-16 units.
+/// Maximum length of a message, in UTF-16 units.
 const TEXT_UNITS_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ struct State {
     impatient: usize,
 }
 
-/// The double. Its server ends with the test's process.
+/// The fake. Its server ends with the test's process.
 #[derive(Debug, Clone)]
 pub struct Telegram {
     address: SocketAddr,
@@ -118,7 +118,7 @@ impl Telegram {
         query_id
     }
 
-    /// The next requests for news end so.
+    /// Sets the faults of the next update requests.
     pub fn have(&self, mishaps: impl IntoIterator<Item = Mishap>) {
         self.state.lock().unwrap().mishaps.extend(mishaps);
     }
@@ -134,7 +134,7 @@ impl Telegram {
         self.state.lock().unwrap().deeds.clone()
     }
 
-    /// The texts of the messages that the bot wrote into a chat.
+    /// Texts of the bot's messages in a chat.
     #[must_use]
     pub fn written_to(&self, chat: i64) -> Vec<String> {
         let deeds = self.deeds().into_iter();

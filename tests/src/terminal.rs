@@ -1,4 +1,4 @@
-//! A person's terminal: a program that runs on one, what it shows there, and what is typed.
+//! A person's terminal: a program that runs on one, its output, and the input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -66,7 +66,7 @@ impl Terminal {
         }
     }
 
-    /// Everything that was shown so far, with the line ends of a file.
+    /// All output so far, with newlines as line ends.
     #[must_use]
     pub fn shown(&self) -> String {
         let shown = self.shown.lock().unwrap();

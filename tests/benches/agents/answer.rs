@@ -64,7 +64,7 @@ pub(crate) fn one_by_one(
     Ok(times)
 }
 
-/// Many agents, each with something to do all the time.
+/// Many agents, each always busy.
 pub(crate) fn turns_per_second() -> Outcome {
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();

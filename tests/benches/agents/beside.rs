@@ -55,7 +55,7 @@ fn measure(what: &str, frame: Value) -> Outcome {
     }
     order_to_say(home.path(), AGENT, &[frame]);
     let misbehaving = std::thread::spawn(move || {
-        // However the turn ends, it is over.
+        // Regardless of the result, the turn is over.
         other.ask_and_wait("k").is_ok()
     });
     let mut beside = Vec::new();

@@ -28,7 +28,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The same, whether a workspace runs or not.
+    /// As [`Self::connect`], whether a workspace runs or not.
     pub(crate) fn connect_to_daemon(home: &Home) -> Result<Self, Box<dyn Error>> {
         let stream = UnixStream::connect(home.state_root().join("run/orchestrator.sock"))?;
         let mut client = Self {
@@ -62,12 +62,12 @@ impl Client {
         Ok(self.last_id)
     }
 
-    /// Sends an event whose turn is waited for; returns the request.
+    /// Sends an event and requests its result; returns the request id.
     pub(crate) fn ask(&mut self, conversation: &str) -> Result<u64, Box<dyn Error>> {
         self.say(conversation, "Go on.")
     }
 
-    /// The same with a text.
+    /// As [`Self::ask`], with a text.
     pub(crate) fn say(&mut self, conversation: &str, text: &str) -> Result<u64, Box<dyn Error>> {
         let params = json!({
             "workspaceId": self.workspace_id, "conversationKey": conversation, "input": text,
@@ -88,7 +88,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next answer: to which request, and what it is. Notifications are passed over.
+    /// Returns the next response with its request id. Notifications are skipped.
     pub(crate) fn next_answer(&mut self) -> Result<(u64, Value), Box<dyn Error>> {
         loop {
             let mut frame: Value = serde_json::from_slice(&self.next_frame()?)?;

@@ -13,7 +13,7 @@ use crate::{INSTANT, Outcome, knob, quantile_ms};
 
 /// Agents that start concurrently.
 const STARTING_MAX: usize = 8;
-/// Ticks of `/proc/<pid>/stat` in a second, on every Linux that is in use.
+/// Ticks of `/proc/<pid>/stat` per second, on every current Linux.
 pub(crate) const TICKS_PER_S: f64 = 100.0;
 
 /// Holds idle agents, and prints their cost and their daemon's.

@@ -32,7 +32,7 @@ mod top;
 /// Result of a measurement.
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
-/// A measure; it prints what it found.
+/// A measurement, which prints its results.
 type Measure = fn() -> Outcome;
 
 const MEASURES: [(&str, Measure); 12] = [

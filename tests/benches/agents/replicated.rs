@@ -24,7 +24,7 @@ const TURNS: usize = 4_000;
 const LATENCY_TURNS: usize = 300;
 /// Duration of the plain inserts in a round, in seconds.
 const INSERTS_S: u32 = 2;
-/// A row of 1 KiB, by a client that waits for each commit.
+/// A row of 1 KiB, from a client that waits for each commit.
 const INSERT: &str = "INSERT INTO plain (record) VALUES (decode(repeat('78', 1024), 'hex'))";
 const TABLE: &str = "CREATE TABLE plain (id bigserial PRIMARY KEY, record bytea NOT NULL)";
 /// More records than are written, so that a follower reads each.
@@ -93,7 +93,7 @@ struct Round {
 }
 
 impl Round {
-    /// Of each the median.
+    /// Median of each measurement.
     fn medians(self) -> [f64; 3] {
         [self.inserts, self.off, self.on].map(median)
     }
@@ -134,7 +134,7 @@ fn follows(server: &Server, client: &mut Client) -> Outcome {
     Ok(())
 }
 
-/// Has a daemon share its workspaces through this server.
+/// Makes a daemon share its workspaces through this server.
 fn has_log(home: &Home, server: &Server, node: &str) {
     let replication = json!({
         "node": node,

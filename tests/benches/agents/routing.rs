@@ -22,7 +22,7 @@ const MESSAGES: usize = 400_000;
 const MESSAGE_BYTES: usize = 1_024;
 const READ_BYTES: usize = 64 * 1_024;
 
-/// Hands messages on, in one thread.
+/// Forwards messages in one thread.
 pub(crate) fn messages_per_second() -> Outcome {
     let frame = call()?;
     let wire = frame.len();
@@ -97,7 +97,7 @@ fn hand_on(frame: &[u8], number: u64) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(ToConnector::Call(Box::new(order)).to_frame(&head)?)
 }
 
-/// A frame of an agent that calls a model, of [`MESSAGE_BYTES`] bytes and a few.
+/// A frame of an agent's model call, of slightly more than [`MESSAGE_BYTES`] bytes.
 fn call() -> Result<Vec<u8>, Box<dyn Error>> {
     let made = |text_bytes: usize| -> Result<Vec<u8>, Box<dyn Error>> {
         let text = "x".repeat(text_bytes);

@@ -15,7 +15,7 @@ const REQUESTS: usize = 200;
 const ROUNDS: usize = 8;
 /// Turns of a round.
 const TURNS: usize = 1_000;
-/// Conversations they are in.
+/// Number of conversations.
 const BUSY: usize = 8;
 /// Pause between requests of the concurrent client: ten times as often as the endpoint would
 /// request.

@@ -1,5 +1,5 @@
-//! From starting an agent's process to its being ready for turns. The measure plays the daemon: it
-//! starts the real binary with one end of a socket pair and speaks the protocol.
+//! Time from starting an agent's process until it is ready for turns. The benchmark plays the
+//! daemon: it starts the real binary with one end of a socket pair and speaks the protocol.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -127,7 +127,7 @@ fn start_one(welcome: &[u8]) -> Result<Duration, Box<dyn Error>> {
     expect(&mut ours, "confined")?;
     expect(&mut ours, "conversation.load")?;
     let elapsed = start.elapsed();
-    // A process whose socket closes ends.
+    // A process exits when its socket closes.
     drop(ours);
     child.wait()?;
     Ok(elapsed)

@@ -21,11 +21,11 @@ use crate::{INSTANT, Outcome, knob, quantile_ms};
 
 /// Number of starts.
 const ROUNDS: usize = 3;
-/// Keys that are pressed in each round.
+/// Keys pressed in each round.
 const KEYS: usize = 40;
 /// Silence after which a terminal counts as idle.
 const SILENCE: Duration = Duration::from_millis(100);
-/// The longest wait for a frame.
+/// Maximum wait for a frame.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SIZE: Winsize = Winsize {
@@ -35,7 +35,7 @@ const SIZE: Winsize = Winsize {
     ws_ypixel: 0,
 };
 
-/// Starts it over many conversations, presses keys, and leaves it alone.
+/// Starts it with many conversations, presses keys, and then leaves it idle.
 pub(crate) fn frames() -> Outcome {
     let conversations = knob("GOONDAN_BENCH_CONVERSATIONS", 10_000);
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
@@ -79,7 +79,7 @@ impl Top {
         let (sender, shown) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 65_536];
-            // A terminal whose other side is closed is an error to read.
+            // Reading from a terminal whose other side is closed is an error.
             while let Ok(read @ 1..) = from.read(&mut buffer) {
                 let read = buffer.get(..read).unwrap_or_default();
                 if sender.send(read.to_vec()).is_err() {
@@ -114,7 +114,7 @@ impl Top {
         }
     }
 
-    /// Presses a key: how long it took until something was shown.
+    /// Presses a key, and returns the time until output appeared.
     fn press(&mut self, key: u8) -> Result<Duration, Box<dyn Error>> {
         self.rests()?;
         let start = Instant::now();
@@ -133,7 +133,7 @@ fn round(home: &Home, hold_s: usize) -> Outcome {
     let listed = start.elapsed();
     let mut keys = Vec::with_capacity(KEYS);
     for number in 0..KEYS {
-        // Mostly down, and now and then up again.
+        // Mostly down, occasionally up.
         keys.push(top.press(if number % 4 == 3 { b'k' } else { b'j' })?);
     }
     top.rests()?;

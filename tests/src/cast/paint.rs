@@ -9,7 +9,7 @@ pub struct Style {
     pub is_bold: bool,
     /// Faint.
     pub is_dim: bool,
-    /// Background and text have changed places.
+    /// Background and text colors are swapped.
     pub is_reverse: bool,
 }
 
@@ -18,7 +18,7 @@ pub struct Style {
 pub struct Run {
     /// From 0.
     pub column: usize,
-    /// Without spaces at its ends, unless it is reversed.
+    /// Trimmed, unless it is reversed.
     pub text: String,
     /// Style of the text.
     pub style: Style,

@@ -23,7 +23,7 @@ const COLORS: [&str; 16] = [
     "#80868b", "#f6aea9", "#a8dab5", "#fde293", "#aecbfa", "#e9d2fd", "#a1e4f2", "#ffffff",
 ];
 
-/// From which step on, and up to which, something is shown.
+/// First and last step in which something is shown.
 type Interval = (usize, usize);
 
 /// The picture of a recording: its title, its columns and rows, and each step with its milliseconds.

@@ -21,7 +21,7 @@ use goondan_tests::wait::{PATIENCE, within};
 use goondan_tests::{Daemon, http, wait_for, wait_until};
 use serde_json::json;
 
-/// Rules are evaluated with this instead of their age of events.
+/// Replaces the age of events in the rules.
 const AGE: (&str, &str) = ("> 900", "> 1");
 
 /// Scrapes the endpoint, and evaluates the rules over the scrapes.
@@ -38,7 +38,7 @@ const HOLD_PART: u32 = 60;
 /// Maximum hold time of a rule.
 const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
-/// The knob for how long a soak is, in seconds; the long form is 3600.
+/// Variable with the duration of a soak in seconds; the long form is 3600.
 const SOAK_VAR: &str = "GOONDAN_TEST_ALERTS_SOAK_S";
 /// Default duration, which covers only part of a day's events.
 const SOAK_S: u64 = 5;
@@ -59,7 +59,7 @@ impl Watch {
         self.scrapes.add(scrape);
     }
 
-    /// For what each rule fires now.
+    /// Current alerts of each rule.
     fn firing(&mut self) -> Vec<(String, Vec<Element>)> {
         self.scrape();
         let (scrapes, holding, now) = (&self.scrapes, &mut self.holding, Instant::now());
@@ -72,7 +72,7 @@ impl Watch {
         results.filter(|(_, fires)| !fires.is_empty()).collect()
     }
 
-    /// Waits until a rule fires for something with these labels. It must not have before.
+    /// Waits until a rule fires with these labels. It must not fire before.
     fn fires(&mut self, rule: &str, labels: &[(&str, &str)]) {
         let has = |element: &Element| {
             let value = |name: &str| element.labels.get(name).map(String::as_str);
@@ -189,7 +189,7 @@ fn ask(home: &Home, agent: &str, text: &str) -> goondan_tests::home::Ran {
     home.gdn(&["send", "--agent", agent, text])
 }
 
-/// Kills a process of a name whenever another one runs, so many times.
+/// Kills each process of a name as soon as it runs, this many times.
 fn kill_each(
     home: &Home,
     name: &str,

@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::approvals::{id_of, project, runs_of, sent, the_call, waiting};
 
-/// The chat in which is asked.
+/// Chat with the approval messages.
 const CHAT: i64 = -5;
 /// User who may decide in the chat.
 const ANN: i64 = 7;
@@ -83,7 +83,7 @@ fn loses_its_buttons(telegram: &Telegram, message: &Deed, how: &str) {
     });
 }
 
-/// Waits until the connection remembers that it shows a call.
+/// Waits until the connection has recorded that it shows a call.
 fn is_remembered(home: &Home, connection: &str, id: &str) {
     let directory = home.workspace_dir().join("connectors");
     wait_until("it is remembered where it is shown", || {
@@ -172,7 +172,7 @@ fn steer_3_an_old_button_decides_after_all_that_works_on_it_was_killed() {
     daemon = Daemon::serving(&home);
     let said = told(&telegram, &query);
     let said = match said.as_str() {
-        // The conversation was not read by then.
+        // The conversation was not loaded by then.
         text if text.ends_with("Press again in a moment.") => {
             assert_eq!(id_of(&the_call(&home)), id);
             press(&telegram, ANN, &message, &approve)
@@ -200,7 +200,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
     sending.wait().exits(0);
     loses_its_buttons(&telegram, &message, "denied by a person: @all not");
 
-    // A turn that is cancelled withdraws what waits in it.
+    // Canceling a turn withdraws its pending calls.
     let (sending, id) = sent(&home, "a", "run y");
     let message = message_of(&telegram, &id);
     home.gdn(&["cancel", "--instance", "a"]).exits(0);
@@ -255,7 +255,7 @@ fn steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides() {
         let by_button = !said.starts_with("Nothing changed");
         let by_client = match ran.code {
             0 => true,
-            // Decided already, or even over by then.
+            // Already decided, or even complete by then.
             5 | 10 => false,
             _ => panic!("{ran:?}"),
         };
@@ -282,7 +282,7 @@ fn slack_double() -> Provider {
     })
 }
 
-/// The requests whose path ends so.
+/// Requests whose path ends with this.
 fn to(slack: &Provider, end: &str) -> Vec<Received> {
     let mut received = slack.received();
     received.retain(|request| request.path.ends_with(end));

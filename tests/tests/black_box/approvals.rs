@@ -61,7 +61,7 @@ pub(crate) fn waiting(home: &Home) -> Vec<Value> {
     listed["approvals"].as_array().unwrap().clone()
 }
 
-/// The one call that waits.
+/// The only pending call.
 pub(crate) fn the_call(home: &Home) -> Value {
     wait_for("a call waits", || {
         let mut waiting = waiting(home);
@@ -80,7 +80,7 @@ pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
     (sending, id_of(&the_call(home)))
 }
 
-/// The id of the event by which a text is sent.
+/// Event id of a text.
 pub(crate) fn event(text: &str) -> String {
     text.replace(' ', "-")
 }
@@ -294,7 +294,7 @@ fn steer_3_of_clients_that_answer_at_once_one_decides() {
             let ran = answering.wait();
             match ran.code {
                 0 => decided.push(ran.json()["decision"].clone()),
-                // Decided already, or even over by then.
+                // Already decided, or even complete by then.
                 5 | 10 => {}
                 _ => panic!("{ran:?}"),
             }

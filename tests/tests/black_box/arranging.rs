@@ -1,4 +1,4 @@
-//! A person decides which of the events that wait has its turn when (`STEER-2`).
+//! A person reorders the queued events (`STEER-2`).
 
 use goondan_tests::home::Running;
 use goondan_tests::projects::LAB;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const PROSE: &str = "Hello.";
 pub(crate) const VERSE: &str = "Hello, hello, / the winds do blow.";
 
-/// The example, as a person copies it.
+/// The example, copied as by a person.
 pub(crate) fn poet() -> Home {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/self-improving");
     let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
@@ -336,7 +336,7 @@ fn says_why(home: &Home, why: &str) {
     assert!(said.stderr.contains(why), "{said:#?}");
 }
 
-/// The example with a first change that has proved itself.
+/// The example with a first change that has passed probation.
 fn promoted(home: &Home) -> Value {
     improve(home);
     assert_eq!(home.ask("main", "hello"), VERSE);
@@ -404,7 +404,7 @@ fn bundle_7_a_project_edit_that_the_active_revision_contradicts_leads_back_to_th
     says_why(&home, "does not load");
 }
 
-/// Modules that the project has, and no agent works with.
+/// Modules in the project that no agent uses.
 const MODULES: [(&str, &str); 8] = [
     ("throws.mjs", "throw new Error('no such luck');\n"),
     ("exits.mjs", "process.exit(3);\n"),
@@ -461,7 +461,7 @@ pub(crate) fn poet_with_modules() -> Home {
     home
 }
 
-/// The agent proposes a tool that is this module, and a person lets it be.
+/// The agent proposes this module as a tool, and a person approves it.
 fn take(home: &Home, module: &str) -> Value {
     let said = home.ask("main", &format!("take {module}"));
     assert!(said.contains("waiting"), "{said}");
@@ -525,7 +525,7 @@ fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside()
     home.gdn(&["verify", "--repair"]).exits(0);
     assert!(!verse.exists());
     home.gdn(&["verify"]).exits(0);
-    // The next process is one of the project.
+    // The next process uses the project's configuration.
     assert_eq!(home.ask("main", "hello"), PROSE);
     says_why(&home, "does not exist");
 }

@@ -1,4 +1,4 @@
-//! A person ends a turn where it is (`STEER-1`), or an event that waits (`STEER-2`).
+//! A person ends a running turn (`STEER-1`), or a queued event (`STEER-2`).
 
 use std::process::Stdio;
 
@@ -65,7 +65,7 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
     assert_eq!(held["outcome"], "failed", "{held}");
     home.gdn(&["audit"]).exits(0).prints(&["eventCancelled"]);
     home.gdn(&["cancel", "held"]).exits(5);
-    // The same event again is the same turn.
+    // The same event is the same turn.
     home.gdn(&["send", "--event-id", "held", "hold x"]).exits(7);
 }
 

@@ -42,7 +42,7 @@ impl Group {
         is_one.then_some(group)
     }
 
-    /// A command that puts itself into the group and becomes the daemon.
+    /// A command that moves itself into the group and executes the daemon.
     fn daemon(&self, home: &Home) -> Command {
         let script = r#"echo $$ > "$1/cgroup.procs" && exec "$2""#;
         let mut command = home.command(Path::new("sh"), &["-c", script, "sh"]);
@@ -50,7 +50,7 @@ impl Group {
         command
     }
 
-    /// The groups of children that there are.
+    /// Existing groups of children.
     fn children(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0)
             .unwrap()
@@ -69,7 +69,7 @@ impl Drop for Group {
     }
 }
 
-/// The path of the group of version 2 that a process is in.
+/// Path of a process's version 2 control group.
 fn group_of(pid: u32) -> String {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"));
@@ -116,7 +116,7 @@ fn sup_7_a_child_has_a_control_group_with_all_it_starts_which_goes_with_it() {
     assert_eq!(group.children(), Vec::<PathBuf>::new());
 }
 
-/// A program that tries to get away: out of its session, and out of its parents.
+/// A program that tries to escape: from its session and its parents.
 const RUNAWAY: &str = "#!/bin/sh\ncat > /dev/null\nsetsid sleep 4322 &\n\
                        (setsid sh -c 'sleep 4323 & exec sleep 4324' &)\nsleep 4321\n";
 
@@ -173,7 +173,7 @@ fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
     wait_until("nothing of it is left", || home.running("sleep").is_empty());
     wait_until("the group is gone", || !child.exists());
 
-    // And by a daemon that dies.
+    // Also after the daemon dies.
     home.gdn(&[
         "task",
         "new",

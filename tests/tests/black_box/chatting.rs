@@ -36,7 +36,7 @@ fn begin(home: &Home, screen: &Screen) {
     screen.wait_for("Ctrl-D ends.\nyou>");
 }
 
-/// The shell is back, and shows what is typed.
+/// The shell is restored, and echoes input.
 fn check_given_back(screen: &Screen) {
     screen.wait_for_prompt();
     screen.types("clear; echo ty''ped");

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Maximum peak memory of the daemon, in KiB. Buffers for slow readers are bounded.
 const DAEMON_MEMORY_MAX_KIB: u64 = 256 * 1024;
 
-/// A daemon whose children misbehave when they are ordered to, and an agent that must not notice.
+/// A daemon whose children misbehave on order, and an agent that must be unaffected.
 struct Stage {
     daemon: Daemon,
     bystander_pid: Value,
@@ -218,7 +218,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
     );
     stage.check_bystander();
 
-    // It cannot keep the daemon from ending either.
+    // It cannot prevent the daemon from exiting either.
     stage.order(AGENT, &[Misbehaviour::IgnoreStop]);
     home.gdn(&["send", "--no-wait", "--instance", "another", "echo later"])
         .exits(0);

@@ -78,7 +78,7 @@ fn msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts() {
 
     let _daemon = Daemon::start(&home);
     assert_eq!(texts(&home), COMPACTED);
-    // The next summary is about the one before, too.
+    // The next summary includes the previous one.
     for n in 3..5 {
         home.ask("main", &format!("fact {n}"));
     }

@@ -45,7 +45,7 @@ fn own_at_full() -> Facts {
     own
 }
 
-/// The network that a process is in.
+/// Network namespace of a process.
 fn network_of(pid: impl std::fmt::Display) -> std::path::PathBuf {
     fs::read_link(format!("/proc/{pid}/ns/net")).unwrap()
 }
@@ -137,7 +137,7 @@ fn sec_3_a_process_that_holds_itself_to_less_says_why() {
     let notes = home.notes();
     home.write("notes/kept", "");
     home.write("secret", "");
-    // A program could have put the link there, so that no root is laid out with what it names.
+    // A program could have placed the link there, so no root may be set up with its target.
     std::os::unix::fs::symlink(home.path().join("secret"), notes.join("link")).unwrap();
     let sandbox = format!(
         "{{require: full, write: [{0}], read: [{0}/link]}}",

@@ -98,7 +98,7 @@ spec: {{connectorRef: Connector/broken}}
     assert!(!status.stderr.contains("connector hook"), "{status:#?}");
     let status = home.gdn(&["status", "--json"]).exits(16);
     assert_eq!(status.error_json()["code"], "degraded");
-    // Each time it is started again, it runs for a moment.
+    // It runs briefly after each restart.
     wait_until("the program is told as well", || {
         let status = home.gdn(&["status", "--json"]).exits(16).json();
         let unhealthy = &status["workspaces"][0]["unhealthy"][0];

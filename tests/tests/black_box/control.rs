@@ -166,7 +166,7 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
     let (goondan, protocol) = version(&home);
     let greeting = greeting(&goondan, protocol);
 
-    // Not even the beginning of a frame, a frame of 4 GiB, frames of garbage, half a frame.
+    // Less than a frame header, a frame of 4 GiB, frames of garbage, half a frame.
     let raw: [&[u8]; 4] = [
         b"GET / HTTP/1.1\r\n\r\n",
         &[0xff; 4],
@@ -212,7 +212,7 @@ fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
         let (goondan, protocol) = version(&home);
         greeting(&goondan, protocol)
     };
-    // As many as there ever were places for, and more of each kind.
+    // As many of each kind as there are slots, and more.
     let mut mute: Vec<UnixStream> = (0..150).map(|_| connect(&home)).collect();
     assert_eq!(home.ask("main", "echo hi"), "hi");
     let mut idle: Vec<UnixStream> = Vec::new();
@@ -224,7 +224,7 @@ fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
         mute.push(connect(&home));
     }
     assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
-    // The last one to greet has its place still; the first ones lost theirs.
+    // The last client to greet still has its slot; the first ones lost theirs.
     let status = json!({"jsonrpc": "2.0", "id": 2, "method": "daemon.status", "params": {}});
     let last = idle.last_mut().unwrap();
     send(last, &serde_json::to_vec(&status).unwrap());
@@ -250,7 +250,7 @@ fn ctl_1_connections_at_the_limit_of_descriptors_cost_nothing_and_work_goes_on()
         let text = format!("echo {n}");
         assert_eq!(home.ask(&format!("k{n}"), &text), n.to_string());
     }
-    // They are held until each has lost its place.
+    // They are kept open until each has lost its slot.
     for mut stream in mute {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
@@ -320,7 +320,7 @@ fn gdn_alone_says_what_is_missing() {
         !home.state_root().exists(),
         "looking for a daemon leaves nothing behind"
     );
-    // No project, and no place for the state.
+    // Neither a project nor a directory for the state.
     let nowhere = Home::without_project();
     nowhere.gdn(&["run"]).exits(5).tells(&["goondan.yaml"]);
     // A client without the daemon's binary.

@@ -20,7 +20,7 @@ pub(crate) fn text(message: &Value) -> String {
     }
 }
 
-/// The ids of the calls a message asks for.
+/// Ids of the calls in a message.
 pub(crate) fn calls(message: &Value) -> Vec<&str> {
     ids(message, "tool-call")
 }

@@ -48,7 +48,7 @@ fn run_of(proposals: &Value) -> String {
         .to_owned()
 }
 
-/// Both workers hand in, and a person applies what they did.
+/// Both workers submit, and a person applies their proposals.
 fn play(home: &Home) {
     assert_eq!(
         home.ask("main", "correct bees and rivers"),
@@ -134,7 +134,7 @@ fn obedient() -> Home {
     home
 }
 
-/// The same with a coordinator that has file tools and programs, at a level of confinement.
+/// The example with a coordinator that has file tools and programs, at a level of confinement.
 fn reading(level: &str) -> Home {
     let home = obedient();
     let tools = "    - {kind: Tool, name: bash, package: \"@goondan/base\"}

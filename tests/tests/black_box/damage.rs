@@ -121,7 +121,7 @@ fn msg_11_what_is_cut_from_an_audit_log_is_told_until_it_is_acknowledged() {
         assert_eq!(errors[0]["kind"], "missing-records");
     };
     told();
-    // Nor is it forgotten when the log is written on, and over restarts.
+    // It is also kept when the log is extended, and across restarts.
     home.ask("three", "echo three");
     drop(daemon.stop());
     let _daemon = Daemon::start(&home);
@@ -218,7 +218,7 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
         let error = line["error"].as_str().unwrap_or_default();
         line["message"] == "event refused" && error.contains(path)
     });
-    // The others are as they were.
+    // The others are unchanged.
     let headers = [("x-goondan-instance-key", "other")];
     let accepted = http::post(address, "/hook", &headers, "echo two").unwrap();
     assert_eq!(accepted.status, 202, "{accepted:?}");

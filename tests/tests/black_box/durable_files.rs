@@ -52,7 +52,7 @@ const DERIVED: [(&str, &str); 19] = [
     (".checkpoints/index", "spares work, written again"),
 ];
 
-/// Files of a task or a sandbox that belong to an agent or are written from others.
+/// Files of a task or a sandbox that belong to an agent or are derived from others.
 const OF_AGENTS: [&str; 10] = [
     "tasks/shop/docs/",
     "tasks/shop/.logs/",
@@ -134,10 +134,10 @@ fn names(report: &Value, file: &Path) -> bool {
     })
 }
 
-/// Damages each file in each way, and puts it back.
+/// Damages each file in each way, and restores it.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the damage of a test need not last"
+    reason = "a test's damage need not be durable"
 )]
 fn check_every_loss(home: &Home) -> usize {
     let files = durable_files(home);
@@ -219,7 +219,7 @@ fn msg_11_every_loss_of_a_secret_and_of_a_token_is_found() {
     let home = oauth::home(&server, &model);
     let daemon = Daemon::serving(&home);
     oauth::log_in(&home, &server);
-    // Beginning one and allowing it are two files.
+    // A login and its permission are two files.
     secrets::set(&home, "app", "key", "a-value", &["--for", "."]).exits(0);
     drop(daemon.stop());
     assert!(check_every_loss(&home) > 3);
@@ -257,7 +257,7 @@ fn msg_11_every_loss_in_a_task_with_checkpoints_is_found() {
 /// Flips one bit of a record in the middle of a history.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the damage of a test need not last"
+    reason = "a test's damage need not be durable"
 )]
 fn damage_history(home: &Home, line: usize) {
     let history = tasks::area(home).join(".metadata/history.jsonl");

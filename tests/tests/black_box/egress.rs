@@ -256,7 +256,7 @@ fn sec_3_nothing_gets_past_a_list_of_hosts() {
     found.extend(wrong("as a connector", &said));
     assert!(found.is_empty(), "{found:#?}");
 
-    // The list of one agent is not that of another.
+    // One agent's list does not apply to another.
     let said = fenced.ask_agent("neighbor", "mirror");
     assert!(said.contains("403") && !said.contains(LOOT), "{said}");
     assert!(home.ask("main", "mirror").contains(LOOT));
@@ -281,7 +281,7 @@ fn sec_3_without_a_sandbox_the_same_ways_lead_past_the_list() {
     fenced.ends();
 }
 
-/// The process of the egress.
+/// Process id of the egress proxy.
 fn egress_of(home: &Home) -> Option<u32> {
     let all = home.ps();
     let egress = all.iter().find(|it| it["name"] == "egress")?;

@@ -23,10 +23,10 @@ pub(crate) const SERVER: &str = include_str!("escapes/server.py");
 /// Data outside of the sandbox that must not be readable inside.
 const LOOT: &str = "loot-of-the-outside-5519";
 
-/// The way of running programs that no message asks for.
+/// The context whose programs are not started by a message.
 const AS_A_CONNECTOR: &str = "as a connector";
 
-/// The way in which a call ends before the program that it started.
+/// The context in which a call ends before its program.
 const FROM_A_SERVER: &str = "from an MCP server";
 
 /// A process that commands leave behind, if they can: it sleeps for a number of seconds that
@@ -78,7 +78,7 @@ spec:
   sandbox: {require: LEVEL, write: [NOTES]}
 "#;
 
-/// An agent that tries the ways out. `LEVEL` is its sandbox.
+/// An agent that tries the escape methods. `LEVEL` is its sandbox.
 fn project() -> Commands {
     const TRY: &str =
         "(setsid sleep STRAY &); python3 PROJECT/escape.py PROJECT/plan.json NOTES/results";
@@ -119,8 +119,8 @@ subprocess.Popen(words, stdout=sys.stderr, **inherited)
 print("begun")
 "#;
 
-/// A program that is a connector: it tries the ways out when it is asked to by a note. It has no directory for
-/// temporary files but what its connection lists.
+/// A connector program: it tries the escape methods when a note requests it. Its only directory for
+/// temporary files is the one in its connection.
 const PROGRAM: &str = r#"
 import os, subprocess, sys, time
 
@@ -148,7 +148,7 @@ for line in sys.stdin:
         print(json.dumps({"type": "result", "id": call["id"], "output": done.stdout + done.stderr}), flush=True)
 "#;
 
-/// A machine's worth of things to be after.
+/// A sandboxed project with the targets on its machine.
 struct Prison {
     daemon: Daemon,
     victim: Running,
@@ -162,7 +162,7 @@ struct Tried {
     name: String,
     /// Reason why the escape failed; none if it succeeded.
     refused: Option<String>,
-    /// Why what is like it and allowed did not work.
+    /// Reason why the similar allowed action failed.
     broken: Option<String>,
     is_for_root: bool,
     is_of_full: bool,
@@ -238,7 +238,7 @@ impl Prison {
         }
     }
 
-    /// Tries all ways out in one way of running programs.
+    /// Tries all methods in one context.
     fn tried(&self, how: &str) -> Vec<Tried> {
         let results = self.home.notes().join("results");
         let said = if how == AS_A_CONNECTOR {
@@ -311,7 +311,7 @@ fn set_secret(home: &Home) {
     setting.wait().exits(0);
 }
 
-/// Starts the process to be after, and returns where its things are.
+/// Starts the target process, and returns the locations of its data.
 fn victim(home: &Home) -> (Running, Value) {
     home.write("victim.py", VICTIM);
     let path = |name: &str| home.path().join(name).display().to_string();

@@ -1,4 +1,4 @@
-//! Several models in a row: who is asked when the first cannot answer (`STEER-5`).
+//! Several models in order: the next is used when the first fails (`STEER-5`).
 
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::conversation::{check, shape, text};
 
-/// One agent whose model is at `first`, and who falls back to one at `spare`.
+/// An agent whose model is at `first`, with a fallback at `spare`.
 fn project(first: &Provider, spare: &Provider, on: &str) -> String {
     let (first, spare) = (first.endpoint(), spare.endpoint());
     format!(

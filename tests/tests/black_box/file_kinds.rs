@@ -132,7 +132,8 @@ fn prop_3_a_pipe_in_the_way_is_told_by_check_and_by_apply() {
         .exits(0);
 }
 
-/// A process of the agent exchanges the directory of the logs with a link that leads out, while the daemon writes there.
+/// A process of the agent replaces the log directory with a link that leads out, while the daemon
+/// writes there.
 #[test]
 fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     let home = example();

@@ -15,7 +15,7 @@ const ON_SMALL_DISK: &str = "GOONDAN_TEST_ON_SMALL_DISK";
 
 const SMALL_DISK_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Larger than what the last block of any file has left.
+/// Larger than the unused rest of any file's last block.
 const LARGE_INPUT_BYTES: usize = 64 * 1024;
 
 /// Runs the test `name` again, with its temporary directory on a separate disk. Returns false if
@@ -87,7 +87,7 @@ fn msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_r
     daemon.log().wait_for("the failure is told", |line| {
         line["level"] == "error" && line.to_string().contains("No space left on device")
     });
-    // It can still be looked at.
+    // It can still be inspected.
     assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
 
     std::fs::remove_file(filler).unwrap();

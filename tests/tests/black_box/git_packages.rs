@@ -1,4 +1,5 @@
-//! Packages of git repositories: pinned to a commit, and fetched without anything of the repository being run (`PKG-3`).
+//! Packages from git repositories: pinned to a commit, and fetched without executing anything from
+//! the repository (`PKG-3`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -93,7 +94,7 @@ fn pkg_3_a_package_of_a_repository_is_pinned_to_its_commit_until_it_is_updated()
     assert_eq!(word(&home, "1.0.0"), "one");
     home.gdn(&["validate"]).exits(0);
 
-    // The branch moves on, and another machine still gets what was locked.
+    // The branch advances, and another machine still gets the locked commit.
     let second = commit(&home, "1.0.0", "two");
     let locked = lock(&home);
     fs::remove_dir_all(home.state_root().join("packages")).unwrap();

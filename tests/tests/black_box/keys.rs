@@ -1,4 +1,4 @@
-//! Conversations under keys that no directory could be named after (`INST-1`, `INST-5`).
+//! Conversations with keys that are not valid directory names (`INST-1`, `INST-5`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use goondan_tests::{Daemon, Home, http, wait_until};
 
 use crate::conversation::{check, shape, text};
 
-/// Keys that a careless store would mix up, or leave its directory for.
+/// Keys that a careless store would confuse, or that would leave its directory.
 fn wild_keys() -> Vec<String> {
     let mut keys: Vec<String> = [
         "user@a",
@@ -134,7 +134,7 @@ fn inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alon
     let mut expected = [keys.clone(), vec!["first".to_owned()]].concat();
     expected.sort();
     assert_eq!(listed, expected);
-    // One directory each, also where upper and lower case are the same.
+    // One directory each, even on case-insensitive file systems.
     let dirs = instance_dirs(&home);
     assert_eq!(dirs.len(), expected.len());
     assert!(
@@ -226,7 +226,7 @@ fn inst_5_delete_never_follows_a_link_out_of_the_instance() {
     assert_eq!(surroundings(&home), before);
     assert_eq!(home.history("other").len(), 2);
 
-    // A link where the instance itself should be.
+    // A link at the instance's path.
     symlink(home.path().join("canary"), &instance).unwrap();
     let ran = home.gdn(&["instance", "delete", "--yes", "k"]);
     assert!(ran.code == 0 || !ran.stderr.is_empty(), "{ran:#?}");

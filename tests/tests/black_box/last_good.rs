@@ -1,4 +1,4 @@
-//! A daemon that starts on a broken project runs what ran last.
+//! A daemon that starts with a broken project runs the last good configuration.
 
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;

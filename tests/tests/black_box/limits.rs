@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
-/// [`LAB`], with limits for its worker and its webhook, and a command that wants more memory than it gets.
+/// [`LAB`], with limits for its worker and its webhook, and a command that exceeds its memory
+/// limit.
 fn limited_lab(open_files: u32) -> String {
     let greedy = "      - when: {user: '^greedy$', step: 1}
         call:

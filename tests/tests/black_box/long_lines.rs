@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Maximum length of a log line (`MAX_LOG_LINE_BYTES`).
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A connector: a long line to stderr, then a text to stdout, which ends it.
+/// A connector: a long line to stderr, then a text to stdout, which ends the protocol.
 const CONNECTOR: &str = r#"import sys, time
 sys.stdin.readline()
 sys.stderr.write("begin " + "x" * 100_000 + " end\n")
@@ -23,7 +23,7 @@ sys.stderr.flush()
 time.sleep(1000)
 "#;
 
-/// An MCP server that writes about itself to both outputs before it is one.
+/// An MCP server that writes other lines to both outputs before it starts.
 const SERVER: &str = r#"import json, sys
 print("server banner " + "b" * 100_000 + " done")
 sys.stderr.write("server noise " + "n" * 100_000 + " done\n")

@@ -1,6 +1,6 @@
-//! goondan as its users meet it: the real binaries, real processes, real files, real signals.
+//! goondan as its users experience it: the real binaries, real processes, real files, real signals.
 //!
-//! Each file is one topic. The harness is this package's library; it builds the binaries if need be.
+//! Each file is one topic. The harness is this package's library; it builds the binaries if needed.
 
 #[cfg(test)]
 mod alerts;

@@ -392,7 +392,7 @@ fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered(
     home.ask("a", "call echo x");
     let result = last_result(&home, "a");
     assert!(result.contains("parked"), "{result}");
-    // A restart by a person tries again.
+    // A person's restart retries it.
     let server = home.project().join("server");
     std::os::unix::fs::symlink(mcp::program(), server).unwrap();
     home.gdn(&["restart"]).exits(0);

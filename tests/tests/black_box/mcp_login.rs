@@ -38,7 +38,7 @@ fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
         agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
     };
     wait_until("the turn waits for consent", waits);
-    // It is on disk, as any turn in progress is.
+    // It is on disk, like any turn in progress.
     daemon.kill();
     drop(sending.wait());
     let daemon = Daemon::start(&home);
@@ -54,7 +54,7 @@ fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
     let (first, url) = (server.access_token(), server.url());
     assert_eq!(server.clients(), 1);
 
-    // The application that was registered renews its token, for this server alone.
+    // The registered application renews its token, for this server only.
     home.gdn(&["oauth", "refresh", "server"]).exits(0);
     assert_ne!(server.access_token(), first);
     wait_until("the server is called with the new token", || {
@@ -173,7 +173,7 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
-    // It names another one while a person consents.
+    // It names a different server while a person consents.
     let login = home.start_gdn(&["oauth", "login", "server"]);
     let back = server.consent(&address_of(&login));
     server.lie(Some(Lie::CloudServer));
@@ -258,7 +258,7 @@ fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_mad
     log_in(&home, &server);
     assert_eq!(home.ask("a", "call echo first"), "so: echo: first");
 
-    // Many conversations are declined with the same token.
+    // Many conversations are rejected with the same token.
     server.take_back();
     let sendings: Vec<_> = (0..8)
         .map(|n| {

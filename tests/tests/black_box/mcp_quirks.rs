@@ -5,7 +5,7 @@ use goondan_tests::{Daemon, Home, needs, wait_until};
 
 use crate::mcp::{detail, last_result};
 
-/// A server whose tools and results are right but for one.
+/// A server with valid tools and results, except for one.
 const SERVER: &str = r##"
 import json, sys
 mode = sys.argv[1]

@@ -76,7 +76,7 @@ impl Example {
     }
 }
 
-/// A person consents: where the browser is sent then.
+/// Consents, and returns the redirect address.
 fn consent(address: &str) -> String {
     let browser = ["-s", "-o", "/dev/null", "-w", "%{redirect_url}", address];
     let went = Command::new("curl").args(browser).output().unwrap();

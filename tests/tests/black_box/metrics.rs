@@ -139,7 +139,7 @@ fn counted(scrape: &Scrape) -> [f64; 6] {
     ]
 }
 
-/// The same from the ledger on disk.
+/// The same values from the ledger on disk.
 fn ledger(home: &Home) -> [f64; 6] {
     let total = home.gdn_json(&["usage", "--all"])["total"].clone();
     let number = |value: &Value| value.as_f64().unwrap();
@@ -165,7 +165,8 @@ fn obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon() {
     let mut last = [0.0; 6];
     for kill in 0..KILLS {
         home.ask("main", "Hi.");
-        // Others are at work when it is killed: some have asked, some have their replies, some are recorded.
+        // Other turns are in progress when it is killed: some have sent requests, some have
+        // replies, some are recorded.
         let asked = provider.received().len();
         let asking: Vec<_> = (0..6)
             .map(|number| {

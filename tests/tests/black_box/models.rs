@@ -240,7 +240,7 @@ fn an_image_that_comes_with_a_message_reaches_the_model_and_stays_in_the_convers
     refused.exits(2).tells(&["cannot be read"]);
 }
 
-/// Calls with one credential that run at one time (`CALLS_IN_FLIGHT_PER_CREDENTIAL`).
+/// Maximum concurrent calls per credential (`CALLS_IN_FLIGHT_PER_CREDENTIAL`).
 const IN_FLIGHT_MAX: usize = 16;
 
 #[test]

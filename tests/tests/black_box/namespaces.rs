@@ -39,7 +39,7 @@ spec: {modelConfig: {modelRef: Model/main}}
     model.to_owned() + &hook("hook") + &hook("other")
 }
 
-/// A rule that has senders name conversations as they are.
+/// A rule that uses senders' names of conversations unchanged.
 const SHARED: &str = "  ingress: {rules: [{route: {instanceKeyPrefix: \"\"}}]}\n";
 
 fn post(address: SocketAddr, key: &str, event_id: &str, said: &str) -> Value {

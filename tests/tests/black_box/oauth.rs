@@ -107,7 +107,7 @@ pub(super) fn log_in(home: &Home, server: &AuthorizationServer) {
         .prints(&["Logged in for OAuthApp/idp"]);
 }
 
-/// A login whose address is typed.
+/// A login whose address is pasted.
 pub(super) fn paste(home: &Home) -> Running {
     let mut command = home.command(&bin(GDN), &["oauth", "login", "idp", "--paste"]);
     command.stdin(Stdio::piped());
@@ -118,7 +118,7 @@ fn grant(home: &Home) -> Value {
     home.gdn_json(&["oauth", "show", "idp"])
 }
 
-/// Every file below a directory, with what is in it.
+/// Every file below a directory, with its content.
 pub(super) fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut waiting = vec![dir.to_owned()];
@@ -147,7 +147,7 @@ pub(super) fn oauth_files(home: &Home, kind: &str) -> usize {
     files(&home.state_root().join("system/oauth").join(kind)).len()
 }
 
-/// No secret of the server is in any file or line of the log.
+/// Checks that no secret of the server is in any file or log line.
 fn is_nowhere(home: &Home, server: &AuthorizationServer, log: &[Value]) {
     are_nowhere(home, &server.secrets(), log);
 }
@@ -208,7 +208,7 @@ fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_now
     );
     let _listening = daemon.webhook("hook");
 
-    // Renewed, the model is asked with the new one.
+    // After a renewal, the model receives the new token.
     home.gdn(&["oauth", "refresh", "idp"])
         .exits(0)
         .prints(&["active"]);
@@ -313,7 +313,7 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
     server.next(Manner::Fails);
     home.gdn(&["oauth", "refresh", "idp"]).exits(0);
 
-    // The reply never arrives, and the daemon dies while it waits for it.
+    // The response never arrives, and the daemon dies while it waits.
     server.next(Manner::LosesReply);
     let before = server.requests("refresh_token");
     let refresh = home.start_gdn(&["oauth", "refresh", "idp"]);

@@ -1,4 +1,4 @@
-//! Whole bundles of goondan 0.0.3 as people have them, run unchanged (`COMPAT-1` to `COMPAT-3`).
+//! Whole bundles of goondan 0.0.3 in practice, run unchanged (`COMPAT-1` to `COMPAT-3`).
 
 use std::fs;
 

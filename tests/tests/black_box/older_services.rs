@@ -94,7 +94,7 @@ fn slack_double() -> Provider {
     })
 }
 
-/// The requests whose path ends so.
+/// Requests whose path ends with this.
 fn to(provider: &Provider, end: &str) -> Vec<Received> {
     let mut received = provider.received();
     received.retain(|request| request.path.ends_with(end));

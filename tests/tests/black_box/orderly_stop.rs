@@ -57,7 +57,7 @@ spec:
     )
 }
 
-/// A daemon in whose turn one message of three is sent.
+/// A daemon with a turn that has sent one of three messages.
 fn in_a_turn(home: &Home, telegram: &Telegram) -> Daemon {
     let daemon = Daemon::serving(home);
     wait_until("the bot listens", || telegram.polls() > 0);

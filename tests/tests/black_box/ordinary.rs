@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 
 const WORK: &str = include_str!("ordinary/work.py");
 
-/// A conversation whose key needs every kind of escape in the name of its directory, in which programs work.
+/// A conversation whose key needs every kind of escape in its directory name, in which programs
+/// work.
 const CONVERSATION: &str = "telegram:7 %41/Ada \u{fc}";
 
-/// Programs without which a piece of work is left out in CI, too.
+/// Programs whose tasks are skipped if they are missing, even in CI.
 const OPTIONAL: [&str; 5] = ["go", "uv", "pnpm", "pytest", "the module pip"];
 
 /// Directories with programs that are not in `PATH`: PostgreSQL, and a Rust toolchain if the
@@ -40,7 +41,7 @@ fn toolchain() -> Option<PathBuf> {
     Some(PathBuf::from(said.trim())).filter(|path| path.is_dir())
 }
 
-/// The free port on which PostgreSQL listens where the loopback is the machine's.
+/// A free port for PostgreSQL, where the loopback interface is the machine's.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
@@ -65,7 +66,7 @@ fn is_done_at(level: &str) {
         .agent("worker", &[BASH], &sandbox);
     home.write("project/goondan.yaml", &project.yaml());
     home.write("project/work.py", WORK);
-    // One is nowhere in a sandbox, the other where files can be read.
+    // One is invisible in a sandbox, the other is in a readable directory.
     let sockets = ["service.sock", "project/service.sock"].map(|name| home.path().join(name));
     let _listeners = sockets
         .each_ref()
@@ -101,7 +102,7 @@ fn is_done_at(level: &str) {
     daemon.stop();
 }
 
-/// True if a command ended well, and the last that it printed is `done`.
+/// True if a command succeeded, and its last output is `done`.
 fn is_done(said: &str) -> bool {
     let said = said.trim();
     said == "done" || said.starts_with("exit code: 0\n") && said.ends_with("\ndone")

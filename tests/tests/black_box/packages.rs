@@ -1,5 +1,5 @@
-//! Packages: installed from an archive or a folder, used by agents, and refused when they are not what was locked
-//! (`PKG-1` to `PKG-3`).
+//! Packages: installed from an archive or a folder, used by agents, and refused if they do not
+//! match the lockfile (`PKG-1` to `PKG-3`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -157,7 +157,7 @@ fn pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run() {
     refer(&home);
     let trees = home.state_root().join("packages/.trees");
 
-    // Another machine, and the archive is another one by now.
+    // A new machine, and the archive has changed meanwhile.
     fs::remove_dir_all(&trees).unwrap();
     package(&home, "package", "1.0.0", "evil");
     fs::rename(home.path().join("words.tgz"), home.path().join("good.tgz")).unwrap();
@@ -173,7 +173,7 @@ fn pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run() {
     assert_eq!(project(&home), before);
     assert!(!trees.exists());
 
-    // The right one again.
+    // The correct archive again.
     fs::rename(home.path().join("good.tgz"), home.path().join("words.tgz")).unwrap();
     home.gdn(&["package", "install", "--frozen-lockfile"])
         .exits(0);

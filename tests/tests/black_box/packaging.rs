@@ -24,7 +24,7 @@ const PROGRAMS: [&str; 6] = [
     "goondan-replica",
 ];
 
-/// Has the real programs built, twice.
+/// Builds the real programs, twice.
 const KNOB: &str = "GOONDAN_TEST_PACKAGE";
 
 /// Target of the archive, when nothing is built.

@@ -30,7 +30,8 @@ fn asked(stream: &mut UnixStream, method: &str, params: &Value) -> Value {
     answer["result"].take()
 }
 
-/// All pages of a list, each of one item; between them `change` is called with how many have come.
+/// All pages of a list, each with one item; `change` is called between them with the number of
+/// items so far.
 fn pages(
     home: &Home,
     (method, list): (&str, &str),
@@ -215,7 +216,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.write("project/src/a.txt", "a\n");
-    // Listed by run and worker, whichever was first.
+    // Listed by run and worker, in any order of creation.
     let prepare = |agent: &str| {
         let args = ["sandbox", "prepare", "--run", "r1", "--agent", agent, "src"];
         home.gdn(&args).exits(0);

@@ -122,7 +122,7 @@ fn a_parked_event_that_is_dropped_is_never_answered() {
     kill_three_times(&home);
     asking.wait().exits(14);
 
-    // A question cannot be asked without a terminal.
+    // Without a terminal, no confirmation is possible.
     home.gdn(&["event", "drop", "poison"]).exits(2);
     assert_eq!(parked(&home).len(), 1);
     home.gdn(&["event", "drop", "poison", "--yes"]).exits(0);
@@ -165,7 +165,7 @@ fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
     }
     let home = Home::new(TALKER);
     let daemon = Daemon::serving(&home);
-    // An agent that starts no program, where programs would be free.
+    // An agent that starts no program, where programs would be unconfined.
     assert_eq!(home.ask("main", "hi"), "hello");
 
     // Its directory exists but cannot be opened; root has dropped its capability to bypass that.
@@ -182,7 +182,7 @@ fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
     let parked_now = parked(&home);
     assert_eq!(parked_now.len(), 2, "{parked_now:#?}");
 
-    // With the cause mended, a person has them tried again.
+    // With the cause fixed, a person retries them.
     set_permissions(&project, Permissions::from_mode(0o755)).unwrap();
     for event in ["first", "second"] {
         home.gdn(&["event", "retry", event]).exits(0);

@@ -30,7 +30,7 @@ const FAULTS_VAR: &str = "GOONDAN_TEST_PARTITION_FAULTS";
 const NODES: [&str; 3] = ["a", "b", "c"];
 const SERVERS: [&str; 2] = ["db1", "db2"];
 
-/// The disk that a state root is on.
+/// Size of a state root's disk.
 const DISK_BYTES: u64 = 128 * 1024 * 1024;
 
 const PROJECT: &str = r#"
@@ -79,7 +79,7 @@ enum Fault {
     Unplugged,
     /// A daemon's machine cannot reach the primary.
     CutFromServer,
-    /// The servers do not reach each other.
+    /// The servers cannot reach each other.
     ServersCut,
     /// The primary crashes, and starts again.
     ServerCrashed,
@@ -260,7 +260,7 @@ impl Trial {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// Has all heal, and looks.
+    /// Heals everything, and checks.
     fn ends(self, since: Instant) -> String {
         let owner = self.load.owner();
         let sent = self.load.ends();

@@ -38,7 +38,7 @@ fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
     unique.dedup();
     assert_eq!(lines.len(), unique.len(), "a line is there twice");
 
-    // Over the end of the one and the start of the next.
+    // Across the end of one daemon and the start of the next.
     home.gdn(&["shutdown"]).exits(0);
     following.wait_for_stderr("The daemon has ended; waiting for the next one.");
     home.gdn(&["run"]).exits(0);
@@ -217,7 +217,7 @@ fn logs_are_chosen(home: &Home) {
     assert!(since.iter().all(|line| at(line) >= moment) && since.contains(&both[0]));
     let until = chosen(home, &["--until", &moment]);
     assert!(until.iter().all(|line| at(line) < moment) && !until.is_empty());
-    // Of a time all lines are shown, not the latest few.
+    // With a time range, all lines are shown, not only the latest.
     let all = home.gdn(&["logs", "--json", "--since", "1h"]).exits(0);
     assert!(all.stdout.lines().count() >= since.len() + until.len());
     home.gdn(&["logs", "-f", "--until", "1h"]).exits(2);
@@ -315,7 +315,7 @@ fn every_table_fits_a_narrow_terminal() {
             on_terminal.env("NO_COLOR", "1").env("TERM", "dumb");
             let (code, shown) = Terminal::start(on_terminal, columns).ends();
             assert_eq!(code, Some(0), "{command:?}: {shown}");
-            // The heading of a trace is a sentence, too.
+            // The heading of a trace is also a sentence.
             let rows = shown.lines().filter(|line| !line.starts_with("Trace "));
             let wide = rows.filter(|line| line.chars().count() > usize::from(columns));
             too_wide.extend(wide.map(|line| format!("{command:?} at {columns}: {line}")));

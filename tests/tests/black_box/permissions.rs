@@ -94,7 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// Packs a version of the package, which asks for `permissions`.
+/// Packs a version of the package, which requests `permissions`.
 fn pack(home: &Home, version: &str, permissions: &str) {
     let yaml = format!(
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: words}}\nspec: {{version: {version}{permissions}}}\n---\n\
@@ -131,7 +131,7 @@ fn change(home: &Home, from: &str, to: &str) {
     home.write("project/goondan.yaml", &yaml.replace(from, to));
 }
 
-/// The project and the store, to see whether anything changed.
+/// Snapshot of the project and the store, to detect changes.
 fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
     let keeps = |path: &std::path::Path| path.file_name().is_none_or(|it| it != ".trees");
     let packages = home.state_root().join("packages");
@@ -243,7 +243,7 @@ fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_on
     let hosts = &listed["packages"][0]["granted"]["hosts"];
     assert_eq!(hosts[1], "b.example.org");
 
-    // More of one thing, and less of another.
+    // More permissions of one kind, and fewer of another.
     pack(
         &home,
         "1.1.0",
@@ -281,7 +281,7 @@ fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
         .exits(0);
     home.gdn(&["validate"]).exits(0);
 
-    // A lockfile of before there were grants.
+    // A lockfile from before grants.
     let lock = fs::read_to_string(home.project().join("goondan.lock")).unwrap();
     let mut read: serde_json::Value = serde_json::from_str(&lock).unwrap();
     let package = read["packages"]["words"].as_object_mut().unwrap();

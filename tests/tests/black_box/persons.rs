@@ -85,7 +85,7 @@ const FOR_EVERYONE: &[&str] = &[
 /// The tool `bash`, with approval of each call.
 const ASKED: &str = r#"{ref: {kind: Tool, name: bash, package: "@goondan/base"}, approve: {rules: [{when: {command: never}, approve: never}]}}"#;
 
-/// An agent `free` whose commands are in no sandbox, and one `asks` whose command waits for a person.
+/// An agent `free` whose commands are not sandboxed, and one `asks` whose command needs approval.
 fn home() -> Home {
     let client = "python3 PROJECT/client.py NOTES";
     let gdn = "GDN --state-root STATE --project PROJECT";
@@ -124,7 +124,7 @@ fn home() -> Home {
     home
 }
 
-/// A call that waits for a person, and its id in the note `id`.
+/// A pending call, and its id in the note `id`.
 fn waiting_call(home: &Home) -> (Running, String) {
     let sending = home.start_gdn(&["send", "--agent", "asks", "--instance", "w", "ask"]);
     let id = approvals::id_of(&approvals::the_call(home));
@@ -250,7 +250,7 @@ fn ctl_1_clients_that_wait_keep_no_decision_out() {
         refused += usize::from(first["error"]["data"]["code"] == "overloaded");
         waiting.push(stream);
     }
-    // One process has half of the 256 places that wait.
+    // One process may use half of the 256 waiting slots.
     assert_eq!(refused, 150 - 128);
     let (sending, id) = waiting_call(&home);
     home.gdn(&["status"]).exits(0);
@@ -284,7 +284,7 @@ fn sec_4_another_user_is_turned_away_without_an_answer() {
     let home = home();
     let daemon = Daemon::serving(&home);
     let (goondan, protocol) = version(&home);
-    // The modes alone would keep it out.
+    // File modes alone would block it.
     let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
     let at = socket(&home);
     mode(&at, 0o666).unwrap();

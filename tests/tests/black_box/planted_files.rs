@@ -175,7 +175,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// Leaves the mark where a variable is set that only a planted file sets.
+/// Leaves the mark if a variable is set that only a planted file sets.
 const ENVIRONMENT: &str =
     "if (process.env.PLANTED) require('fs').writeFileSync('planted-ran', '');\n";
 

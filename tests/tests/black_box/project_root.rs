@@ -12,7 +12,7 @@ use goondan_tests::{Daemon, Home, tree, wait_until};
 #[test]
 fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
     let home = Home::without_project();
-    // The example, as a project that could be written to.
+    // The example, as a writable project.
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/bookshop");
     for file in [
         "goondan.yaml",

@@ -226,7 +226,7 @@ fn msg_11_a_damaged_sandbox_hides_no_other_and_is_found_by_verify() {
     let digest = home.gdn_json(&["proposal", "show", "r1", "writer"])["digest"].clone();
     let kept = sandboxes.join("writer/kept").join(digest.as_str().unwrap());
     fs::write(kept.join("proposal.json"), "{}").unwrap();
-    // Also for the daemon that starts with it.
+    // Also after the daemon restarts.
     daemon.stop();
     let _daemon = Daemon::start(&home);
     let listed = home.gdn(&["proposal", "list"]).exits(0);

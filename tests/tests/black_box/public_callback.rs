@@ -51,7 +51,7 @@ spec:
     home
 }
 
-/// The proxy passes on what a browser asks for: the status and the page.
+/// The proxy forwards a browser's request, and returns the status and the page.
 fn comes_to(daemon: &Daemon, address: &str) -> (u16, String) {
     let target = address.strip_prefix("https://bot.example.com").unwrap();
     let answer = http::get(daemon.webhook("hook"), target).unwrap();
@@ -96,7 +96,7 @@ fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone
         .wait()
         .exits(0)
         .prints(&["Logged in for OAuthApp/idp"]);
-    // It was used.
+    // It was already used.
     assert_eq!(comes_to(&daemon, &back).0, 400);
     assert_eq!(server.requests("authorization_code"), 1);
 

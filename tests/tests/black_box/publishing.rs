@@ -10,7 +10,7 @@ use goondan_tests::registry::{Lie, Registry};
 use goondan_tests::{Home, Ran};
 use serde_json::json;
 
-/// A package that is its makers' project.
+/// A package that is its maintainers' project.
 const PACKAGE: &str = r#"apiVersion: goondan.ai/v1
 kind: Package
 metadata: {name: "@acme/words"}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::{TOKEN, last_result, over_stdio_with};
 
-/// The questions that wait.
+/// Pending questions.
 fn waiting(home: &Home) -> Vec<Value> {
     let listed = home.gdn_json(&["question", "list"]);
     listed["questions"].as_array().unwrap().clone()
@@ -272,7 +272,7 @@ fn what_no_person_can_be_asked_is_refused_to_the_server() {
 fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);
-    // The connection.
+    // The connection is killed.
     let (sending, id) = asked(&home, "a", "order");
     let connector = home.running(CONNECTOR).remove(0);
     processes::signal(connector.pid, Signal::SIGKILL);
@@ -296,7 +296,7 @@ fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
     heard(&daemon, "cancel");
     assert!(waiting(&home).is_empty());
 
-    // The daemon.
+    // The daemon is killed.
     let (sending, id) = asked(&home, "a", "order");
     daemon.kill();
     drop(sending);

@@ -30,7 +30,7 @@ fn llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn() {
         assert!(line["recordedAt"].is_string());
     }
     assert!(logged[0]["stepId"].is_null());
-    // The same ids as in the conversation, so that lines join.
+    // The same ids as in the conversation, so that records can be joined.
     let base = fs::read_to_string(messages.join("base.jsonl")).unwrap();
     let base: Vec<Value> = base
         .lines()

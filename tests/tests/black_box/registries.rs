@@ -57,7 +57,7 @@ fn require(home: &Home, from: &str, to: &str) {
     home.write("project/goondan.yaml", &yaml.replace(from, to));
 }
 
-/// The project and the store, to see whether anything changed.
+/// Snapshot of the project and the store, to detect changes.
 fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
     let packages = home.state_root().join("packages");
     fs::create_dir_all(packages.join(".trees")).unwrap();
@@ -367,7 +367,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
             other.url()
         ),
     ));
-    // The variable is for the registry that a variable names, and for no other.
+    // The token is only for the registry in the variable.
     let add = ["package", "add", "words"];
     let ran = with_env(&home, &add, &[("GOONDAN_REGISTRY_TOKEN", TOKEN)]);
     ran.exits(10)

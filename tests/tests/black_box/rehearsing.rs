@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::bundles::{bundle_dir, poet, poet_with_modules, status};
 
-/// Everything that a conversation has on disk.
+/// All files of a conversation.
 fn everything(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -45,7 +45,7 @@ fn wait_for_detail(home: &Home, said: &str) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "files that the test prepares, and no durable state"
+    reason = "files that the test prepares need not be durable"
 )]
 fn far_side(directory: &tempfile::TempDir, line: &Line, telegram: &Telegram) -> FarSide {
     std::fs::write(directory.path().join("token"), TOKEN).unwrap();
@@ -86,7 +86,7 @@ fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the
     line.mend();
     history(&home, "telegram:2", 8);
 
-    // The near end is killed, the link with it.
+    // The near end is killed, and the link ends with it.
     let near = home
         .ps()
         .into_iter()
@@ -96,7 +96,7 @@ fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the
     telegram.write(2, "say three");
     history(&home, "telegram:2", 12);
 
-    // So is the daemon, and starts again.
+    // The daemon is killed too, and starts again.
     drop(daemon.kill());
     telegram.write(2, "say four");
     let daemon = Daemon::start(&home);

@@ -67,7 +67,7 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
     assert_eq!(after["info"]["createdAt"], before["info"]["createdAt"]);
     let here = events(&b);
     assert_eq!(here[..known.len()], known, "what was acknowledged is there");
-    // Documents are in no log.
+    // Documents are not in the log.
     assert_eq!(here[known.len()..], ["node_entered", "documents_missing"]);
     for directory in ["src", "docs/planning", ".logs"] {
         assert!(area(&b.home).join(directory).is_dir(), "{directory}");

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::proposals;
 
-/// The exit code of a daemon whose workspace another one has.
+/// Exit code of a daemon whose workspace another node owns.
 const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
 const NOT_RUNNING: i32 = 3;
@@ -393,8 +393,8 @@ fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
     drop(daemon_a.stop());
 }
 
-/// Puts one text in the place of another of the same length, in the files of a directory of a home; whether it was
-/// there.
+/// Replaces one text with another of the same length, in the files of a directory of a home;
+/// returns true if it was found.
 fn alter(home: &Home, dir: &Path, from: &str, to: &str) -> bool {
     let mut is_there = false;
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -543,7 +543,7 @@ impl Swarm {
         }
     }
 
-    /// Stops a daemon where it is until another one runs the workspace, or has answered.
+    /// Stops a daemon until another one runs the workspace, or has answered.
     fn pauses(&mut self, at: usize) {
         let was_owner = self.owner(None) == at;
         let pid = self.daemons[at].as_ref().unwrap().pid();
@@ -556,7 +556,7 @@ impl Swarm {
         }
     }
 
-    /// Kills what speaks to the server. If a record was on its way then, the daemon ends, too.
+    /// Kills the log client. If a record was in flight, the daemon exits, too.
     fn kills_the_program(&mut self, at: usize) {
         let home = &self.nodes[at].home;
         for replica in processes::running(home.path(), "goondan-replica") {

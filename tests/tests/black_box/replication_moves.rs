@@ -21,14 +21,14 @@ const USAGE: i32 = 2;
 /// Exit code for a workspace that another node owns.
 const CONFLICT: i32 = 10;
 
-/// A daemon with the variable that the project asks for.
+/// A daemon with the variable that the project needs.
 fn with_key(node: &Node) -> Daemon {
     let mut command = node.home.command(&bin(ORCHESTRATOR), &[]);
     command.env("HOOK_KEY", "a-shared-secret");
     Daemon::start_command(&node.home, command)
 }
 
-/// A project that asks for a variable.
+/// A project that needs a variable.
 fn with_secret() -> String {
     LAB.replace(
         "    path: /hook\n",
@@ -117,7 +117,7 @@ fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
     a.gdn(&["run"]).exits(0);
     assert_eq!(a.ask("x", "echo 1"), "1");
     drop(daemon_a.stop());
-    // Alone, it has its workspace back and cannot load it.
+    // Alone, it owns its workspace again, but cannot load it.
     let daemon_a = Daemon::start(&a.home);
     wait_until("it says so", || {
         let listed = a.gdn(&["node", "list"]).exits(0).stderr;

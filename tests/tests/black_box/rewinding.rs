@@ -1,4 +1,4 @@
-//! A conversation and its files go back to a joint checkpoint together (`CKPT-6`).
+//! A conversation and its files are rolled back to a joint checkpoint together (`CKPT-6`).
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::GDN;

@@ -112,7 +112,7 @@ fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_inst
     install(&home, "no-such-server", "exit 1");
     home.write_program("project/tools/plain", "#!/bin/sh\n");
     gdn(&home, &["validate"]).exits(0);
-    // The server speaks no MCP.
+    // The server does not speak MCP.
     gdn(&home, &["run"]).exits(16);
     gdn(&home, &["shutdown"]).exits(0);
 }

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::oauth::{address_of, visit};
 use super::secrets;
 
-/// A secret that every form writes otherwise.
+/// A secret that is different in every encoding.
 const NOISY: &str = "n0isy \"s\u{e9}cret\"/+?=7 never-shown";
 /// Program in the project that receives the secret.
 const PROGRAM: &str = "goondan-mcp-server";
@@ -78,7 +78,8 @@ spec:
     )
 }
 
-/// A program that writes every form of its secret to stderr, whole and in two pieces, and then is an MCP server.
+/// A program that writes every form of its secret to stderr, whole and in two pieces, and then is
+/// an MCP server.
 fn noise() -> String {
     let mut script = String::new();
     for (_, form) in &SecretForms::of(NOISY).forms {
@@ -99,7 +100,7 @@ fn noise() -> String {
     script
 }
 
-/// Every form of its secret in two pieces, as the program that writes them wants them.
+/// Every form of its secret in two pieces, in the input format of the program that writes them.
 fn pieces() -> String {
     let mut lines = String::new();
     for (_, form) in &SecretForms::of(NOISY).forms {
@@ -153,7 +154,7 @@ fn log_in(told: &mut Told, home: &Home, server: &AuthorizationServer) {
     let back = server.consent(&address_of(&login));
     assert_eq!(visit(&back), 200);
     let ran = login.wait().exits(0);
-    // The address that a person opens has the `state` in it, and must.
+    // The login address contains the `state`, which is necessary.
     let lines = ran
         .stdout
         .lines()

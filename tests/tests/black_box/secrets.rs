@@ -47,7 +47,7 @@ fn status(daemon: &Daemon, secret: &str) -> u16 {
     let signature = format!("sha256={signature}");
     let headers = [("x-hub-signature-256", signature.as_str())];
     let mut status = 0;
-    // A connector that is being replaced is not there for a moment.
+    // A connector that is being replaced is briefly unavailable.
     wait_until("the webhook answers", || {
         let answer = http::post(daemon.webhook("hook"), "/hook", &headers, body);
         status = answer.map_or(0, |answer| answer.status);
@@ -232,7 +232,7 @@ fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
     }
     assert!(!home.state_root().exists());
 
-    // The first secret of a project that cannot run without it: no daemon runs yet.
+    // The first secret of a project that needs it: no daemon runs yet.
     let long = "x".repeat(64 * 1024 + 1);
     set(&home, "hook", "hmac", &long, &[])
         .exits(2)
@@ -311,7 +311,7 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
         }
     }
     is_nowhere(&home, key);
-    // No configuration gets at it, either.
+    // No configuration can access it either.
     let stolen = home.filled_in(LAB).replace(
         "    path: /hook\n",
         "    path: /hook\n  secrets:\n    hmac: {valueFrom: {env: GOONDAN_AGE_IDENTITY}}\n",
@@ -401,7 +401,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     }
     assert!(home.running(CONNECTOR).is_empty());
 
-    // Another project's consent is not this one's.
+    // Another project's consent does not apply.
     home.write("elsewhere/goondan.yaml", &home.filled_in(&project()));
     let elsewhere = home.path().join("elsewhere");
     let elsewhere = elsewhere.to_str().unwrap();
@@ -478,7 +478,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     drop(daemon.stop());
 }
 
-/// A command without the capabilities that let root look into everything.
+/// A command without the capabilities that let root bypass file permissions.
 #[cfg(target_os = "linux")]
 fn as_anyone(command: &std::process::Command) -> std::process::Command {
     if !nix::unistd::geteuid().is_root() {
@@ -495,7 +495,7 @@ fn as_anyone(command: &std::process::Command) -> std::process::Command {
 #[cfg(target_os = "linux")]
 #[test]
 fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_no_core() {
-    // A root without any capability can have no user namespace.
+    // Root without capabilities cannot create a user namespace.
     let home = Home::new(&lab_at("landlock"));
     let program = home.command(&bin(ORCHESTRATOR), &[]);
     let mut command = as_anyone(&program);

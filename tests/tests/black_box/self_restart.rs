@@ -1,4 +1,4 @@
-//! Agents that have their own process restarted (the tool `self-restart`).
+//! Agents that restart their own process (the tool `self-restart`).
 
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
@@ -97,7 +97,7 @@ fn what_waits_for_an_agent_that_restarts_itself_is_answered_once_by_the_new_proc
     home.write("project/goondan.yaml", &home.filled_in(&edited));
     home.gdn(&["reload"]).exits(0);
     assert_eq!(pid(&home), before, "the turn goes on in its process");
-    // A crash between the call and the end of the turn: it is one restart nevertheless.
+    // A crash between the call and the end of the turn still counts as one restart.
     let old = home.running(AGENT);
     assert_eq!(old.len(), 1);
     processes::signal(old[0].pid, Signal::SIGKILL);
@@ -134,7 +134,7 @@ fn an_agent_that_restarts_itself_over_and_over_is_stopped_from_it() {
     let process = pid(&home);
     assert_eq!(home.ask("main", "echo on"), "on");
     assert_eq!(pid(&home), process, "it was not restarted");
-    // Another conversation has its own count.
+    // Another conversation has a separate count.
     let other = home.ask("other", "restart me");
     assert!(other.starts_with("the process restarts"), "{other}");
     let restarted = daemon

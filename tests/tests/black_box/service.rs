@@ -93,7 +93,7 @@ bootout)
 esac
 "#;
 
-/// A home whose managers are ours.
+/// A home with fake managers.
 fn home() -> Home {
     let home = Home::new(LAB);
     write_managers(&home);
@@ -303,7 +303,7 @@ fn rel_1_a_service_that_does_not_come_up_is_told_with_where_to_look() {
         .tells(&look);
     gdn(&home, &["service", "remove"]).exits(0);
     assert!(!unit(&home).exists());
-    // No manager at all.
+    // No manager.
     let mut command = home.command(
         &goondan_tests::binaries::bin("gdn"),
         &["service", "install"],

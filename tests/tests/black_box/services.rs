@@ -1,4 +1,4 @@
-//! Slack, GitHub and Discord in the real daemon, against doubles of their HTTP APIs; and requests to
+//! Slack, GitHub and Discord in the real daemon, with fakes of their HTTP APIs; and requests to
 //! hosts that a project allows.
 
 use std::path::Path;
@@ -34,7 +34,7 @@ fn detail(home: &Home, connection: &str) -> String {
         .unwrap_or_default()
 }
 
-/// The requests whose path ends so.
+/// Requests whose path ends with this.
 fn to(provider: &Provider, end: &str) -> Vec<Received> {
     let mut received = provider.received();
     received.retain(|request| request.path.ends_with(end));

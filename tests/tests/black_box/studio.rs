@@ -35,7 +35,7 @@ impl Studio {
         }
     }
 
-    /// The next address, with a ticket that was not used.
+    /// The next address, with an unused ticket.
     pub(crate) fn address(&mut self) -> String {
         if self.addresses > 0 {
             self.running.say("");
@@ -75,7 +75,7 @@ struct Page {
 }
 
 impl Page {
-    /// Not logged in, and the ticket.
+    /// A page that has not logged in, and the ticket.
     fn at(address: &str) -> (Self, String) {
         let (place, ticket) = address.split_once("/#t=").unwrap();
         let place = place.strip_prefix("http://").unwrap();
@@ -177,7 +177,7 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
         // Methods that record a review are not available to pages.
         assert_ne!(page.call("proposal.review", &of).status, 200);
     }
-    // A person who asks at a terminal is recorded.
+    // A person's review at a terminal is recorded.
     let before = lines();
     home.gdn(&["proposal", "check", "r1", "coder"]).exits(0);
     assert_eq!(lines(), before + 1);
@@ -206,7 +206,7 @@ fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
     // A stolen token is useless after the end of its session.
     assert_eq!(page.post("/api/logout", &json!({})).status, 200);
     assert_eq!(page.post("/api/call", &status()).status, 401);
-    // Another address logs in another page.
+    // A new address logs in another page.
     assert_eq!(
         studio.page().result("daemon.status", &json!({}))["pid"],
         daemon.pid()
@@ -250,7 +250,7 @@ fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
     ];
     for (name, values) in wrong {
         for value in *values {
-            // The server itself refuses a request of HTTP/1.1 that names no host.
+            // The server itself refuses an HTTP/1.1 request without a host.
             assert!(
                 [400, 403].contains(&ask(&page.with(name, *value))),
                 "{name}: {value:?}"
@@ -268,7 +268,7 @@ fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
     let asked_before = page.request("OPTIONS /api/call", &page.headers(), "");
     assert_eq!(asked_before.status, 405);
     assert!(asked_before.header("access-control-allow-origin").is_none());
-    // The files of the page are for its own addresses, too.
+    // The page's files are also served only for its own addresses.
     let rebound = page.request("GET /", &page.with("Host", Some("attacker.example")), "");
     assert_eq!(rebound.status, 403);
     assert_eq!(page.request("GET /", &page.headers(), "").status, 200);
@@ -495,7 +495,7 @@ impl Lines {
     fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
-            // A stream that is cut off is at its end, too.
+            // A truncated stream also ends.
             if self.0.read_line(&mut line).unwrap_or(0) == 0 {
                 return None;
             }

@@ -82,7 +82,7 @@ impl Suite {
     }
 }
 
-/// A workspace in which calls wait, one turn is held, and there is something to see.
+/// A workspace with pending calls, a held turn, and visible data.
 fn busy(home: &Home) -> Vec<Running> {
     home.ask("main", "echo **hello** [a link](https://example.com)");
     let waiting =

@@ -178,7 +178,7 @@ fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
     assert_eq!(shape(&messages), "uataua");
 }
 
-/// The processes that an event needs are being started just then.
+/// The processes for the event are being started at that moment.
 #[test]
 fn sup_6_a_stop_right_after_an_event_was_accepted_is_never_missed() {
     let home = Home::new(LAB);
@@ -200,7 +200,7 @@ fn sup_6_a_stop_right_after_an_event_was_accepted_is_never_missed() {
     }
 }
 
-/// The thread of the daemon that starts them blocks all.
+/// The daemon's thread that starts them blocks all signals.
 #[test]
 #[cfg(target_os = "linux")]
 fn sup_6_processes_and_what_they_start_block_no_signal() {

@@ -83,7 +83,7 @@ fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
     assert_eq!(text(messages.last().unwrap()), "after");
     assert!(base(&there, "main").starts_with(&lines));
 
-    // A second copy, under another key and of another agent; the files are in order.
+    // A second copy, under a different key and agent; the files are intact.
     let args = [
         "instance",
         "import",

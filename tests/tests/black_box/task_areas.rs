@@ -63,7 +63,7 @@ fn task_2_a_new_task_has_a_dated_id_and_all_its_logs() {
     }
 }
 
-/// Copies the examples to the letter.
+/// Copies the examples verbatim.
 fn copy_plain(to: &Path) {
     let from =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../orchestrator/tasks/tests/fixtures/plain");

@@ -1,4 +1,5 @@
-//! Tasks count in the budgets of their workspace and are held by them, also over the death of the daemon (`TASK-6`).
+//! Tasks count toward the budgets of their workspace and are paused by them, even after the daemon
+//! died (`TASK-6`).
 
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::Value;

@@ -69,7 +69,7 @@ impl Word {
     }
 }
 
-/// Tasks of each format, and the daemon that they outlive.
+/// Tasks of each format, which outlive the daemon.
 struct Crew {
     home: Home,
     daemon: Option<Daemon>,
@@ -340,7 +340,7 @@ impl Crew {
             .is_some_and(|tasks| tasks.len() == self.said.len() && tasks.values().all(is_over))
     }
 
-    /// Waits until no agent is left, and until that is in the history.
+    /// Waits until no agent runs, and that is in the history.
     fn wait_for_the_last_run(&self) {
         wait_until("no agent is left", || {
             let has_ended = |task: &String| {

@@ -188,7 +188,7 @@ fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
     );
 }
 
-/// A program that cannot resume anything, and whose key is wrong at first.
+/// A program that cannot resume a session, and whose key is invalid at first.
 const PROGRAM_WITHOUT_SESSION: &str = "#!/bin/sh
 runs=$(ls prompt-* 2>/dev/null | wc -l)
 cat > prompt-$runs

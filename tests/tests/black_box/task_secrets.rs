@@ -33,7 +33,7 @@ case $prompt in
 esac
 "#;
 
-/// The same as rules of a model.
+/// The same behavior as rules of a model.
 const PROJECT: &str = r#"apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: program}

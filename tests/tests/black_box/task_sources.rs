@@ -1,4 +1,5 @@
-//! Tasks that work on a copy of the project, and whose result is a proposal (`REPO-1`, `REPO-3`, `BOX-3`).
+//! Tasks that work on a copy of the project, and result in a proposal (`REPO-1`, `REPO-3`,
+//! `BOX-3`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -178,7 +179,8 @@ fn repo_3_a_daemon_killed_at_each_step_applies_a_proposal_once() {
     go_the_whole_way(true);
 }
 
-/// A coding agent that commits, and leaves in its repository what would be run by a git that believed it.
+/// A coding agent that commits, and leaves code in its repository that a trusting git would
+/// execute.
 const COMMITTER: &str = r#"#!/bin/sh
 set -eu
 session=${1:-s-1}

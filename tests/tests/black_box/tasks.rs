@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Secret that a person provides, which must not be shown.
 const KEY: &str = "sk-never-to-be-seen-4711";
 
-/// The example, as a person copies it.
+/// The example, copied as by a person.
 pub(crate) fn example() -> Home {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/task");
     let read = |path: &str| fs::read_to_string(example.join(path)).unwrap();
@@ -416,7 +416,7 @@ fn task_1_a_new_task_never_takes_over_a_folder_with_files() {
     home.gdn(&new).exits(0);
     wait_for(&home, "idle");
 
-    // The files of a task without its history are that task's.
+    // A task's files without its history still belong to that task.
     fs::write(area(&home).join("src/shop.rs"), "fn shop() {}").unwrap();
     drop(daemon.stop());
     fs::remove_dir_all(area(&home).join(".metadata")).unwrap();

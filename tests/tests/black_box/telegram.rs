@@ -1,4 +1,4 @@
-//! Telegram in the real daemon, against a double of its Bot API.
+//! Telegram in the real daemon, with a fake of its Bot API.
 
 use std::collections::BTreeMap;
 

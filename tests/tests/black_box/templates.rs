@@ -61,7 +61,7 @@ fn root_3_the_minimal_project_answers() {
     assert_eq!(home.ask("main", "my name is Ada"), "Hello, Ada.");
 }
 
-/// The template with a real model, against a double of its provider: the key, a tool, and the answer.
+/// The template with a real model, with a fake of its provider: the key, a tool, and the answer.
 #[test]
 fn root_3_the_project_with_a_real_model_takes_its_key_calls_a_tool_and_answers() {
     let provider = Provider::start(|received| {

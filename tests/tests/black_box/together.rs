@@ -30,7 +30,7 @@ fn ipc_2_two_workers_are_asked_and_their_answers_come_back() {
     assert_eq!(asked[0]["metadata"]["from"]["agent"], "boss");
     assert_eq!(asked[0]["metadata"]["from"]["instanceKey"], "main");
 
-    // One trace through all three, and each worker's turn hangs on the call that asked.
+    // One trace through all three; each worker's turn is a child of the requesting call.
     let mut turns = daemon.log().saying("turn.started");
     turns.retain(|line| line["traceId"] == sent["traceId"]);
     assert_eq!(turns.len(), 3, "{turns:#?}");
@@ -78,7 +78,7 @@ fn agents_see_each_other_and_make_conversations_of_their_own() {
     );
 }
 
-/// A connection that is asked by Ada, once.
+/// A connection through which Ada asks, once.
 const BY_ADA: &str = r#"---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -288,9 +288,10 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 /// Questions of each conversation, unless `GOONDAN_TEST_ROUNDS` is set.
 const ROUNDS: usize = 12;
 
-/// Goal: each question is asked once and answered once, though askers, workers and the daemon are
-/// killed at random. Method: a client outside notes what was accepted, and looks at every conversation
-/// at the end.
+/// Goal: each question is asked once and answered once, although askers, workers and the daemon are
+/// killed at random.
+///
+/// Method: an external client records what was accepted, and checks every conversation at the end.
 #[test]
 fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
     let rounds = std::env::var("GOONDAN_TEST_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());

@@ -98,7 +98,7 @@ fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_proces
     processes::signal(running[0].pid, Signal::SIGKILL);
     wait_until("it is gone", || home.running(AGENT).is_empty());
     assert_eq!(home.ask("main", "And now?"), "Done.");
-    // Another conversation has not looked for anything.
+    // Another conversation has not searched for tools.
     assert_eq!(home.ask("other", "And you?"), "Done.");
     let asked = provider.received();
     assert_eq!(offered(&asked[4]), widened);

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text};
 
-/// Within which the daemon is killed while a call that was cut short is put down, in milliseconds.
+/// Maximum time until the daemon is killed while an interrupted call is being recorded, in
+/// milliseconds.
 const MOMENT_MS: u64 = 400;
 /// Number of conversations that lose their calls; the long form is 60.
 const ROUNDS_VAR: &str = "GOONDAN_TEST_UNKNOWN_CALL_ROUNDS";

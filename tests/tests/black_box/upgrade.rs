@@ -26,7 +26,7 @@ struct Place {
 }
 
 impl Place {
-    /// A home whose installation has the version `a`, by which the daemon runs.
+    /// A home whose daemon runs from installed version `a`.
     fn running() -> Self {
         let place = Self::new();
         let a = place.build("a");
@@ -100,7 +100,7 @@ impl Place {
         self.start(args).wait()
     }
 
-    /// Installs by a `gdn` from outside.
+    /// Installs with a `gdn` outside of the installation.
     fn install(&self, from: &Path) -> Ran {
         let prefix = self.prefix();
         let args = [
@@ -137,7 +137,7 @@ impl Place {
         fs::read_to_string(self.prefix().join("upgrade.json")).unwrap_or_default()
     }
 
-    /// Waits until an upgrade that was started has reached one of the steps, or is over.
+    /// Waits until a started upgrade has reached one of the steps, or is over.
     fn reaches(&self, steps: &[&str]) {
         let mut is_under_way = false;
         wait_until("the upgrade reaches its step", || {
@@ -149,7 +149,7 @@ impl Place {
         });
     }
 
-    /// Checks that the daemon runs by the current version.
+    /// Checks that the daemon runs the current version.
     #[track_caller]
     fn runs_by_current(&self) {
         let program = self.home.gdn_json(&["status"])["program"].clone();
@@ -189,7 +189,7 @@ impl Place {
                     .current_dir(&project)
                     .output()
                     .unwrap();
-                // While no daemon runs, or it is about to stop, it is sent again.
+                // Sent again while no daemon runs, or it is about to stop.
                 let is_done = sent.status.success();
                 is_done.then(|| assert_eq!(String::from_utf8(sent.stdout).unwrap(), answer))
             });
@@ -229,7 +229,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
     second.tells(&["another upgrade works on", "hint: wait until it is over"]);
     let during: Vec<JoinHandle<()>> = ["1", "2", "3"].map(|it| place.work(it)).into();
     place.home.write("notes/x.go", "");
-    // The turn in progress ended in its own time, by the daemon it began with.
+    // The turn in progress completed with the daemon it started with.
     assert_eq!(asking.wait().stdout, "done x\n");
     upgrading
         .wait()
@@ -302,7 +302,7 @@ fn rel_1_a_version_that_does_not_do_its_work_is_taken_back() {
         place.was_done_once(name);
         assert!(place.home.running("sleep").is_empty());
     }
-    // The version before is still the one before.
+    // The previous version is unchanged.
     place.current(&["upgrade", "--rollback"]).exits(5);
 }
 
@@ -438,7 +438,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
         "/prefix/bin/gdn run`",
     ]);
     place.home.gdn(&["shutdown"]).exits(0);
-    // A version that writes what the one before cannot read.
+    // A version whose files the previous one cannot read.
     let newer = place.build_with(
         "newer",
         GDN,
@@ -455,7 +455,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
         .exits(4)
         .tells(&["of a newer format", "nothing was changed"]);
     assert_eq!(place.version(), first);
-    // Without a daemon only the link is swapped.
+    // Without a daemon, only the link is swapped.
     place.upgrade(&b).exits(0);
     assert_ne!(place.version(), first);
     assert!(place.home.running(ORCHESTRATOR).is_empty());
@@ -466,7 +466,7 @@ fn rel_1_a_service_is_upgraded_by_its_manager_and_goes_back_by_it() {
     let place = Place::new();
     write_managers(&place.home);
     place.install(&place.build("a")).exits(0);
-    // Its file names what is current, and so needs no change.
+    // Its file refers to the current version, so it does not change.
     place.current(&["service", "install"]).exits(0);
     let unit = place
         .home

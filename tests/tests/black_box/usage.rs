@@ -11,7 +11,8 @@ use std::sync::mpsc::channel;
 
 use serde_json::{Value, json};
 
-/// Dollars for a million tokens; a reply of [`openai_saying`] has 6 in, 3 of the cache and 4 out.
+/// Dollars per million tokens; a reply of [`openai_saying`] has 6 input, 3 cached and 4 output
+/// tokens.
 const PRICES: &str = "prices: [{input: 10, output: 50, cacheRead: 1}]";
 
 /// Cost of such a reply, in millionths of a dollar.
@@ -122,7 +123,7 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
     let home = Home::new(&project(&provider, PRICES));
     let daemon = Daemon::serving(&home);
     home.ask("one", "Hi.");
-    // The agent is killed while its reply is under way: its successor gets that very reply.
+    // The agent is killed while its reply is in flight: its successor gets the same reply.
     let asking = home.start_gdn(&["send", "--instance", "two", "Hi."]);
     wait_until("the provider is asked", || provider.received().len() == 2);
     let agents = home.running(AGENT);
@@ -137,7 +138,7 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
     go.send(()).unwrap();
     asking.wait().exits(0);
     assert_eq!(total(&home)["replies"], 2);
-    // And the daemon, whose successor reads what was put down.
+    // The daemon is killed too; its successor reads the recorded state.
     daemon.kill();
     let daemon = Daemon::serving(&home);
     home.ask("one", "Again.");

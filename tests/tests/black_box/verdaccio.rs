@@ -1,4 +1,4 @@
-//! A registry that is not ours: `verdaccio`, where it is installed (`PKG-1`).
+//! A third-party registry: `verdaccio`, if installed (`PKG-1`).
 
 use std::fs;
 use std::process::Command;

@@ -57,7 +57,7 @@ fn head(digest: &Value) -> String {
     digest.as_str().unwrap().chars().take(8).collect()
 }
 
-/// Saves as many editors do: writes another file, and renames it into place.
+/// Saves like many editors: writes a new file, and renames it into place.
 fn save_by_rename(home: &Home, text: &str) {
     home.write("project/.goondan.yaml.swp", &home.filled_in(text));
     let project = home.project();
@@ -88,7 +88,7 @@ fn sup_8_an_edit_restarts_what_it_affects_and_nothing_else() {
         connector_pid(&home),
     );
 
-    // A prompt: its agent's process alone.
+    // A prompt: only its agent's process.
     let seen = daemon.log().lines().len();
     home.write("project/prompts/helper.md", "Be short.\n");
     let line = wait_for_change(&daemon, seen);
@@ -103,7 +103,7 @@ fn sup_8_an_edit_restarts_what_it_affects_and_nothing_else() {
     );
     assert_eq!(shape(&home.history(helper)), "uaua");
 
-    // A connection: its connector alone.
+    // A connection: only its connector.
     let seen = daemon.log().lines().len();
     save_by_rename(&home, &lab("one").replace("path: /hook", "path: /other"));
     let line = wait_for_change(&daemon, seen);
@@ -117,14 +117,14 @@ fn sup_8_an_edit_restarts_what_it_affects_and_nothing_else() {
     });
     assert_eq!(pid_of(&home, "main"), before.0);
 
-    // A model: the processes of the agents that use it, on their next turn.
+    // A model: processes of agents that use it, on their next turn.
     let seen = daemon.log().lines().len();
     save_by_rename(&home, &lab("two").replace("path: /hook", "path: /other"));
     wait_for_change(&daemon, seen);
     assert_eq!(home.ask("main", "echo x"), "two x");
     assert_eq!(shape(&home.history("main")), "uaua");
 
-    // The swarm: all.
+    // The swarm: all processes.
     let connector = connector_pid(&home);
     let seen = daemon.log().lines().len();
     let edited = lab("two").replace("gracePeriodSeconds: 60", "gracePeriodSeconds: 61");
@@ -235,7 +235,7 @@ fn sup_8_files_that_come_and_go_and_a_project_that_is_replaced_are_noticed() {
     drop(daemon.stop());
 }
 
-/// The workspace while the project is elsewhere: `gdn` cannot find it by its directory then.
+/// The workspace while the project is moved away: `gdn` cannot find it by its directory then.
 fn workspace_of(home: &Home, working_directory: &Path) -> Value {
     let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
     let mut command = home.command(&gdn, &["--json", "status"]);

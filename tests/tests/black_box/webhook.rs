@@ -24,13 +24,13 @@ const KEYS: usize = 20;
 const EVENTS_PER_KEY: usize = 10;
 /// A question, a call, its result, an answer.
 const MESSAGES_PER_EVENT: usize = 4;
-/// Clients that post at the same time; each has its own keys.
+/// Clients that post concurrently; each has its own keys.
 const CLIENTS: usize = 4;
-/// After so many accepted events the orchestrator is killed, and again after as many more.
+/// Number of accepted events between kills of the orchestrator.
 const ACCEPTED_PER_DAEMON: usize = 45;
 /// Interval at which the connector's address is checked.
 const LOOK_EACH: Duration = Duration::from_millis(10);
-/// Time between two shots at a child, in milliseconds: at least, and at most so much more.
+/// Time between two kills of a child, in milliseconds: minimum, and maximum random addition.
 const SHOT_PAUSE_MS: (u64, u64) = (20, 80);
 
 /// Events that clients know to be accepted: for each key those with a 202 response, in order.
@@ -104,7 +104,7 @@ fn shoot(home: &Home, mut random: Random, is_over: &AtomicBool) -> usize {
     shots
 }
 
-/// Ends the shooting, also when the test fails.
+/// Ends the kills, even when the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -138,7 +138,7 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
         while within(LOOK_EACH, are_done).is_none() {
             if accepted.count.load(Ordering::SeqCst) >= daemons * ACCEPTED_PER_DAEMON {
                 drop(running.take().unwrap().kill());
-                // Now and then the next one is killed as well, while it recovers.
+                // Occasionally the next daemon is killed as well, during its recovery.
                 while fate.below(3) == 0 {
                     drop(Daemon::start(&home).kill());
                 }
@@ -160,7 +160,7 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
     drop(running.take().unwrap().kill());
     let _daemon = Daemon::start(&home);
     let by_key = accepted.by_key.into_inner().unwrap();
-    // An event that happened to be hit three times is parked: then it is answered after later ones.
+    // An event that was hit three times by chance is parked: then it is answered after later ones.
     let mut parked: BTreeSet<String> = BTreeSet::new();
     for (key, events) in &by_key {
         let messages = events.len() * MESSAGES_PER_EVENT;
@@ -313,7 +313,7 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
         assert!(told.contains(&text), "{told:#?}");
     }
 
-    // The spans hang together: the caller's, the turn's, the step's, the call's.
+    // The spans are nested: the caller's, the turn's, the step's, the call's.
     let line = |text: &str| lines.iter().find(|line| line["message"] == text).unwrap();
     let (turn, step, call) = (
         line("turn.started"),

@@ -43,7 +43,7 @@ fn posting(address: SocketAddr, id: &str, text: &str) -> JoinHandle<io::Result<R
     thread::spawn(move || post(address, &id, &text))
 }
 
-/// The outcome of an event, however often it has to be asked for.
+/// Outcome of an event, requested until it is known.
 fn asked_until_over(daemon: &Daemon, id: &str, text: &str) -> Value {
     let mut outcome = None;
     wait_until("the reply is there", || {

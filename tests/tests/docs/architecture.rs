@@ -3,7 +3,7 @@
 use crate::pages::{Page, quoted, repository};
 use crate::sources::all_tests;
 
-/// Underscores from which on a name in lower case is a test's: names of other things are shorter.
+/// Minimum underscores in a test's name: names of other items have fewer.
 const TEST_UNDERSCORES: usize = 3;
 
 /// Modules that a file of the core declares, without test modules.

@@ -38,7 +38,7 @@ const GROUPS: [(&str, usize); 29] = [
     ("REP", 2),
 ];
 
-/// The requirements: the rows of five cells.
+/// The requirements: rows with five cells.
 fn rows() -> Vec<Vec<String>> {
     let rows = Page::read("docs/conformance.md").rows().into_iter();
     rows.filter(|row| row.len() == 5).collect()

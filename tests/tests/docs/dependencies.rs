@@ -1,4 +1,4 @@
-//! `docs/dependencies.md` names every direct dependency, where it is used, and no other.
+//! `docs/dependencies.md` lists exactly the direct dependencies, with their users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -196,7 +196,7 @@ fn the_durable_layer_knows_no_conversation() {
     }
 }
 
-/// The crates whose code a package is built with, its own tests left out.
+/// Crates whose code a package is built with, without its tests.
 fn built_with(package: &str) -> BTreeSet<String> {
     let tree = std::process::Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--edges", "normal"])

@@ -2,7 +2,7 @@
 
 use crate::pages::{Page, repository};
 
-/// The ways out by their names, and whether only the level `full` closes them.
+/// Escape methods by name, with true for those that only the level `full` closes.
 fn tried() -> Vec<(String, bool)> {
     let path = repository().join("tests/tests/black_box/escapes/escape.py");
     let text = std::fs::read_to_string(path).unwrap();

@@ -10,7 +10,7 @@ use crate::imports::modules::is_test;
 use crate::pages::repository;
 use crate::sources::{CRATES, rust_files};
 
-/// Most lines of a function, from its signature to its last brace.
+/// Maximum lines of a function, from its signature to its last brace.
 const LINES_MAX: usize = 70;
 
 /// Functions that exceed even that limit. None may be added.

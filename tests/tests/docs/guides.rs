@@ -24,7 +24,7 @@ const NOT_RUN: &str = " not-run";
 /// Placeholder for any text in an output.
 const ANYTHING: char = '…';
 
-/// One thing to do, or to look at.
+/// A step or a check of a page.
 #[derive(Debug, PartialEq)]
 enum Part {
     /// Typed literally.
@@ -169,7 +169,7 @@ fn follow(path: &str, not_run: usize, is_there: fn() -> bool) {
     );
 }
 
-/// A test for each page: how many of its fences no test runs, and which programs it needs.
+/// A test for each page: the number of fences that are not tested, and the programs it needs.
 macro_rules! pages {
     ($($test:ident: $path:literal, $not_run:literal, $needs:expr;)*) => {
         const PAGES: &[&str] = &[$($path),*];

@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::pages::{Page, repository};
 
 const IMAGES: &str = "docs/images";
-/// The page that [`Page::all`] leaves out.
+/// A page that [`Page::all`] does not include.
 const KOREAN: &str = "docs/ko/README.md";
 /// Maximum bytes of a picture, by file extension.
 const BYTES_MAX: &[(&str, usize)] = &[("png", 120_000), ("svg", 100_000), ("cast", 200_000)];
-/// Pixels that a screenshot is wide and high.
+/// Allowed width and height of a screenshot in pixels.
 const SIDE_PIXELS: std::ops::RangeInclusive<u32> = 320..=1600;
 
 /// Images in pages, by `![text](target)`: the page, the text and the file in the repository.

@@ -6,7 +6,7 @@ use crate::pages::Page;
 
 const INDEX: &str = "docs/README.md";
 
-/// The pages that the first cells of a section's table lead to.
+/// Pages linked in the first cells of a section's table.
 fn listed(index: &Page, heading: &str) -> Vec<String> {
     let rows = index.section(heading).rows();
     let listed = rows.iter().map(|row| {

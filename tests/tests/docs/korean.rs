@@ -1,4 +1,4 @@
-//! `docs/ko/README.md` is the README in Korean: the same commands, the same links, the same parts.
+//! `docs/ko/README.md` is the README in Korean: the same commands, links and sections.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::pages::Page;
 
 const KOREAN: &str = "docs/ko/README.md";
 
-/// The files and addresses that a page leads to, files by their paths in the repository.
+/// Files and addresses that a page links to, files by their paths in the repository.
 fn targets(page: &Page) -> BTreeSet<String> {
     let prose = page.prose();
     let ends = prose.split("](").skip(1);
@@ -55,7 +55,7 @@ fn the_korean_readme_has_the_commands_the_links_and_the_parts_of_the_readme() {
     assert_eq!(headings(&english), headings(&korean));
     assert_eq!(english.rows().len(), korean.rows().len());
     let mut of_english = targets(&english);
-    // Each leads to the other.
+    // Each links to the other.
     assert!(of_english.remove(KOREAN));
     let mut of_korean = targets(&korean);
     assert!(of_korean.remove("README.md"));

@@ -1,8 +1,8 @@
-//! Links and paths.
+//! Checks links and paths.
 
 use crate::pages::{Page, quoted, repository};
 
-/// The anchor that a heading gets on the usual code hosts.
+/// Anchor of a heading on the usual code hosts.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept

@@ -1,4 +1,4 @@
-//! `docs/operations.md`: the daemon's options, what its children get, and the log.
+//! `docs/operations.md`: the daemon's options, its children's environment, and the log.
 
 use std::collections::BTreeSet;
 

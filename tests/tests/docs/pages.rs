@@ -1,4 +1,4 @@
-//! The Markdown pages of the repository, and the few things that tests look for in them.
+//! The Markdown pages of the repository, and parsing helpers for the tests.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl Page {
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// The text without what is in fences.
+    /// The text without fences.
     pub(crate) fn prose(&self) -> String {
         let is_prose = |at: usize| at.is_multiple_of(2);
         let parts = self.text.split("\n```").enumerate();
@@ -106,7 +106,7 @@ impl Page {
         }
     }
 
-    /// The rows of every table, cell by cell, heads and rulers left out.
+    /// Rows of every table, cell by cell, without headers and rulers.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = Vec::new();
         for line in self.text.lines().filter(|line| line.starts_with('|')) {
@@ -119,7 +119,7 @@ impl Page {
                 .iter()
                 .all(|cell| !cell.is_empty() && cell.chars().all(|c| c == '-'))
             {
-                // The line before a ruler was a head.
+                // The line before a ruler was a header.
                 rows.pop();
             } else {
                 rows.push(cells);

@@ -1,4 +1,4 @@
-//! Every start of a process asks one function for its directory (`BOX-3`).
+//! Every start of a process gets its directory from one function (`BOX-3`).
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::sources::rust_files;
 /// Crates that start processes at run time.
 const CRATES: [&str; 3] = ["orchestrator", "agent-process", "connector-process"];
 
-/// Files whose processes start where they are themselves, having asked before.
+/// Files whose processes start in their own current directory, which was set earlier.
 const INHERITING: [&str; 6] = [
     "agent-process/src/tools/tool_supervisor.rs",
     "agent-process/src/tools/tool_supervisor/program.rs",

@@ -9,8 +9,8 @@ use goondan_tests::{Home, Ran};
 
 use crate::pages::{Page, repository};
 
-/// Types lines into a shell that finds the binaries under test, as a person would whose home is this
-/// one. The first that fails ends it.
+/// Types lines into a shell with the binaries under test in its path, in this home. The first
+/// failing line ends it.
 #[track_caller]
 fn type_in(home: &Home, script: &str, from: &std::path::Path) -> Ran {
     let mut command: Command = home.command("bash".as_ref(), &["-euo", "pipefail", "-c", script]);

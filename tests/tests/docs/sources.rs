@@ -1,4 +1,4 @@
-//! The source files, read as text: which crates, tests and names there are.
+//! The source files as text: crates, tests and names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::pages::repository;
 
-/// Every crate of the workspace: its name as code writes it, and its directory.
+/// Every crate of the workspace: its name in code, and its directory.
 pub(crate) const CRATES: [(&str, &str); 29] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
@@ -57,7 +57,7 @@ pub(crate) fn rust_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The text of all sources of all crates, tests left out.
+/// Text of all sources of all crates, without tests.
 pub(crate) fn all_sources() -> String {
     let dirs = CRATES
         .iter()

@@ -38,7 +38,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Its id, and what its agent is asked for.
+    /// Its id, which is also in the text.
     pub(super) fn id(&self) -> String {
         format!("e{}", self.number)
     }
@@ -104,7 +104,7 @@ struct State {
 /// State shared by the senders, and its change notification.
 type Shared = Arc<(Mutex<State>, Condvar)>;
 
-/// Everybody who sends.
+/// All senders.
 #[derive(Debug)]
 pub(super) struct Load {
     state: Shared,
@@ -120,7 +120,7 @@ pub(super) struct Sent {
 }
 
 impl Load {
-    /// Some senders at each node.
+    /// Starts senders at each node.
     pub(super) fn on(nodes: &[Arc<Node>]) -> Self {
         let state = Shared::default();
         let places = nodes.iter().enumerate().cycle();
@@ -139,12 +139,12 @@ impl Load {
         }
     }
 
-    /// Waits for the first event that is acknowledged after a moment, by another node than this.
+    /// Waits for the first event acknowledged after a moment, by a node other than this one.
     pub(super) fn acknowledged_after(&self, moment: Instant, but: Option<usize>) -> Acknowledged {
         wait_for("an event is acknowledged", || {
             let state = self.state.0.lock().unwrap();
             let fits = |it: &&Acknowledged| it.at > moment && Some(it.by) != but;
-            // The last ones come first: there are many.
+            // Searched from the end, because there are many.
             let late = state.acknowledged.iter().rev();
             let late = late.take_while(|it| it.at > moment);
             late.filter(fits).last().cloned()

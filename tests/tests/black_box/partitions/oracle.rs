@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::load::{Acknowledged, Event, Sent};
 
-/// The exit code of a daemon whose workspace another one has.
+/// Exit code of a daemon whose workspace another node owns.
 const DEPOSED: i32 = 7;
 
 /// A seal contains the incarnation and the node after its kind, which is 2; the layout is defined

@@ -1,4 +1,4 @@
-//! Circles of a graph: its strongly connected components of more than one node (Tarjan, 1972).
+//! Cycles of a graph: its strongly connected components of more than one node (Tarjan, 1972).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ pub(super) fn circles<T: Ord + Clone>(imports: &BTreeMap<T, BTreeSet<T>>) -> Vec
 
 struct Walk<'g, T> {
     imports: &'g BTreeMap<T, BTreeSet<T>>,
-    /// In which order nodes were come to.
+    /// Order in which nodes were visited.
     numbers: BTreeMap<T, usize>,
-    /// The first of the open nodes that each reaches.
+    /// The first of the open nodes that each node can reach.
     lowest: BTreeMap<T, usize>,
     /// Nodes whose component is unknown so far.
     open: Vec<T>,

@@ -53,7 +53,7 @@ struct Modules {
 #[derive(Debug, Default)]
 struct Module {
     file: PathBuf,
-    /// Paths that its code names, as written.
+    /// Paths in its code, as written.
     paths: BTreeSet<Vec<String>>,
     /// Names imported from elsewhere, each with its path.
     taken: BTreeMap<String, Vec<String>>,
@@ -147,7 +147,7 @@ impl Modules {
                 let further: Vec<_> = further.iter().chain(&rest[1..]).cloned().collect();
                 self.file_of(&at, &further, depth + 1)
             }
-            // A name of another crate, or of this very module.
+            // A name of another crate, or of this module itself.
             None if is_own => None,
             None => Some(module.file.clone()),
         }
