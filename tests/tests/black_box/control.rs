@@ -166,7 +166,7 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
     let (goondan, protocol) = version(&home);
     let greeting = greeting(&goondan, protocol);
 
-    // Less than a frame header, a frame of 4 GiB, frames of garbage, half a frame.
+    // Bytes that are not a frame, a frame of 4 GiB, a frame of garbage, half a frame.
     let raw: [&[u8]; 4] = [
         b"GET / HTTP/1.1\r\n\r\n",
         &[0xff; 4],
