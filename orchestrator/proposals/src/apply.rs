@@ -16,12 +16,12 @@ use crate::review::{changes_of, in_the_way, late_refusals};
 use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
-    /// Puts a proposal in place: all of it, or nothing.
+    /// Applies a proposal to the Project Root atomically.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Refused`] with every reason. But for [`ProposalError::Unfinished`] nothing has
-    /// changed in the Project Root then.
+    /// [`ProposalError::Refused`] with every reason. After any error except
+    /// [`ProposalError::Unfinished`], the Project Root is unchanged.
     pub fn apply(&mut self, request: &ApplyProposal) -> Result<ProposalApplied, ProposalError> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
@@ -89,11 +89,12 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Takes an applied proposal back: all of it, or nothing.
+    /// Reverts an applied proposal atomically.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Standing`] if it is not applied; else as [`apply`](Self::apply).
+    /// [`ProposalError::Standing`] if the proposal is not applied; otherwise as
+    /// [`apply`](Self::apply).
     pub fn revert(&mut self, at: &SandboxRef) -> Result<ProposalApplied, ProposalError> {
         let open = self.open(at)?;
         let kept = self.kept(&open)?;
@@ -221,7 +222,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// What could not stay at its path, as a person finds it.
+    /// Reports files that a swap moved aside, with paths that a user can open.
     pub(crate) fn told(&self, aside: Vec<KeptFile>) -> Vec<KeptAside> {
         let told = aside.into_iter().map(|kept| KeptAside {
             path: kept.path.to_string(),

@@ -188,7 +188,7 @@ fn prop_3_a_taking_back_that_is_stopped_at_any_call_is_all_new_or_all_old() {
 
 const WORDS: &str = "what a person wrote";
 
-/// Files of which a user edits one before a given call on the project.
+/// Files in which a user edits one file before a given call on the project.
 #[derive(Debug)]
 struct Meddled {
     files: Simulated,

@@ -1,8 +1,9 @@
-//! Making a proposal of what a worker changed (`PROP-1`, `PROP-2`).
+//! Creates a proposal from a worker's changes (`PROP-1`, `PROP-2`).
 //!
-//! The worker's directory is frozen, so that what it writes meanwhile is no part of it; the patch is made of
-//! the two trees, and proved: applied to the baseline it gives the frozen files. Then all of it is put under
-//! the name of its digest, and written down in the run's log: from then on it is there.
+//! The worker's directory is frozen, so that concurrent writes are not included. The patch is
+//! computed from the two trees and verified: applied to the baseline, it must produce the frozen
+//! files. Then everything is stored under its digest and recorded in the run's log. The proposal
+//! exists from that record on.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,13 +32,13 @@ use crate::record::{Details, read_end, read_file, read_record, write_file, writt
 use crate::sandboxes::{Open, Sandboxes};
 use crate::wording::made_summary;
 
-/// Why the proposal of a task is rejected whose agent has nothing to propose any more.
+/// Reason for rejecting a task's proposal after the agent has reverted all of its changes.
 const TAKEN_BACK: &str = "the agent has taken back all that it had changed";
 
-/// A patch that is to be looked at by somebody else than us.
+/// A patch for an independent check.
 #[derive(Debug)]
 pub struct PatchCheck<'p> {
-    /// The baseline, which it is to apply to.
+    /// Path of the baseline, to which the patch must apply.
     pub input: PathBuf,
     /// The file it is in.
     pub patch: PathBuf,
@@ -45,17 +46,17 @@ pub struct PatchCheck<'p> {
     pub changed: &'p BTreeSet<Vec<u8>>,
 }
 
-/// Somebody who looks at patches: git, where it is installed.
+/// Independent verifier of patches: git, where it is installed.
 pub trait PatchVerifier {
-    /// Whether the patch applies, and changes those paths and no others.
+    /// Checks that the patch applies and changes exactly the given paths.
     ///
     /// # Errors
     ///
-    /// Why it does not agree, in words.
+    /// The reason, as text.
     fn verify(&self, check: &PatchCheck<'_>) -> Result<GitCheck, String>;
 }
 
-/// Nobody: the proof is all there is (`PROP-7`).
+/// No verifier: only the built-in verification applies (`PROP-7`).
 #[derive(Debug, Clone, Copy)]
 pub struct NoGit;
 
@@ -66,13 +67,13 @@ impl PatchVerifier for NoGit {
 }
 
 impl Sandboxes<'_> {
-    /// Makes a proposal of what is in a worker's directory. One that was made before and not applied is
-    /// replaced. It is there whole and durable, or not at all.
+    /// Creates a proposal from a worker's directory. An earlier proposal that is not applied is
+    /// replaced. The creation is atomic and durable.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Refused`] if it changes what the worker may not, [`ProposalError::Invalid`] if it
-    /// changes nothing.
+    /// [`ProposalError::Refused`] if the proposal changes a path that the worker must not change,
+    /// [`ProposalError::Invalid`] if it changes nothing.
     pub fn create(
         &mut self,
         request: &CreateProposal,
@@ -101,9 +102,9 @@ impl Sandboxes<'_> {
         self.show_open(&open)
     }
 
-    /// Makes a proposal of what the agent of a task changed; none if that is nothing. A proposal that was made before
-    /// and not decided is replaced, and rejected if nothing is changed any more: nobody is to apply it then. `words` are
-    /// the summary if the agent wrote none.
+    /// Creates a proposal from the changes of a task's agent; `None` if there are no changes. An
+    /// earlier undecided proposal is replaced, or rejected if no changes are left, so that it
+    /// cannot be applied. `words` is the summary if the agent wrote none.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// Whether the worker has left a summary of what it did last.
+    /// True if the worker has left a summary since the last proposal.
     fn has_summary(&self, at: &SandboxRef) -> Result<bool, ProposalError> {
         let open = self.look(at)?;
         let Ok(folder) = open.below(PROPOSAL) else {
@@ -155,7 +156,7 @@ impl Sandboxes<'_> {
         let made = self.make(open, folder.as_ref(), request, git);
         let placed = made.and_then(|digest| {
             let to = Path::new(&digest);
-            // Of a digest that no log knows nobody has heard.
+            // A digest that is in no log was never reported.
             self.forget_kept(&open.at, Some(&digest))?;
             remove_all(kept.as_ref(), to)?;
             kept.rename_new(partial, to).during("rename", to)?;
@@ -346,7 +347,7 @@ impl Sandboxes<'_> {
         };
         let summary = match &request.summary {
             Some(text) => Some(text.clone().into_bytes()),
-            // What the last proposal said is not what this one does.
+            // The summary of the previous proposal does not describe this one.
             None => left(SUMMARY)?.filter(|text| !self.is_published(open, SUMMARY, text)),
         };
         let summary = summary.unwrap_or_else(|| made_summary(changed_files).into_bytes());
@@ -378,7 +379,7 @@ impl Sandboxes<'_> {
         Ok(test_log.is_some())
     }
 
-    /// Whether a file in `proposal/` is the one that goondan put there with the last proposal.
+    /// True if a file in `proposal/` is the copy that was published with the previous proposal.
     fn is_published(&self, open: &Open, name: &str, text: &[u8]) -> bool {
         let kept = self.kept(open).ok();
         let last = kept.and_then(|kept| read_file(kept.folder.as_ref(), name, usize::MAX).ok()?);
@@ -424,7 +425,8 @@ fn directories_of(difference: &Difference) -> Vec<DirectoryChange> {
     told.collect()
 }
 
-/// Permission bits that change of files that stay, whether or not a patch tells them.
+/// Changed permission bits of files that exist before and after, even if the patch does not include
+/// them.
 fn modes_of(given: &Manifest, after: &Manifest) -> Vec<ModeChange> {
     let changes = given.entries().filter_map(|(path, old)| {
         let (Entry::File { mode: old, .. }, Some(Entry::File { mode: new, .. })) =

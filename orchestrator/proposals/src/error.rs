@@ -19,55 +19,55 @@ pub enum ProposalError {
     /// There is no such sandbox.
     #[error("there is no sandbox of `{}` in run `{}`", at.agent_id, at.run_id)]
     NoSandbox {
-        /// Which.
+        /// The sandbox.
         at: SandboxRef,
     },
     /// There is one already.
     #[error("`{}` has a sandbox in run `{}` already", at.agent_id, at.run_id)]
     Taken {
-        /// Which.
+        /// The sandbox.
         at: SandboxRef,
     },
     /// Nothing was handed in.
     #[error("`{}` has handed nothing in, in run `{}`", at.agent_id, at.run_id)]
     NoProposal {
-        /// Whose.
+        /// The worker's sandbox.
         at: SandboxRef,
     },
-    /// The proposal stands otherwise.
+    /// The proposal's state does not allow the operation.
     #[error("the proposal of `{}` is {}: {problem}", at.agent_id, state.as_str())]
     Standing {
-        /// Whose.
+        /// The worker's sandbox.
         at: SandboxRef,
-        /// How it stands.
+        /// Current state of the proposal.
         state: ProposalState,
-        /// What cannot be done, and what can.
+        /// The reason, and the alternatives.
         problem: &'static str,
     },
     /// There is nothing to hand in.
     #[error("`{}` has changed nothing", at.agent_id)]
     Unchanged {
-        /// Whose sandbox it is.
+        /// The worker's sandbox.
         at: SandboxRef,
-        /// Where its worker works.
+        /// The worker's directory.
         work: PathBuf,
     },
-    /// What was asked for cannot be done so.
+    /// The request is invalid.
     #[error("{problem}")]
     Invalid {
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// Suggested fix.
         hint: String,
     },
     /// A proposal is not made, or not put in place; the files say why.
     #[error("{}", told(what, refusals, kept))]
     Refused {
-        /// What was refused.
+        /// The refused operation.
         what: &'static str,
         /// Why.
         refusals: Vec<Refusal>,
-        /// What a person wrote at that very moment and could not stay at its path.
+        /// Files that a user wrote during the operation and that were moved to another path.
         kept: Vec<KeptAside>,
         /// The proposal that could be merged into a new one, if that may help.
         merge: Option<SandboxRef>,
@@ -81,18 +81,18 @@ pub enum ProposalError {
     /// A directory cannot be opened.
     #[error("cannot {operation} `{}`", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The failed operation, as a verb.
         operation: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         #[source]
         source: io::Error,
     },
     /// A record of goondan's own cannot be understood.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
-        /// Which.
+        /// Path of the record.
         path: PathBuf,
         /// In which way.
         problem: String,
@@ -144,14 +144,14 @@ impl ProposalError {
         }
     }
 
-    /// Whether descriptors or memory ran out: that says nothing of the files.
+    /// True if descriptors or memory ran out, which says nothing about the files.
     pub(crate) fn is_shortage(&self) -> bool {
         let source = match self {
             Self::File(error) => return error.is_shortage(),
             Self::Tree(TreeError::Io { source, .. }) | Self::Io { source, .. } => source,
             _ => return false,
         };
-        // As a file's own error tells it.
+        // Reported in the same way as a file's own error.
         let code = source.raw_os_error();
         let source = code.map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
         let (operation, path) = ("read", PathBuf::new());

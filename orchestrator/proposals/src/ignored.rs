@@ -1,7 +1,7 @@
-//! What a project's `.gitignore` files leave out, for copies of the whole project (`REPO-1`).
+//! Paths that a project's `.gitignore` files exclude from copies of the whole project (`REPO-1`).
 //!
-//! What is built or installed is no part of the work: it is neither copied nor proposed. The lines are remembered with the
-//! sandbox, so that what its worker writes into such a file changes nothing of what is proposed.
+//! Build output and installed packages are neither copied nor proposed. The lines are recorded with
+//! the sandbox, so that a worker cannot change the proposal by editing such a file.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub(crate) fn read(
                     "shorten them",
                 ));
             }
-            // A name that is no text cannot be written into a pattern.
+            // A pattern can only name a path that is valid UTF-8.
             if let Some(directory) = at.to_str() {
                 let directory = directory.to_owned();
                 files.push(IgnoreFile { directory, lines });

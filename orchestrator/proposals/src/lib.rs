@@ -1,33 +1,33 @@
-//! Sandboxes and proposals: files that a worker is given a copy of, what it changed in them, and how that
-//! gets into the project (`BOX-1` to `BOX-4`, `PROP-1` to `PROP-5`, `PROP-7`).
+//! Sandboxes and proposals: copies of files for a worker, the worker's changes, and their
+//! application to the project (`BOX-1` to `BOX-4`, `PROP-1` to `PROP-5`, `PROP-7`).
 //!
-//! [`Sandboxes`] is what a caller has of one workspace, on the files ([`Files`]) of the machine or of a test.
-//! Below it, the lowest first: where things are (`place`), what is remembered of them (`record`), the log of a
-//! run and what it says of how things stand (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then what is done, a module each: `prepare`, `create`, `review`, `apply`, `merge`, `recover`; what other nodes get of
-//! it: `handed_on`; and looking whether it is as it was written: `verify`.
+//! [`Sandboxes`] is the interface for one workspace, on the files ([`Files`]) of the machine or of
+//! a test. The modules, from the lowest up: paths (`place`), records (`record`), the log of a run
+//! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
+//! then one module for each operation: `prepare`, `create`, `review`, `apply`, `merge`, `recover`;
+//! proposals for other nodes: `handed_on`; and integrity checks: `verify`.
 //!
-//! # What is on disk
+//! # On disk
 //!
 //! ```text
-//! <sandboxes>/<run>/events.jsonl              what happened, sealed; the truth of how each proposal stands
-//! <sandboxes>/<run>/<agent>/sandbox.json      what was given
+//! <sandboxes>/<run>/events.jsonl              sealed log; the source of truth for the state of each proposal
+//! <sandboxes>/<run>/<agent>/sandbox.json      the files that the worker was given
 //!                           input/            the baseline, without write bits
 //!                           work/             the worker's home
-//!                           proposal/         for people and workers to read; nothing here is believed
-//!                           kept/<digest>/    the proposal as it was made: patch, record, frozen files,
+//!                           proposal/         for people and workers to read; never trusted
+//!                           kept/<digest>/    the original proposal: patch, record, frozen files,
 //!                                             and the journals of its swaps
 //!                   .handed-on/               proposals for other nodes that have the workspace
 //! ```
 //!
 //! # Invariants
 //!
-//! * The Project Root is read, and changed by [`goondan_trees::swap`] alone: all of it or nothing, and nothing
-//!   that a person wrote is lost.
-//! * A worker may write in `work/` and `proposal/`. What is read from there is checked against what goondan
-//!   keeps beside it.
-//! * A proposal is there once its `proposal_created` is durable in the run's log, and not before.
-//! * No clock, no thread, no process: the time and git's opinion come from the caller.
+//! * The Project Root is read, and changed only by [`goondan_trees::swap`]: atomically, and without
+//!   losing any file that a user wrote.
+//! * A worker can write in `work/` and `proposal/`. Content read from there is checked against
+//!   goondan's own copies beside it.
+//! * A proposal exists exactly when its `proposal_created` is durable in the run's log.
+//! * No clock, thread or process: callers provide the time and git's verdict.
 //! * One caller at a time for each workspace.
 
 mod apply;

@@ -4,7 +4,7 @@
 pub const SANDBOX_ENTRIES_MAX: usize = 20_000;
 /// Bytes of all files of one sandbox at most.
 pub const SANDBOX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Paths that are told as not given, or as left out, at most.
+/// Maximum number of listed paths that were not given, or that were left out.
 pub const LEFT_OUT_MAX: usize = 1_000;
 /// Bytes of `summary.md` at most, and of notes and reasons.
 pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
@@ -16,9 +16,9 @@ pub(crate) const CUT_LINE_BYTES: usize = 200;
 pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of a patch in one answer.
 pub const DIFF_PART_BYTES: usize = 512 * 1024;
-/// Reasons of a refusal that an error message tells; a check tells all.
+/// Maximum number of reasons in an error message; a check lists all.
 pub const REFUSALS_TOLD_MAX: usize = 20;
-/// Files of one tree that a verification tells of one by one.
+/// Maximum number of files of one tree that a verification lists individually.
 pub const TREE_FINDINGS_MAX: usize = 100;
 /// Merged proposals of one worker that are named after it at most.
 pub const MERGED_NAMES_MAX: usize = 99;
@@ -34,5 +34,5 @@ pub(crate) const GIT_SYMBOLIC_REFS_MAX: usize = 5;
 /// Bytes of a `.gitignore` that are read.
 pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 << 10;
 
-/// Lines of all of them.
+/// Maximum number of lines in all of these files.
 pub(crate) const IGNORE_LINES_MAX: usize = 20_000;

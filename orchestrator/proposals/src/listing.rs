@@ -28,7 +28,8 @@ use crate::run_log::{self, Standing};
 use crate::sandboxes::{Kept, Open, Sandboxes};
 
 impl Sandboxes<'_> {
-    /// One page of the sandboxes of all runs, or of one, by run and worker. One that is damaged is told as such.
+    /// Returns one page of the sandboxes of all runs, or of one run, sorted by run and worker.
+    /// Damaged sandboxes are included and marked.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// A sandbox of which no more is known than what the run's log says.
+    /// A damaged sandbox, described from the run's log only.
     fn damaged_sandbox(&self, at: SandboxRef, error: &ProposalError) -> SandboxInfo {
         let events = self.events(&at.run_id).unwrap_or_default();
         let prepared = events.iter().rfind(|event| {
@@ -67,7 +68,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// A proposal of which no more is known than what the run's log says; none if that says of none.
+    /// A damaged proposal, described from the run's log only; `None` if the log has no proposal.
     fn damaged_proposal(&self, at: SandboxRef, error: &ProposalError) -> Option<ProposalInfo> {
         let events = self.events(&at.run_id).unwrap_or_default();
         let standing = run_log::standing(&events, &at.agent_id)?;
@@ -92,7 +93,8 @@ impl Sandboxes<'_> {
         Ok(all)
     }
 
-    /// Every directory that a sandbox may be, with whose it is; none of one that nobody here made.
+    /// Directories of possible sandboxes and their identities; `None` for a directory that goondan
+    /// did not create.
     pub(crate) fn directories(
         &self,
         run: Option<&RunId>,
@@ -111,7 +113,7 @@ impl Sandboxes<'_> {
         Ok(found)
     }
 
-    /// Whose a directory is: by its name, or what its record says, or the run's log.
+    /// Identifies a directory by its name, its record, or the run's log.
     fn named(&self, run: &Path, sandbox: &Path) -> Result<Option<SandboxRef>, ProposalError> {
         let text = |path: &Path| decode_directory(path.file_name()?.to_str()?);
         if let (Some(run_id), Some(agent_id)) = (text(run), text(sandbox)) {
@@ -179,7 +181,7 @@ impl Sandboxes<'_> {
         )
     }
 
-    /// What was handed in from a sandbox; none if nothing was.
+    /// The proposal of a sandbox; `None` if there is none.
     fn handed_in(&mut self, at: SandboxRef) -> Result<Option<ProposalInfo>, ProposalError> {
         let info = self.open(&at).and_then(|open| {
             let kept = self.kept(&open)?;

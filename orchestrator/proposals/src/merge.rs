@@ -1,12 +1,12 @@
-//! Making a new proposal of one whose files were changed meanwhile, on top of the files as they are now
-//! (`PROP-4`).
+//! Creates a new proposal from one whose files have changed in the project meanwhile (`PROP-4`).
 //!
-//! What the worker was given is the base; what is in the Project Root now, and what the worker handed in, are
-//! the two sides. The new proposal stands in a sandbox of its own: the project's files as they are now are its
-//! `input`, the merged ones its `work`, and it is made and proved as any other. The old one stays as it is.
+//! The base is the worker's baseline; the two sides are the current Project Root and the worker's
+//! proposal. The new proposal has its own sandbox: the project's current files are its `input` and
+//! the merged files its `work`, and it is created and verified like any other. The old proposal
+//! stays unchanged.
 //!
-//! The sandbox is put under its name with the proposal in it. The run's log has said before which proposal
-//! that will be, so that whoever comes after a crash can finish it.
+//! The sandbox gets its name when the proposal is in it. The run's log records the proposal's
+//! digest before that, so that recovery can finish an interrupted merge.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,7 +34,7 @@ use crate::record::{RECORD_VERSION, SandboxRecord, read_file, write_file, writte
 use crate::sandboxes::{Kept, Open, Sandboxes};
 use crate::wording::{contradiction, made_summary};
 
-/// What came of a merge, in a directory that has not its name yet.
+/// Result of a merge, in a directory that does not have its final name yet.
 enum Built {
     /// A sandbox with a proposal of this digest in it.
     Made(String),
@@ -42,21 +42,21 @@ enum Built {
     Conflicts(Vec<Refusal>),
 }
 
-/// A proposal that is to be merged.
+/// The proposal to merge.
 struct Source<'s> {
     open: &'s Open,
     kept: &'s Kept,
 }
 
 impl Sandboxes<'_> {
-    /// Makes a new proposal of one that is refused because the project moved on. It is there whole and
-    /// durable, or not at all. Nothing in the Project Root changes, and the old proposal stays as it is.
+    /// Creates a new proposal from one that is refused because the project changed. The creation is
+    /// atomic and durable. The Project Root and the old proposal stay unchanged.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Standing`] if it does not wait to be applied, [`ProposalError::Refused`] if more is
-    /// wrong with it than that the project moved on, [`ProposalError::Invalid`] if there is nothing to merge,
-    /// [`ProposalError::Taken`]. What contradicts each other is no error, but told.
+    /// [`ProposalError::Standing`] if the proposal is not pending, [`ProposalError::Refused`] if it
+    /// has problems other than changes in the project, [`ProposalError::Invalid`] if there is
+    /// nothing to merge, [`ProposalError::Taken`]. Merge conflicts are part of the result.
     pub fn merge(
         &mut self,
         request: &MergeProposal,
@@ -90,7 +90,7 @@ impl Sandboxes<'_> {
             }
         });
         if !matches!(placed, Ok(Ok(_))) {
-            // What cannot be removed now is removed by the next attempt.
+            // The next attempt removes the remains.
             drop(remove_all(folder.as_ref(), Path::new(&partial)));
         }
         let digest = match placed? {
@@ -178,7 +178,7 @@ impl Sandboxes<'_> {
             };
         }
         let agent = request.at.agent_id.as_str();
-        // Of a merged one that is merged again, the same name goes on.
+        // A merged proposal that is merged again keeps its base name.
         let agent = match agent.rsplit_once("-merged") {
             Some((agent, "")) => agent,
             Some((agent, number)) if is_number(number) => agent,
@@ -274,7 +274,7 @@ impl Sandboxes<'_> {
         let manifests = [&source.open.record.given, &source.kept.details.after];
         let mut chosen: BTreeSet<RelativePath> = manifests.into_iter().flat_map(leaves).collect();
         for (path, entry) in manifests.into_iter().flat_map(Manifest::entries) {
-            // What took the place of a directory is to be seen as well.
+            // Files that replaced a directory must be listed, too.
             if entry.is_directory() && !chosen.contains(path) {
                 let found = project.look(path.as_path());
                 let found = found.during("look at", path.as_path())?;
@@ -333,7 +333,7 @@ fn merge_sides(
     Ok(Ok(merged))
 }
 
-/// The new proposal as it is handed in. What the tests said of the old one is not said of this one.
+/// The new proposal. Test results of the old one do not apply to it.
 fn handed_in(
     to: &SandboxRef,
     workspace: &WorkspaceId,

@@ -1,4 +1,4 @@
-//! Where sandboxes are, and how their files are reached.
+//! Paths of sandboxes, and access to their files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ pub(crate) use goondan_trees::swap::PLAN;
 
 /// The log of a run, in the folder of the run.
 pub(crate) const EVENTS: &str = "events.jsonl";
-/// What was given.
+/// Record of the sandbox: the files that the worker was given.
 pub(crate) const SANDBOX: &str = "sandbox.json";
 /// The baseline.
 pub(crate) const INPUT: &str = "input";
 /// The worker's home.
 pub(crate) const WORK: &str = "work";
-/// What people and workers read.
+/// Files for people and workers to read.
 pub(crate) const PROPOSAL: &str = "proposal";
 /// Proposals as they were made.
 pub(crate) const KEPT: &str = "kept";
@@ -23,11 +23,11 @@ pub(crate) const KEPT: &str = "kept";
 pub(crate) const RECORD: &str = "proposal.json";
 /// Its patch.
 pub(crate) const PATCH: &str = "changes.patch";
-/// What was done and why.
+/// Summary of the changes and the reasons for them.
 pub(crate) const SUMMARY: &str = "summary.md";
-/// What the tests said.
+/// Output of the tests.
 pub(crate) const TEST_LOG: &str = "test.log";
-/// What else is kept of a proposal: what its files are afterwards, and what was left out.
+/// Other data about a proposal: its resulting files and the paths left out.
 pub(crate) const DETAILS: &str = "details.json";
 /// The frozen files of a proposal.
 pub(crate) const AFTER: &str = "after";

@@ -25,7 +25,7 @@ use crate::record::{MayCreate, RECORD_VERSION, SandboxRecord, write_file, writte
 use crate::repository::{NewRepository, RepositoryMaker};
 use crate::sandboxes::Sandboxes;
 
-/// What was asked for, checked.
+/// A validated request.
 struct Wanted {
     excludes: Excludes,
     may_create: MayCreate,
@@ -96,7 +96,7 @@ impl Sandboxes<'_> {
             folder.sync_dir(Path::new("")).during("sync", &run)
         });
         if let Err(error) = placed {
-            // What cannot be removed now is removed by the next attempt.
+            // The next attempt removes the remains.
             drop(remove_all(folder.as_ref(), Path::new(&partial)));
             return Err(error);
         }
@@ -113,12 +113,14 @@ impl Sandboxes<'_> {
         Ok(detail)
     }
 
-    /// Prepares the sandbox of a task; one that was made for it before is taken as it is. What the project's `.gitignore`
-    /// files leave out is no part of it, and if the project is a git repository, `maker` makes one in it.
+    /// Prepares the sandbox of a task, or returns the existing one of this task. Files that the
+    /// project's `.gitignore` files exclude are left out. If the project is a git repository,
+    /// `maker` creates a repository in the sandbox.
     ///
     /// # Errors
     ///
-    /// As [`Self::prepare`], and [`ProposalError::Invalid`] if there is one from before the task was made.
+    /// As [`Self::prepare`], and [`ProposalError::Invalid`] if there is a sandbox from before the
+    /// task was created.
     pub fn prepare_for_task(
         &mut self,
         request: &PrepareSandbox,
@@ -247,7 +249,7 @@ impl Sandboxes<'_> {
         Ok(git_head)
     }
 
-    /// Copies something of the Project Root, and tells of which git head it is.
+    /// Copies from the Project Root, and returns the git head of the copied files.
     pub(crate) fn at_head<T>(
         &self,
         copy: impl FnOnce() -> Result<T, TreeError>,
@@ -256,7 +258,7 @@ impl Sandboxes<'_> {
         let head = || git_head(self.files.disk(), root).during("read the git head of", root);
         let before = head()?;
         let copied = copy()?;
-        // A commit meanwhile would be told as one that these files are not of.
+        // After a concurrent commit, the recorded head would not match the copied files.
         if head()? != before {
             return Err(ProposalError::invalid(
                 "the git head moved while the files were copied",
@@ -266,7 +268,7 @@ impl Sandboxes<'_> {
         Ok((before, copied))
     }
 
-    /// Whether files of the Project Root are between old and new.
+    /// True if an interrupted swap has left files of the Project Root in a mixed state.
     fn is_swapping(&self) -> Result<bool, ProposalError> {
         let staging = Path::new(STAGING);
         let found = self.project()?.look(staging).during("look at", staging)?;

@@ -1,4 +1,4 @@
-//! What is remembered of sandboxes and proposals beside their files.
+//! Records of sandboxes and proposals, besides their files.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX};
 /// `version` of the records.
 pub(crate) const RECORD_VERSION: &str = "1";
 
-/// `sandbox.json`: what a worker was given (`BOX-4`).
+/// `sandbox.json`: the files and permissions of a worker (`BOX-4`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SandboxRecord {
@@ -25,20 +25,21 @@ pub(crate) struct SandboxRecord {
     pub(crate) at: SandboxRef,
     pub(crate) created_at: Timestamp,
     pub(crate) base: ProposalBase,
-    /// Where the worker may make new files.
+    /// Paths at which the worker may create files.
     pub(crate) may_create: MayCreate,
     pub(crate) not_given: Vec<NotGiven>,
-    /// Which proposal `work/` was merged from, if from one.
+    /// Source of a merged `work/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) merged_from: Option<MergedFrom>,
-    /// What the project's `.gitignore` files say, of a copy of all of it: what is neither given nor proposed.
+    /// Lines of the project's `.gitignore` files, for a copy of the whole project: matching paths
+    /// are neither given nor proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ignored: Vec<IgnoreFile>,
     /// Every file, link and directory that was given.
     pub(crate) given: Manifest,
 }
 
-/// Where a worker may make new files.
+/// Paths at which a worker may create files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum MayCreate {
@@ -49,7 +50,7 @@ pub(crate) enum MayCreate {
 }
 
 impl SandboxRecord {
-    /// Whether the worker may change or make this path (`PROP-4`).
+    /// True if the worker may change or create this path (`PROP-4`).
     pub(crate) fn allows(&self, path: &RelativePath) -> bool {
         self.given.get(path).is_some()
             || match &self.may_create {
@@ -61,7 +62,7 @@ impl SandboxRecord {
     }
 }
 
-/// `details.json`: what is kept of a proposal besides what it says of itself.
+/// `details.json`: data about a proposal that its public record does not have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Details {
@@ -85,7 +86,8 @@ pub(crate) fn read_file(
     read_all(file.as_mut(), max).during("read", path).map(Some)
 }
 
-/// Reads the end of a file that may not be there; a line says what is missing. What this wrote is read whole.
+/// Reads the end of a file that may not exist; a line in the result reports missing data. Text
+/// written by this function is read in full.
 pub(crate) fn read_end(
     folder: &dyn Folder,
     name: &str,

@@ -28,7 +28,7 @@ pub struct NewRepository<'p> {
     pub work: PathBuf,
     /// The branch that begins at that commit and is checked out.
     pub branch: String,
-    /// Whose name and address commits have.
+    /// Author of commits, with address.
     pub author: &'p str,
 }
 
@@ -43,17 +43,17 @@ pub struct NewBranch<'p> {
     pub patch: PathBuf,
     /// A directory for files that are of no use afterwards.
     pub scratch: PathBuf,
-    /// What the commit says.
+    /// Commit message.
     pub message: String,
     /// Its name.
     pub branch: String,
-    /// Whose name and address the commit has.
+    /// Author of the commit, with address.
     pub author: &'p str,
     /// When the proposal was made, which is the time of the commit: made again, it is the same one.
     pub at: Timestamp,
 }
 
-/// Somebody who makes branches: git.
+/// Creates branches: git.
 pub trait BranchMaker {
     /// Makes a branch with one commit; one that is there already is done. No file of the project is touched.
     ///
@@ -63,7 +63,7 @@ pub trait BranchMaker {
     fn branch(&self, wanted: &NewBranch<'_>) -> Result<(), String>;
 }
 
-/// Somebody who makes repositories: git, where it is installed.
+/// Creates repositories: git, where it is installed.
 pub trait RepositoryMaker {
     /// Makes one. Where git is not installed, none is made.
     ///
@@ -73,7 +73,7 @@ pub trait RepositoryMaker {
     fn make(&self, wanted: &NewRepository<'_>) -> Result<(), String>;
 }
 
-/// Nobody: copies are files alone.
+/// No repositories: copies contain only files.
 #[derive(Debug, Clone, Copy)]
 pub struct NoRepositories;
 
@@ -84,13 +84,13 @@ impl RepositoryMaker for NoRepositories {
 }
 
 impl Sandboxes<'_> {
-    /// Makes the proposal of a task a commit on a branch of the project's repository, unless that was done; returns the
-    /// branch.
+    /// Commits a task's proposal to a branch of the project's repository, unless that was done
+    /// before; returns the branch.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Refused`] if something is wrong with the proposal, [`ProposalError::Invalid`] if there is no
-    /// commit to begin at, or git says so.
+    /// [`ProposalError::Refused`] if the proposal has a problem, [`ProposalError::Invalid`] if
+    /// there is no base commit, or git reports an error.
     pub fn deliver_branch(
         &mut self,
         request: &ApplyProposal,

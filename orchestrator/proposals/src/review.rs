@@ -1,8 +1,9 @@
-//! Whether a proposal can be applied, and why not (`PROP-4`).
+//! Checks if a proposal can be applied, and lists the obstacles (`PROP-4`).
 //!
-//! Nothing in `proposal/` is believed: what is there must be what was handed in, and what was handed in must
-//! be what the patch makes of the baseline, within what the worker was given. Then each file in the Project
-//! Root must be as the worker was given it.
+//! Nothing in `proposal/` is trusted: its content must equal the submitted proposal, and the
+//! submitted proposal must be the result of its patch on the baseline, within the worker's
+//! permissions. Then each file in the Project Root must equal the version that the worker was
+//! given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -29,11 +30,11 @@ use crate::sandboxes::{Kept, Open, Sandboxes};
 use crate::wording::verdict;
 
 impl Sandboxes<'_> {
-    /// Whether a proposal can be applied, and every reason why not. Writes nothing.
+    /// Checks if a proposal can be applied, and returns every obstacle. Writes nothing.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Standing`] if it does not wait to be applied; [`ProposalError::Io`].
+    /// [`ProposalError::Standing`] if the proposal is not pending; [`ProposalError::Io`].
     pub fn check(&mut self, at: &SandboxRef) -> Result<ProposalReview, ProposalError> {
         let open = self.open(at)?;
         let kept = self.kept(&open)?;
@@ -127,14 +128,14 @@ fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
     about(RefusalKind::HeadMoved, None, reason)
 }
 
-/// What is wrong with the proposal itself, whatever the project is like by now.
+/// Problems of the proposal itself, independent of the project's current state.
 pub(crate) fn unsound(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     let mut refusals = tampered(open, kept)?;
     refusals.extend(unfit(open, kept)?);
     Ok(refusals)
 }
 
-/// What is in `proposal/` and is not what was handed in.
+/// Files in `proposal/` that differ from the submitted proposal.
 fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     let published = open.below(PROPOSAL);
     let mut refusals = Vec::new();
@@ -146,7 +147,7 @@ fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     ] {
         let made = read_file(kept.folder.as_ref(), name, max)?;
         let Some(made) = made else { continue };
-        // What cannot be read, or is too long, is not what was handed in either.
+        // A file that is unreadable or too long also differs.
         let found = published
             .as_ref()
             .ok()
@@ -213,7 +214,8 @@ fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     Ok(Vec::new())
 }
 
-/// What is done to the Project Root: the modes of directories that stay are nobody's concern.
+/// Changes to the Project Root. Mode changes of directories that exist before and after are
+/// ignored.
 pub(crate) fn changes_of(open: &Open, kept: &Kept) -> Vec<Change> {
     let mut changes = changes(&open.record.given, &kept.details.after);
     let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
@@ -221,7 +223,7 @@ pub(crate) fn changes_of(open: &Open, kept: &Kept) -> Vec<Change> {
     changes
 }
 
-/// Which files of the Project Root are not as the worker was given them.
+/// Files of the Project Root that differ from the versions that the worker was given.
 fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
     let given = &open.record.given;
     let mut refusals = Vec::new();
@@ -272,7 +274,7 @@ fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, Pr
     Ok(refusals)
 }
 
-/// What stands in the way of a swap that nothing else is wrong with, so that what can be checked can be applied.
+/// Obstacles that a swap would find, so that every proposal that passes the check can be applied.
 fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
     let place = Place {
         // Nothing is written before the swap is made.
@@ -297,14 +299,14 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
     Ok(refusals)
 }
 
-/// The refusal of what no proposal changes, where a proposal puts something.
+/// Refusal because of a file that the proposal does not change, at a path that the proposal needs.
 pub(crate) fn in_the_way(by: &RelativePath) -> Refusal {
     let reason = "it is in the way of what the proposal puts there; move it away";
     about(RefusalKind::Blocked, Some(by.to_string()), reason)
 }
 
-/// Which directories of the Project Root the daemon cannot write: the root itself, in which new files are staged, and
-/// those whose names change.
+/// Directories of the Project Root that the daemon cannot write: the root itself, in which new
+/// files are staged, and the parents of changed names.
 fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
     let changes = changes_of(open, kept);
     let parents = changes.iter().map(|change| change.path.parent());
@@ -366,7 +368,7 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
     }
 }
 
-/// The same refusals, of what a swap found at the last moment.
+/// The corresponding refusals for changes that a swap detected at the last moment.
 pub(crate) fn late_refusals(changes: &[Change], stale: Vec<swap::Stale>) -> Vec<Refusal> {
     let told = stale.into_iter().map(|stale| {
         let change = changes.iter().find(|change| change.path == stale.path);
@@ -385,12 +387,12 @@ pub(crate) fn late_refusals(changes: &[Change], stale: Vec<swap::Stale>) -> Vec<
     told.collect()
 }
 
-/// What stands beside a new path in the Project Root and would be the same where case does not count.
+/// An existing name in the Project Root that differs from a new path only in case.
 fn twin(root: &dyn Folder, path: &RelativePath) -> Result<Option<String>, ProposalError> {
     for part in path.ancestors().iter().chain([path]) {
         let parent = part.parent();
         let directory = parent.as_ref().map_or(Path::new(""), RelativePath::as_path);
-        // What does not exist yet has no twin.
+        // A directory that does not exist yet has no conflicting names.
         let Ok(names) = root.names(directory) else {
             return Ok(None);
         };

@@ -1,4 +1,4 @@
-//! What a caller has of the sandboxes of one workspace, and what all that is done with them needs.
+//! Sandboxes of one workspace, and the shared parts of all operations on them.
 
 use std::path::{Path, PathBuf};
 
@@ -28,11 +28,11 @@ pub struct Sandboxes<'f> {
     pub(crate) project_root: PathBuf,
     pub(crate) now: Timestamp,
     happened: Vec<RunEvent>,
-    /// Whether other nodes have the workspace, too.
+    /// True if other nodes have the workspace, too.
     pub(crate) hands_on: bool,
 }
 
-/// A sandbox that is there, with all of it that is needed to do something about it.
+/// An existing sandbox, opened for an operation.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) at: SandboxRef,
@@ -51,7 +51,8 @@ pub(crate) struct Kept {
 }
 
 impl<'f> Sandboxes<'f> {
-    /// The sandboxes in `dir`, of what is in `project_root`. `now` is the time of all that is done.
+    /// Creates the interface to the sandboxes in `dir` of the project in `project_root`. `now` is
+    /// the time of all operations.
     #[must_use]
     pub fn new(
         files: &'f dyn Files,
@@ -69,8 +70,8 @@ impl<'f> Sandboxes<'f> {
         }
     }
 
-    /// What happened since this was asked last: what stands in the logs of runs by now, whether or not what
-    /// was done succeeded.
+    /// Drains the events that were recorded in the logs of runs since the last call, including
+    /// those of failed operations.
     #[must_use]
     pub fn take_happened(&mut self) -> Vec<RunEvent> {
         std::mem::take(&mut self.happened)
@@ -105,7 +106,7 @@ impl<'f> Sandboxes<'f> {
         Ok(())
     }
 
-    /// What is known of the sandboxes of a run that this machine has.
+    /// Register of the sandboxes of a run on this machine.
     pub(crate) fn register(&self, run: &RunId) -> Register<'f> {
         Register::of(self.files.disk(), &run_dir(&self.dir, run)).here()
     }
@@ -132,7 +133,7 @@ impl<'f> Sandboxes<'f> {
         Ok(())
     }
 
-    /// Takes back what is known of a sandbox, or of a proposal of it, which is about to be removed.
+    /// Retracts the claims about a sandbox or one of its proposals, which is about to be removed.
     pub(crate) fn forget_kept(
         &self,
         at: &SandboxRef,
@@ -190,7 +191,7 @@ impl<'f> Sandboxes<'f> {
         })
     }
 
-    /// How the newest proposal of a sandbox stands.
+    /// State of the newest proposal of a sandbox.
     pub(crate) fn standing(&self, at: &SandboxRef) -> Result<Option<Standing>, ProposalError> {
         Ok(run_log::standing(&self.events(&at.run_id)?, &at.agent_id))
     }

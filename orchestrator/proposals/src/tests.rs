@@ -1,4 +1,4 @@
-//! What a worker is given, what it hands in, and what becomes of it.
+//! Tests of sandboxes, proposals, and their results.
 
 use goondan_durable::disk::Disk as _;
 use goondan_protocol::control::{
@@ -73,7 +73,7 @@ fn box_2_what_leads_out_or_is_guarded_is_refused_unless_allowed() {
         let refused = world.prepared(&[path]).unwrap_err().to_string();
         assert!(refused.contains(told), "{path}: {refused}");
     }
-    // Of the whole project they are left out, and told.
+    // In a copy of the whole project they are left out and listed.
     let detail = world.prepared(&[]).unwrap();
     let paths: Vec<&str> = detail.given.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(
@@ -125,13 +125,14 @@ fn box_4_the_git_head_is_read_without_git() {
         world.write(PROJECT, ".git/HEAD", bad);
         assert_eq!(head(&world, PROJECT), None, "{bad}");
     }
-    // A linked worktree: what it shares is in the repository, what is its own beside.
+    // A linked worktree: shared files are in the repository, its own files beside it.
     world.write(PROJECT, ".git/HEAD", &format!("{id}\n"));
     world.write(PROJECT, ".git/worktrees/w/HEAD", "ref: refs/heads/main\n");
     world.write(PROJECT, ".git/worktrees/w/commondir", "../..\n");
     world.write(PROJECT, "tree/.git", "gitdir: /project/.git/worktrees/w\n");
     let found = head(&world, "/project/tree");
-    // The simulated disk resolves no `..`: what is shared is not found there, and no other commit is told.
+    // The simulated disk does not resolve `..`, so shared files are not found, and no wrong commit
+    // is reported.
     assert!(
         found.is_none() || found.as_deref() == Some(other),
         "{found:?}"
@@ -158,7 +159,7 @@ fn box_4_a_sandbox_records_the_head_and_a_digest_of_each_file() {
         })
         .collect();
     assert_eq!(files, ["src/a.rs", "src/b.rs", "src/deep/c.rs"]);
-    // A proposal is made on the same base, whatever the head is by then.
+    // A proposal has the same base, even if the head moves.
     world.write(WORK, "src/a.rs", "changed");
     world.write(PROJECT, ".git/HEAD", &format!("{}\n", id.replace('0', "1")));
     world.created().unwrap();
@@ -194,7 +195,7 @@ fn prop_1_a_proposal_says_all_that_changed() {
     let text = world.read(PROPOSAL, "proposal.json").unwrap();
     let record: ProposalRecord = serde_json::from_str(&text).unwrap();
     assert_eq!(record.version, "1");
-    // Each path leads, from the sandbox's own directory, to what it names.
+    // Each path is valid relative to the sandbox's directory.
     let paths = serde_json::to_value(&record.paths).unwrap();
     for (name, path, held) in [
         ("inputDir", "input", Some("input/src/a.rs")),
@@ -235,7 +236,7 @@ fn a_proposal_of_nothing_or_outside_of_what_was_given_is_refused() {
         refused,
         [(Some("src/b.rs".to_owned()), RefusalKind::NotAllowed)]
     );
-    // What tools leave behind is no part of it.
+    // Files left behind by tools are not included.
     world.remove(WORK, "src/b.rs");
     world.write(WORK, "node_modules/left/pad.js", "x");
     world.write(WORK, ".env", "x");
@@ -280,7 +281,7 @@ fn prop_3_a_proposal_is_applied_and_taken_back() {
 #[test]
 fn prop_5_the_runs_log_has_every_event() {
     let world = World::with_proposal();
-    // Who only asks leaves nothing behind.
+    // Read-only operations write nothing.
     let before = world.read(SANDBOXES, "r1/events.jsonl").unwrap();
     world.sandboxes().check(&at()).unwrap();
     assert_eq!(world.read(SANDBOXES, "r1/events.jsonl").unwrap(), before);
@@ -463,7 +464,7 @@ fn a_sandbox_with_a_proposal_that_waits_is_not_removed_by_the_way() {
     );
     let none = world.sandboxes().show(&at()).unwrap_err();
     assert!(matches!(none, ProposalError::NoSandbox { .. }));
-    // The same name begins anew.
+    // A new sandbox with the same name starts without a proposal.
     world.prepared(&["src"]).unwrap();
     let none = world.sandboxes().show(&at()).unwrap_err();
     assert!(matches!(none, ProposalError::NoProposal { .. }));
@@ -536,7 +537,7 @@ fn repo_1_what_the_project_ignores_is_neither_copied_for_a_task_nor_proposed() {
     }
     world.write(WORK, "target/debug/app", "built anew");
     world.write(WORK, "src/keep.log", "kept");
-    // What the worker ignores from now on is up to people.
+    // Changes to the worker's ignore files do not affect the proposal.
     world.write(WORK, ".gitignore", "*.rs\n");
     world.write(WORK, "src/a.rs", "fn a() { 1 }\n");
     let proposed = world

@@ -201,7 +201,7 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
     check_tree((&dir.join(at), found, after), what, &advice, out)
 }
 
-/// The journals of proposals that were applied: what files were before, which a revert needs.
+/// Checks the journals of applied proposals: the old files, which a revert needs.
 fn check_journals(
     open: &Open,
     standing: Option<&Standing>,
@@ -263,7 +263,7 @@ fn check_journals(
     Ok(())
 }
 
-/// A tree that nobody writes, against its manifest. Permission bits are goondan's own.
+/// Compares a read-only tree with its manifest. Permission bits are goondan's own.
 fn check_tree(
     (path, folder, manifest): (&Path, Result<Box<dyn Folder>, ProposalError>, &Manifest),
     what: &str,
