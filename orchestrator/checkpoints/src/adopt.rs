@@ -50,19 +50,20 @@ struct Plain {
 /// A checkpoint that stays as it is, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotAdopted {
-    /// Which.
+    /// Id of the checkpoint.
     pub id: CheckpointId,
     /// Why.
     pub problem: String,
 }
 
 impl Store {
-    /// Rewrites the checkpoints of the plain format whose archives can be unpacked, and returns the others that have
-    /// one. `register` has claims of their metadata, if anything is known of them.
+    /// Rewrites checkpoints of the plain format whose archives can be unpacked, and returns the
+    /// checkpoints whose archives cannot. `register` has the claims about their metadata, if there
+    /// are any.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Io`]. Every checkpoint is as it was or as it is to be then.
+    /// [`CheckpointError::Io`]. Each checkpoint is then either unchanged or rewritten.
     pub fn adopt(
         &self,
         register: Option<&Register<'_>>,
@@ -115,7 +116,7 @@ impl Store {
         Ok(stat.is_some_and(|stat| stat.kind == NodeKind::File))
     }
 
-    /// Makes both files of a checkpoint again from its archive, and puts them in the place of those that there are.
+    /// Recreates both files of a checkpoint from its archive, and replaces the existing ones.
     fn adopt_one(
         &self,
         id: CheckpointId,
@@ -167,7 +168,7 @@ impl Store {
             agent_state: plain.agent_state,
             tokens_used: plain.tokens_used,
             created_at: plain.created_at,
-            // Whether its agent rested is not known.
+            // It is unknown if the agent was idle.
             consistency: Consistency::Live,
             snapshot_size: written.bytes,
             checksum: Some(written.checksum),

@@ -23,7 +23,7 @@ fn write(disk: &SimulatedDisk, path: &str, content: &str) {
     folder.sync_dir(Path::new("")).unwrap();
 }
 
-/// The files of the copy, of which two change together.
+/// Files of the copy, two of them changed together.
 fn read(disk: &SimulatedDisk) -> [Option<String>; 3] {
     ["a.rs", ".cache", "new.rs"].map(|path| {
         let mut file = copy(disk).read(Path::new(path)).ok()?;
@@ -42,7 +42,7 @@ fn repo_1_a_copy_of_the_project_is_restored_whole_or_not_at_all() {
     let disk = world.disk;
     disk.create_dir(Path::new(COPY)).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
-    // What a work area has for itself is the project's own here.
+    // Names that are reserved in a work area belong to the project here.
     write(&disk, "a.rs", "old");
     write(&disk, ".cache", "old");
     open(&disk)

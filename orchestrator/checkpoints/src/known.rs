@@ -1,4 +1,5 @@
-//! That checkpoints exist, known outside of the folder in which an agent can write (`MSG-11`).
+//! Records the existence of checkpoints outside of the folder in which an agent can write
+//! (`MSG-11`).
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ impl Store {
         Self::unopened(scope, root, task_id, String::new())
     }
 
-    /// Notes the checkpoints of which a register knows nothing yet.
+    /// Records checkpoints that the register does not have yet.
     ///
     /// # Errors
     ///
@@ -64,7 +65,7 @@ impl Store {
         Ok(())
     }
 
-    /// As [`Self::prune`]: what a register claims of the checkpoints that go is taken back before.
+    /// As [`Self::prune`], but first retracts the register's claims about the removed checkpoints.
     ///
     /// # Errors
     ///
@@ -80,8 +81,8 @@ impl Store {
         self.prune(retention)
     }
 
-    /// Reads every checkpoint to its end and returns what is wrong, by absolute paths. Checkpoints that are made and
-    /// removed meanwhile are no findings.
+    /// Reads every checkpoint in full and returns the problems, with absolute paths. Checkpoints
+    /// that are created or removed concurrently are not findings.
     ///
     /// # Errors
     ///
@@ -202,7 +203,8 @@ impl Store {
     }
 }
 
-/// What a checkpoint says of itself, below its work area. That names the digest of all else.
+/// Path of a checkpoint's metadata below its work area. The metadata contains the digests of all
+/// other files.
 pub(crate) fn metadata_of(id: CheckpointId) -> String {
     folder_of(id).join(METADATA).display().to_string()
 }

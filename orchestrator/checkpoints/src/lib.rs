@@ -1,37 +1,41 @@
-//! Checkpoints of a work area: what its files were at a moment, made whole, and brought back exactly
+//! Checkpoints of a work area: complete snapshots of its files, and their exact restoration
 //! (`CKPT-1` to `CKPT-5`).
 //!
-//! [`Store`] is what a caller has of one work area. Below it, the lowest first: where things are (`place`) and
-//! what is said of them (`record`); which entries are compressed together (`groups`), what is known of them
-//! (`index`), and the archive (`output`, `archive`); then what is done, a module each: `make`,
+//! [`Store`] is the interface for one work area. The modules, from the lowest up: paths (`place`)
+//! and records (`record`); groups of entries that are compressed together (`groups`), their index
+//! (`index`), and the archive (`output`, `archive`); then one module for each operation: `make`,
 //! `restore`, `rewind`, `drill`, `prune`, `recover`, `adopt`.
 //!
-//! The joint checkpoints of a conversation (`CKPT-6`) are made in the same way, in its directory: they hold its
-//! work directory, and with it the messages and the states of its extensions. [`Store::restore`] knows only
-//! files; `rewind` says how the conversation comes with them.
+//! Joint checkpoints of a conversation (`CKPT-6`) are made in the same way, in the conversation's
+//! directory: they contain its work directory, its messages and the states of its extensions.
+//! [`Store::restore`] only restores files; `rewind` restores the conversation with them.
 //!
-//! Those of a task that works on a copy of the project are in its work area as well, and hold that copy.
+//! Checkpoints of a task that works on a copy of the project are in the task's work area as well,
+//! and contain that copy.
 //!
-//! # What is on disk
+//! # On disk
 //!
 //! ```text
 //! .checkpoints/checkpoint_NNN/snapshot.tar.gz   the files, for any `tar`
-//! .checkpoints/checkpoint_NNN/metadata.json     what is said of them; their manifest
-//! .checkpoints/latest.json                      which is the newest that no restore made
-//! .checkpoints/index                            what is known of the newest, to spare work; may be removed
-//! .checkpoints/restoring/                       a restore that is under way
+//! .checkpoints/checkpoint_NNN/metadata.json     description and manifest
+//! .checkpoints/latest.json                      names the newest checkpoint that no restore made
+//! .checkpoints/index                            cached facts about the newest; may be removed
+//! .checkpoints/restoring/                       a restore in progress
 //! ```
 //!
 //! # Invariants
 //!
-//! * A checkpoint is there whole, under its name, or not at all; none that is there is ever written to. One of the plain
-//!   format is replaced as a whole by one of ours (`adopt`).
-//! * Nothing in `.checkpoints` is believed: the agent of a task can write there. What is restored is checked
-//!   against digests, and no archive leads out of the work area.
-//! * A restore changes all files or none, and what it takes away is in a checkpoint before.
-//! * `.metadata` is held and never restored: a task's history is what happened, and does not unhappen.
-//!   `.checkpoints`, `.cache`, `.logs` and what looks like a secret are neither held nor touched.
-//! * No clock, no thread, no process: time comes from the caller. One caller at a time for each work area.
+//! * A checkpoint appears atomically under its name and is never modified. A checkpoint of the
+//!   plain format is replaced as a whole by one of our format (`adopt`).
+//! * Nothing in `.checkpoints` is trusted, because the agent of a task can write there. Restored
+//!   files are checked against digests, and no archive can write outside of the work area.
+//! * A restore changes all files or none, and first makes a checkpoint of the files that it
+//!   removes.
+//! * `.metadata` is saved but never restored, because the history of a task must not be rewritten.
+//!   `.checkpoints`, `.cache`, `.logs` and files that look like secrets are neither saved nor
+//!   changed.
+//! * No clock, thread or process: callers provide the time. One caller at a time for each work
+//!   area.
 
 mod adopt;
 mod archive;

@@ -39,9 +39,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Invalid`]; [`CheckpointError::NoRoom`] before anything is written (`TASK-9`);
-    /// [`CheckpointError::Tree`] of what cannot be read, or is written though nobody should. The checkpoints
-    /// that are there stay as they are.
+    /// [`CheckpointError::Invalid`]; [`CheckpointError::NoRoom`] before anything is written
+    /// (`TASK-9`); [`CheckpointError::Tree`] for files that cannot be read, or that change although
+    /// the work area must be idle. Existing checkpoints stay unchanged.
     pub fn make(
         &mut self,
         request: &MakeCheckpoint<'_>,
@@ -79,8 +79,7 @@ impl Store {
         let (held, summary, index) = match filled {
             Ok(filled) => filled,
             Err(error) => {
-                // What cannot be removed now is removed by the next opening; the first error is the one
-                // that tells something.
+                // The next opening removes the remains; the first error is the useful one.
                 drop(remove_all(self.root.as_ref(), &staging));
                 if let Some(index) = index {
                     self.keep_index(index);
@@ -175,7 +174,7 @@ impl Store {
         Ok((Held { made, manifest }, summary, index))
     }
 
-    /// What a checkpoint says of itself.
+    /// Builds the metadata of a checkpoint.
     fn summary_of(
         &self,
         id: CheckpointId,
@@ -203,7 +202,7 @@ impl Store {
         })
     }
 
-    /// The digest of what the newest checkpoint would bring back.
+    /// Digest of the content that the newest checkpoint would restore.
     fn content_before(
         &self,
         index: Option<&Index>,
@@ -221,7 +220,7 @@ impl Store {
             .map(|before| content_of(self.scope, &before.manifest)))
     }
 
-    /// Looks at what a snapshot is to hold.
+    /// Surveys the files for a snapshot.
     pub(crate) fn survey(&self, consistency: Consistency) -> Result<Survey, CheckpointError> {
         let writers = match consistency {
             Consistency::Stopped => Writers::AtRest,
@@ -265,7 +264,7 @@ impl Store {
     }
 }
 
-/// What is pinned, with the digest of the messages that are held, if those are the ones it speaks of.
+/// Adds the digest of the saved messages to the pinned conversation, if they match.
 fn with_digest(
     pinned: PinnedConversation,
     held: &Manifest,
@@ -290,7 +289,7 @@ fn snapshot_of(index: &Index) -> PathBuf {
 pub(crate) fn not_held(found: &Survey) -> Vec<NotHeld> {
     let told = found.left_out.iter().filter_map(|left| {
         let reason = match &left.reason {
-            // What no snapshot ever holds needs not be told in each.
+            // Paths that no snapshot ever contains are not listed in each one.
             Reason::Excluded(_) | Reason::NotChosen | Reason::OutsideLink => return None,
             Reason::Rule(what) => (*what).to_owned(),
             Reason::Special => "it is neither file, directory nor link".to_owned(),

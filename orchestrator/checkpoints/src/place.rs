@@ -1,4 +1,4 @@
-//! Where checkpoints lie in a work area, and what of it they hold.
+//! Paths of checkpoints in a work area, and selection of the saved files.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use crate::id::CheckpointId;
 pub(crate) const CHECKPOINTS: &str = ".checkpoints";
 /// The files of a checkpoint.
 pub(crate) const SNAPSHOT: &str = "snapshot.tar.gz";
-/// What is said of it.
+/// Description of a checkpoint.
 pub(crate) const METADATA: &str = "metadata.json";
-/// Which checkpoint is the newest, in [`CHECKPOINTS`].
+/// Name of the newest checkpoint, in [`CHECKPOINTS`].
 pub(crate) const LATEST: &str = "latest.json";
-/// What is known of the files of the newest, in [`CHECKPOINTS`].
+/// Cached facts about the files of the newest checkpoint, in [`CHECKPOINTS`].
 pub(crate) const INDEX: &str = "index";
 /// A restore that is under way, in [`CHECKPOINTS`].
 pub(crate) const RESTORING: &str = "restoring";
@@ -33,10 +33,11 @@ pub(crate) const REMOVING: &str = ".removing-";
 pub(crate) const TEMPORARY: &str = ".tmp";
 /// Begins the name of the directory in the work area that is there for the time of a restore.
 pub(crate) const STAGING: &str = ".goondan-restore";
-/// What goondan writes of the task itself. It is held, and never restored: what happened, happened.
+/// goondan's own files about the task. They are saved and never restored, because history must not
+/// be rewritten.
 pub(crate) const OWN: &str = ".metadata";
 
-/// What no snapshot holds (`CKPT-3`), and no restore touches.
+/// Paths that no snapshot contains (`CKPT-3`) and no restore changes.
 const LEFT_OUT: [&str; 6] = [
     "/.checkpoints",
     "/.cache",
@@ -60,7 +61,7 @@ pub(crate) fn folder_of(id: CheckpointId) -> PathBuf {
     below(id.to_string())
 }
 
-/// Whose checkpoints they are.
+/// Owner of the checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// A task's: all of its work area.
@@ -73,13 +74,13 @@ pub(crate) enum Scope {
 
 /// The confirmed messages of a conversation, below its directory.
 pub(crate) const BASE: &str = "messages/base.jsonl";
-/// Where its tools work.
+/// Directory in which the tools work.
 const WORK: &str = "work";
-/// What a conversation is made of beside [`BASE`].
+/// Files of a conversation besides [`BASE`].
 const CONVERSATION: [&str; 3] = [BASE, "messages/base.sums.jsonl", "extensions"];
 
 impl Scope {
-    /// What is left out of snapshots.
+    /// Paths that are excluded from snapshots.
     pub(crate) fn excludes(self) -> Result<Excludes, CheckpointError> {
         let left_out = match self {
             // Its names are the project's own.
@@ -99,11 +100,11 @@ impl Scope {
         };
         let own = paths(&CONVERSATION)?;
         let held = own.iter().cloned().chain(paths(&[WORK])?);
-        // The state of an extension is held whatever the extension is called.
+        // The state of an extension is saved regardless of the extension's name.
         Ok(excludes.only(held).except(own))
     }
 
-    /// Whether goondan itself writes a path: it is held, and no restore of files touches it.
+    /// True if goondan itself writes a path: it is saved, but no restore of files changes it.
     pub(crate) fn is_own(self, path: &RelativePath) -> bool {
         match self {
             Self::Task => is_or_below(path, OWN),
@@ -112,7 +113,7 @@ impl Scope {
         }
     }
 
-    /// Whether a path may be written while a checkpoint is made of what stands still.
+    /// True if a path may change while a checkpoint of an idle work area is made.
     pub(crate) fn may_move(self) -> fn(&RelativePath) -> bool {
         match self {
             Self::Task => |path| is_or_below(path, OWN),
@@ -137,7 +138,7 @@ pub(crate) fn write_new(
     file.sync().during("sync", path)
 }
 
-/// Writes a file that may be lost, in the place of whatever has its name.
+/// Replaces a file without syncing it, because its content may be lost.
 pub(crate) fn replace_unsynced(
     folder: &dyn Folder,
     path: &Path,
@@ -148,7 +149,7 @@ pub(crate) fn replace_unsynced(
     append_all(file.as_mut(), content).during("write", path)
 }
 
-/// Puts a file in the place of whatever has its name; durable when it returns.
+/// Replaces a file durably.
 pub(crate) fn replace(
     folder: &dyn Folder,
     path: &Path,

@@ -67,7 +67,7 @@ impl Store {
     }
 }
 
-/// The checkpoints to remove, given all of them from oldest to newest.
+/// Selects the checkpoints to remove; `listed` is sorted from oldest to newest.
 fn doomed(listed: &[Listed], retention: Retention) -> Vec<CheckpointId> {
     let is_whole = |listed: &&Listed| listed.damaged.is_none();
     let is_told = |listed: &&Listed| {

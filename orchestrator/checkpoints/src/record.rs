@@ -1,4 +1,4 @@
-//! What `metadata.json` and `latest.json` say of a checkpoint (`CKPT-1`, `CKPT-2`).
+//! Contents of `metadata.json` and `latest.json` (`CKPT-1`, `CKPT-2`).
 
 use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
@@ -10,21 +10,21 @@ use crate::error::CheckpointError;
 use crate::id::CheckpointId;
 use crate::limits::{CHECKPOINT_NAME_CHARS_MAX, CHECKPOINT_TYPE_CHARS_MAX};
 
-/// The type of the checkpoint that is made of what a restore takes away.
+/// Type of the checkpoint that a restore makes of the files before it.
 pub const PRE_RESTORE: &str = "pre_restore";
 
-/// Whether somebody was writing while a checkpoint was made.
+/// Consistency of the files in a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consistency {
-    /// Nobody was: the files are those of one moment.
+    /// No process was writing: all files are from one moment.
     Stopped,
-    /// Somebody may have been: each file is as it was at some moment of the copying.
+    /// A process may have been writing: each file is from some moment during the copying.
     #[default]
     Live,
 }
 
-/// What the task's agent was doing.
+/// Activity of the task's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentState {
@@ -34,7 +34,7 @@ pub struct AgentState {
     pub current_step: Option<String>,
 }
 
-/// What a checkpoint is made of.
+/// Input for a new checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MakeCheckpoint<'m> {
     /// Why: `periodic`, `phase_completion`, `dependency_request`, `user_question`, `rate_limit`, `error`,
@@ -42,17 +42,17 @@ pub struct MakeCheckpoint<'m> {
     pub kind: &'m str,
     /// The phase of the task.
     pub phase: u32,
-    /// How far it is, in percent.
+    /// Progress in percent.
     pub progress: u8,
-    /// What its agent was doing.
+    /// Activity of the agent.
     pub agent_state: AgentState,
     /// Tokens used so far.
     pub tokens_used: u64,
-    /// Whether the agent stands still.
+    /// [`Consistency::Stopped`] if the agent is idle.
     pub consistency: Consistency,
-    /// What a person calls it. One with a name is never removed by [`prune`](crate::Store::prune).
+    /// Name given by a user. [`prune`](crate::Store::prune) never removes a named checkpoint.
     pub name: Option<String>,
-    /// What it pins of a conversation, without the digest of its messages; none for a task's.
+    /// The pinned conversation, without the digest of its messages; `None` for a task.
     pub pinned: Option<PinnedConversation>,
 }
 
@@ -92,7 +92,7 @@ impl MakeCheckpoint<'_> {
     }
 }
 
-/// What is said of a checkpoint beside its files.
+/// Metadata of a checkpoint besides its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
@@ -232,7 +232,7 @@ pub(crate) fn json(record: &impl Serialize) -> Result<Vec<u8>, CheckpointError> 
     Ok(text)
 }
 
-/// What was made.
+/// Result of making a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// Its id.
@@ -241,11 +241,11 @@ pub struct Made {
     pub snapshot_bytes: u64,
     /// Files and links in it.
     pub files: usize,
-    /// Whether the work area's files are those of the checkpoint before, `.metadata` aside.
+    /// True if the work area's files equal those of the previous checkpoint, `.metadata` aside.
     pub is_unchanged: bool,
-    /// Files that were read, since they are new or changed, or nothing is known of them.
+    /// Number of files that were read, because they are new, changed, or not in the index.
     pub files_read: usize,
-    /// What is not in it, with why: special files, and what looks like a secret.
+    /// Number of paths that were left out: special files, and files that look like secrets.
     pub left_out: usize,
 }
 
@@ -256,9 +256,9 @@ pub struct Listed {
     pub id: CheckpointId,
     /// Bytes of its folder's files.
     pub size: u64,
-    /// What it says of itself; none if that cannot be read.
+    /// Its metadata; `None` if that is unreadable.
     pub about: Option<About>,
-    /// What is wrong with it, as far as can be seen without reading its archive.
+    /// Damage that is visible without reading the archive.
     pub damaged: Option<String>,
 }
 
@@ -269,7 +269,7 @@ impl Listed {
         self.about.as_ref().map_or("", |about| &about.kind)
     }
 
-    /// What a person called it.
+    /// Name given by a user.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.about.as_ref()?.name.as_deref()
@@ -290,28 +290,28 @@ impl Listed {
     }
 }
 
-/// What a checkpoint says of itself.
+/// Metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// Why it was made.
     pub kind: String,
-    /// What a person called it.
+    /// Name given by a user.
     pub name: Option<String>,
     /// The phase the task was in.
     pub phase: u32,
-    /// How far it was, in percent.
+    /// Progress in percent.
     pub progress: u8,
     /// When it was made.
     pub created_at: Timestamp,
-    /// Whether somebody was writing.
+    /// Consistency of the files.
     pub consistency: Consistency,
-    /// What the agent was doing.
+    /// Activity of the agent.
     pub agent_state: AgentState,
     /// Tokens used until then.
     pub tokens_used: u64,
     /// Bytes of its archive.
     pub snapshot_bytes: u64,
-    /// What it pins of a conversation, if it is one's.
+    /// The pinned conversation, if it is a conversation's checkpoint.
     pub pinned: Option<PinnedConversation>,
 }
 
@@ -332,7 +332,7 @@ impl From<Summary> for About {
     }
 }
 
-/// Which checkpoint is meant.
+/// Selects a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// The newest that is whole and was not made by a restore.
@@ -341,10 +341,10 @@ pub enum Which {
     Id(CheckpointId),
 }
 
-/// What was restored, or would be.
+/// Result of a restore or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// Which checkpoint.
+    /// The restored checkpoint.
     pub used: CheckpointId,
     /// Newer ones that are damaged, with what is wrong: a warning.
     pub fell_back_from: Vec<(CheckpointId, String)>,
@@ -354,10 +354,10 @@ pub struct Restored {
     pub changed: Vec<RelativePath>,
     /// Paths that were made later.
     pub removed: Vec<RelativePath>,
-    /// The checkpoint of what was there before; none if nothing changed, or nothing was done.
+    /// Checkpoint of the files before the restore; `None` if nothing changed, or in a dry run.
     pub pre_restore: Option<CheckpointId>,
-    /// What somebody wrote at that very moment, and where it is now, below the work area.
+    /// Current paths of files that were written during the swap, below the work area.
     pub kept: Vec<String>,
-    /// Paths that are not as the checkpoint has them, since somebody wrote there.
+    /// Paths that differ from the checkpoint because of a concurrent write.
     pub differs: Vec<RelativePath>,
 }

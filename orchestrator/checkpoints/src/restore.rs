@@ -1,7 +1,7 @@
-//! Bringing back what a checkpoint holds (`CKPT-4`).
+//! Restores the files of a checkpoint (`CKPT-4`).
 //!
-//! verify → compare with what is there → unpack what differs → checkpoint of what is there → swap → modes of
-//! directories → compare.
+//! verify → compare with the current files → unpack the differences → checkpoint of the current
+//! files → swap → modes of directories → compare.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ use crate::place::{
 use crate::record::{AgentState, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json};
 use crate::store::{Store, Whole};
 
-/// The files that are to be put in place, in [`RESTORING`].
+/// The unpacked files, in [`RESTORING`].
 const NEW: &str = "new";
 /// The journal of the swap, in [`RESTORING`].
 const JOURNAL: &str = "journal";
-/// What is being restored, in [`RESTORING`].
+/// Record of the restore in progress, in [`RESTORING`].
 const NOTE: &str = "restore.json";
 
-/// What recovery has to know of a restore.
+/// Data that recovery needs to finish or roll back a restore.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Note {
@@ -44,16 +44,18 @@ struct Note {
 }
 
 impl Store {
-    /// Brings the work area's files back to what they were, or tells what that would change (`is_dry_run`).
-    /// Nobody may be writing in it meanwhile.
+    /// Restores the work area's files, or reports the changes that a restore would make
+    /// (`is_dry_run`). No process may write in the work area meanwhile.
     ///
-    /// Files that are not in the checkpoint are removed; what was there is in a checkpoint of its own, of the
-    /// type [`PRE_RESTORE`]. `.metadata`, and what no snapshot holds, is left alone. All of it is done or
-    /// nothing. [`Which::Latest`] passes over checkpoints that are damaged, and tells which.
+    /// Files that are not in the checkpoint are removed; the previous files are saved in a
+    /// checkpoint of type [`PRE_RESTORE`]. `.metadata` and paths that no snapshot contains stay
+    /// unchanged. The restore is atomic. [`Which::Latest`] skips damaged checkpoints and lists
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`]. But for [`CheckpointError::Unfinished`] no file was changed.
+    /// [`CheckpointError`]. After any error except [`CheckpointError::Unfinished`], no file has
+    /// changed.
     pub fn restore(
         &mut self,
         which: Which,
@@ -117,7 +119,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// The checkpoints that no restore made, the newest first. Of one that cannot be read nobody knows.
+    /// Checkpoints that no restore made, newest first, including unreadable ones.
     pub(crate) fn candidates(&self) -> Result<Vec<CheckpointId>, CheckpointError> {
         let mut candidates = Vec::new();
         for id in self.ids()?.into_iter().rev() {
@@ -129,7 +131,7 @@ impl Store {
         Ok(candidates)
     }
 
-    /// The checkpoint that is meant, verified, and those that were passed over.
+    /// The selected checkpoint, verified, and the damaged ones that were skipped.
     #[expect(clippy::type_complexity, reason = "three things, each plain")]
     pub(crate) fn chosen(
         &self,
@@ -160,7 +162,7 @@ impl Store {
         }
     }
 
-    /// What the work area holds at this moment.
+    /// Manifest of the work area's current files.
     pub(crate) fn current(&mut self) -> Result<Manifest, CheckpointError> {
         let found = self.survey(Consistency::Stopped)?;
         let newest = self.ids()?.last().copied();
@@ -172,7 +174,7 @@ impl Store {
         manifest
     }
 
-    /// Reads what was found, but for what is known.
+    /// Reads the surveyed files, except those in the index.
     pub(crate) fn read_all(
         &self,
         source: &dyn Folder,
@@ -206,7 +208,7 @@ impl Store {
         Ok(builder.finish())
     }
 
-    /// What has to change, so that what is there becomes what was.
+    /// Changes from the current files to the target.
     pub(crate) fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<Change> {
         let mut differences = changes(current, target);
         differences
@@ -214,7 +216,7 @@ impl Store {
         differences
     }
 
-    /// Whether no snapshot holds it, whatever a manifest says.
+    /// True if no snapshot may contain the path, even if a manifest lists it.
     fn is_left_out(&self, path: &RelativePath) -> bool {
         let mut parts = path.ancestors();
         parts.push(path.clone());
@@ -223,8 +225,8 @@ impl Store {
             .any(|part| self.excludes.reason(part.as_bytes(), true).is_some())
     }
 
-    /// Unpacks what is to be put in place, makes the checkpoint of what is there, and notes both: from here
-    /// on recovery knows what to do.
+    /// Unpacks the new files, makes a checkpoint of the current ones, and records both. From then
+    /// on recovery can finish the restore.
     fn prepare(
         &mut self,
         id: CheckpointId,
@@ -283,7 +285,8 @@ impl Store {
         Ok(pre_restore)
     }
 
-    /// The checkpoint that holds what is there before a restore, made if there is none yet, and its files.
+    /// Returns the checkpoint of the files before a restore, and its manifest; makes the checkpoint
+    /// if there is none yet.
     fn hold(
         &mut self,
         id: CheckpointId,
@@ -317,7 +320,7 @@ impl Store {
         Ok((held.made.checkpoint_id, held.manifest))
     }
 
-    /// Changes the files, all of them or none.
+    /// Applies the changes atomically.
     fn put_in_place(
         &mut self,
         current: &Manifest,
@@ -478,7 +481,7 @@ fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(),
     Ok(())
 }
 
-/// A name for the staging directory that nobody has.
+/// Finds an unused name for the staging directory.
 fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
     let mut number = 1_u32;
     loop {

@@ -24,14 +24,14 @@ use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
 #[derive(Debug)]
 pub struct Store {
     pub(crate) root: Box<dyn Folder>,
-    /// Where the files are that checkpoints hold, if that is not in `root`.
+    /// Folder of the saved files, if it is not `root`.
     copy: Option<Box<dyn Folder>>,
     pub(crate) scope: Scope,
     /// The task, if it is one's.
     pub(crate) task_id: Option<String>,
     pub(crate) boot: String,
     pub(crate) excludes: Excludes,
-    /// What is known of the newest checkpoint, once it was asked for.
+    /// Index of the newest checkpoint, once it was loaded.
     index: Option<Index>,
 }
 
@@ -43,16 +43,16 @@ pub(crate) struct Whole {
 }
 
 impl Store {
-    /// Opens the checkpoints of a work area, and finishes or takes back what a crash interrupted; tells what
-    /// that was.
+    /// Opens the checkpoints of a work area; finishes or rolls back an interrupted operation, and
+    /// reports it.
     ///
-    /// `root` is the work area. `task_id` is what `metadata.json` says of new checkpoints. `boot` tells one
-    /// start of the machine from another, such as Linux's `boot_id`: what was noted of files before is not
-    /// believed after a crash of the machine.
+    /// `root` is the work area. `task_id` is the task in the `metadata.json` of new checkpoints.
+    /// `boot` identifies one start of the machine, such as Linux's `boot_id`: cached facts about
+    /// files are not trusted after a crash of the machine.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`]; it can be tried again then.
+    /// [`CheckpointError`]; the caller can retry.
     pub fn open(
         root: Box<dyn Folder>,
         task_id: impl Into<String>,
@@ -78,7 +78,7 @@ impl Store {
         Ok((store, findings))
     }
 
-    /// Where the files are that checkpoints hold.
+    /// Folder of the saved files.
     pub(crate) fn files(&self) -> &dyn Folder {
         self.copy.as_deref().unwrap_or(self.root.as_ref())
     }
@@ -123,16 +123,16 @@ impl Store {
         })
     }
 
-    /// Lists the checkpoints, the oldest first.
+    /// Lists the checkpoints, oldest first.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError::Io`]. One that is damaged is no error, and is told as such.
+    /// [`CheckpointError::Io`]. A damaged checkpoint is listed as damaged.
     pub fn list(&self) -> Result<Vec<Listed>, CheckpointError> {
         self.list_behind(None)?.collect()
     }
 
-    /// Those behind a checkpoint, the oldest first; all of them if none is said. Each is read when it is its turn.
+    /// Lists the checkpoints after `after`, oldest first; all if it is `None`. Each is read lazily.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Store {
         Ok(behind.map(|id| self.listed(id)))
     }
 
-    /// Finds a checkpoint by its id or its name; the newest of those with the name.
+    /// Finds a checkpoint by its id or its name. If several have the name, returns the newest.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Store {
         })
     }
 
-    /// Reads every checkpoint to its end and tells what is wrong.
+    /// Reads every checkpoint in full and returns the problems.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Store {
             match read_file(self.root.as_ref(), &path, CHECKPOINT_METADATA_BYTES_MAX) {
                 Ok(Some(text)) => Ok(text),
                 Ok(None) => Err(format!("`{METADATA}` is missing")),
-                // What is no file, or too long, is no metadata.
+                // A special file, or a file that is too long, is invalid metadata.
                 Err(CheckpointError::Io { source, .. })
                     if matches!(
                         source.kind(),
@@ -270,7 +270,7 @@ impl Store {
         )
     }
 
-    /// What a checkpoint says of itself, or what is wrong with that.
+    /// Metadata of a checkpoint, or the problem with it.
     pub(crate) fn summary(
         &self,
         id: CheckpointId,
@@ -281,7 +281,7 @@ impl Store {
             .and_then(|summary| own(summary, id)))
     }
 
-    /// What a checkpoint says and which files it holds, without looking into its archive.
+    /// Metadata and manifest of a checkpoint, without reading its archive.
     pub(crate) fn described(
         &self,
         id: CheckpointId,
@@ -335,7 +335,7 @@ impl Store {
         })
     }
 
-    /// What `latest.json` says; none if it cannot be read.
+    /// Content of `latest.json`; `None` if it cannot be read.
     pub(crate) fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let path = below(LATEST);
         let text = match read_file(self.root.as_ref(), &path, CHECKPOINT_NOTE_BYTES_MAX) {
@@ -346,7 +346,7 @@ impl Store {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Which checkpoint `latest.json` should name.
+    /// The checkpoint that `latest.json` should name.
     pub(crate) fn newest_told(&self) -> Result<Option<CheckpointId>, CheckpointError> {
         for id in self.ids()?.into_iter().rev() {
             let summary = self.summary(id)?;
@@ -357,11 +357,11 @@ impl Store {
         Ok(None)
     }
 
-    /// What is known of the files of this checkpoint.
+    /// Takes the index of this checkpoint's files.
     pub(crate) fn take_index(&mut self, base: CheckpointId) -> Option<Index> {
         let index = self.index.take().or_else(|| {
             let path = below(INDEX);
-            // One that cannot be read is made anew.
+            // An unreadable index is rebuilt.
             let read = read_file(self.root.as_ref(), &path, CHECKPOINT_INDEX_BYTES_MAX).ok()??;
             index::read(&read, &self.boot)
         });
