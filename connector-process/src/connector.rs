@@ -51,8 +51,8 @@ impl Ready {
     }
 }
 
-/// Is the assigned connector until `stop`. What cannot work is parked with its reason; `fault` is that of a process
-/// that could not be set up.
+/// Runs the assigned connector until `stop`. A connector that cannot run is parked with the reason;
+/// `fault` is set if the process could not be set up.
 pub(crate) async fn run(
     role: Role,
     fault: Option<String>,

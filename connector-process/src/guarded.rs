@@ -139,7 +139,7 @@ pub(crate) fn was_not_started(status: ExitStatus) -> bool {
     status.code() == Some(i32::from(EXIT_CANNOT_BECOME))
 }
 
-/// How a program ended, in words that follow its name.
+/// Exit status of a program, as text to follow its name.
 pub(crate) fn ended(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {

@@ -227,8 +227,8 @@ pub const PROGRAM_BACK_OFF_FIRST_MS: u64 = 1_000;
 /// counts as healthy.
 pub const PROGRAM_BACK_OFF_MAX_MS: u64 = 300_000;
 
-/// How often in a row a program may not be started for a reason that stays, such as that it is missing or cannot be
-/// confined. Then its connection is parked: nothing is tried before a restart (`SUP-4`).
+/// Maximum number of consecutive failed starts of a program for a permanent reason, such as a
+/// missing file or failed confinement. Then its connection is parked until a restart (`SUP-4`).
 pub const PROGRAM_START_FAULTS_MAX: u32 = 3;
 
 /// Time for `node --version`, in milliseconds.

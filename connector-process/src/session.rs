@@ -330,8 +330,8 @@ impl Ends {
 ///
 /// # Errors
 ///
-/// [`LinkError`] as soon as the orchestrator is gone or cannot be understood; then nothing more is
-/// answered to anybody. A process that could not be confined does nothing but say so.
+/// [`LinkError`] when the connection to the orchestrator is closed or receives an invalid message;
+/// then no request is answered any longer. A process that could not be confined only reports that.
 pub(crate) async fn run(
     role: Role,
     confined: Result<Confined, String>,
@@ -417,7 +417,7 @@ pub(crate) async fn run(
     sent.map_err(LinkError::Write)
 }
 
-/// The process holds nothing of what it was to hold, and so does nothing.
+/// State of a process that could not be confined and therefore does no work.
 fn unconfined(why: &str) -> Confined {
     Confined {
         rights: Facts::new(),

@@ -243,7 +243,7 @@ fn exit_words(status: std::io::Result<ExitStatus>) -> String {
     }
 }
 
-/// What the server's program writes to its stderr is logged.
+/// Logs the stderr of the server's program.
 async fn log_lines(mut lines: Lines<ChildStderr>, not_started: Arc<OnceLock<String>>) {
     while let Ok(Some(line)) = lines.next().await {
         if let Some(reason) = guarded::not_started_line(&line.bytes) {

@@ -79,7 +79,7 @@ impl Running {
             reason,
             has_worked: false,
         };
-        // Most often there are no processes left for a moment.
+        // Usually there are briefly no free processes.
         let cannot = |error: std::io::Error| failed(format!("cannot be started: {error}"));
         let mut child = guarded::command(&command, &launch.project_root, allowed)
             .map_err(cannot)?
