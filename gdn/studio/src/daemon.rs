@@ -176,7 +176,7 @@ impl Daemon {
     }
 }
 
-/// How long a request can take. What is no request is refused by the daemon soon.
+/// Kind of a request, which determines its timeout. The daemon rejects an invalid request quickly.
 fn kind_of(method: &str, params: &RawValue) -> CallKind {
     let call = format!("{{\"method\":\"{method}\",\"params\":{params}}}");
     serde_json::from_str::<Call>(&call).map_or(CallKind::Other, |call| CallKind::from(&call))
@@ -190,7 +190,8 @@ async fn acquire(pool: &Semaphore) -> SemaphorePermit<'_> {
     }
 }
 
-/// Hands on what the daemon tells, until it ends, or the browser goes or does not read.
+/// Forwards the daemon's messages until the stream ends, or the browser closes the connection or
+/// stops reading.
 async fn follow(
     mut client: Client,
     method: &'static str,

@@ -9,7 +9,7 @@ pub(crate) const TOKEN_LIFE_MS: u64 = 12 * 60 * 60 * 1_000;
 /// Maximum number of valid tickets, and of valid tokens; a new one replaces the oldest.
 pub(crate) const SESSIONS_MAX: usize = 16;
 
-/// Connections that are open at one time. With one more, the oldest ends of those that nothing is done for.
+/// Maximum number of open connections. One more closes the oldest idle connection.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 
 /// Time limit for the headers of a request, in milliseconds; then its connection is closed.

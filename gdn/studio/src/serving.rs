@@ -1,7 +1,8 @@
-//! Connections of browsers: so many at one time, and none that only takes its place.
+//! Connections of browsers, limited in number.
 //!
-//! A connection counts as idle unless a request of a page that has logged in is worked on. With all places taken, the
-//! oldest idle one gives way, so that connections that send nothing keep nobody out.
+//! A connection counts as idle unless a request of a logged-in page is in progress. When the limit
+//! is reached, the oldest idle connection is closed, so that connections that send nothing cannot
+//! block new ones.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
