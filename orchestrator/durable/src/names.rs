@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Longest name with a complete encoding, in bytes. File systems allow 255.
 pub const PLAIN_NAME_BYTES: usize = 200;
-/// Begins the two hexadecimal digits that stand for a byte in the name of a file.
+/// Prefix of the two hexadecimal digits that represent a byte in a file name.
 const FILE_ESCAPE: char = '%';
 /// The same in the name of a directory in which programs work: linkers, `make`, and `configparser` treat `%` in a path
 /// specially, and `~` is special nowhere within a word.

@@ -1,23 +1,28 @@
-//! What is known of the files of a conversation, a task or a run, outside of its folder (`MSG-11`).
+//! Expected state of the files of a conversation, a task or a run, stored outside of its folder
+//! (`MSG-11`).
 //!
-//! A folder that was removed, or a file in it that was cut, emptied or put back as it once was, looks whole by itself. So
-//! each such folder has a *register* beside the others of its workspace, which holds [manifests](crate::manifest):
+//! A folder that was removed, or a file in it that was truncated, emptied or reset to an earlier
+//! state, looks intact on its own. So each such folder has a *register* beside the others of its
+//! workspace, which holds [manifests](crate::manifest):
 //!
 //! ```text
 //! <workspace>/<group>/<name>/…                the folder
 //! <workspace>/known/<group>/<name>/
 //! ├── files.jsonl                             that the folder exists, and how far its files are durable
-//! └── here.jsonl                              the same of its files that are this machine's alone
+//! └── here.jsonl                              the same for files that only this machine has
 //! ```
 //!
 //! # Invariants
 //!
-//! * A claim is written behind the sync that it speaks of, and is not synced itself: it costs no sync, and a crash leaves
-//!   it behind the file, which says nothing against the file.
-//! * A claim is taken back, durably, before a file that it speaks of is written anew or removed.
-//! * A file that is replaced as a whole meets its old claim or its new one at every moment ([`Register::replace`]).
-//! * A claim that a file does not meet stays, or is remembered as a finding, until a person acknowledges it.
-//! * One caller at a time changes a register: callers on several threads wait for each other, those of one register only.
+//! * A claim is written after the sync that it describes, and is not synced itself. It costs no
+//!   sync, and after a crash it may only be behind the file, which is not a finding.
+//! * A claim is durably retracted before its file is rewritten or removed.
+//! * A file that is replaced as a whole always matches its old or its new claim
+//!   ([`Register::replace`]).
+//! * A claim that a file does not match stays, or is recorded as a finding, until a person
+//!   acknowledges it.
+//! * One caller at a time changes a register: callers on several threads wait for each other, but
+//!   only for the same register.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -37,9 +42,9 @@ use crate::manifest::{
 
 /// The directory of registers, in that of a workspace.
 pub const REGISTERS: &str = "known";
-/// What is known of files that all machines have that have the workspace.
+/// Manifest of files that exist on every machine of the workspace.
 const FILES: &str = "files.jsonl";
-/// What is known of files that this machine alone has.
+/// Manifest of files that exist only on this machine.
 pub const HERE: &str = "here.jsonl";
 
 /// Claims of the files of a folder, by their paths below it.
@@ -47,7 +52,7 @@ pub const HERE: &str = "here.jsonl";
 #[serde(rename_all = "camelCase")]
 struct Known {
     files: BTreeMap<String, Claim>,
-    /// Of files that are being replaced: what they hold next.
+    /// New claims of files that are being replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     next: BTreeMap<String, Claim>,
 }
@@ -81,13 +86,13 @@ fn hold(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of the files of one folder.
+/// Expected state of the files of one folder.
 #[derive(Debug, Clone)]
 pub struct Register<'d> {
     disk: &'d dyn Disk,
     /// The folder.
     subject: PathBuf,
-    /// Where its registers are.
+    /// Directory of its manifests.
     dir: PathBuf,
     name: &'static str,
 }
@@ -114,7 +119,7 @@ impl<'d> Register<'d> {
         }
     }
 
-    /// The register of those of its files that other machines do not have.
+    /// The register of files that other machines do not have.
     #[must_use]
     pub fn here(mut self) -> Self {
         self.name = HERE;
@@ -127,7 +132,7 @@ impl<'d> Register<'d> {
         &self.subject
     }
 
-    /// Records that a file is known to have held; none if nothing is known of it.
+    /// Number of records that a file is known to have had; `None` without a claim.
     ///
     /// # Errors
     ///
@@ -151,8 +156,9 @@ impl<'d> Register<'d> {
         Ok(self.disk.stat(&path).during("look at", &path)?.is_some())
     }
 
-    /// Notes that the folder exists, and how its files are now, which must be durable. Each grows only at its end, or
-    /// never changes. That this fails is no reason to refuse what is durable.
+    /// Records that the folder exists, and the current state of its files, which must be durable
+    /// and append-only or immutable. Failures are ignored, because the files themselves are
+    /// durable.
     pub fn note(&self, names: &[&str]) {
         let noted = self.change(|known, manifest| {
             for name in names {
@@ -187,18 +193,19 @@ impl<'d> Register<'d> {
         }
     }
 
-    /// Writes a file anew, as [`files::replace`] does. After a crash at any moment it meets its claim.
+    /// Replaces a file, as [`files::replace`] does. After a crash at any moment the file matches
+    /// its claim.
     ///
     /// # Errors
     ///
-    /// [`FileError::Io`]; the old content is still there then.
+    /// [`FileError::Io`]; then the old content is still there.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), FileError> {
         let mut running = Running::default();
         running.add(content);
         let next = running.claim();
         self.change_durably(|known, manifest| {
             self.settle(known, manifest, name)?;
-            // What is not known yet is not claimed before it is there.
+            // A file without a claim gets one only after it was written.
             if known.files.contains_key(name) {
                 known.next.insert(name.to_owned(), next);
             }
@@ -214,8 +221,8 @@ impl<'d> Register<'d> {
         Ok(())
     }
 
-    /// Ends a replacement of which it was not noted that it ended, and remembers what the file lacks before its content
-    /// goes.
+    /// Finishes a replacement that was interrupted before its end was recorded, and records missing
+    /// data as a finding before the old content is lost.
     fn settle(
         &self,
         known: &mut Known,
@@ -242,8 +249,8 @@ impl<'d> Register<'d> {
         manifest.remember(finding.as_slice())
     }
 
-    /// Takes back what is claimed of a file that is about to be written anew, and remembers what it lacks. Durable when it
-    /// returns.
+    /// Durably retracts the claim of a file that is about to be rewritten, and records missing data
+    /// as a finding.
     ///
     /// # Errors
     ///
@@ -272,7 +279,7 @@ impl<'d> Register<'d> {
             let claim = known.files.remove(name);
             known.next.remove(name);
             self.extend(known, manifest, name)?;
-            // A file that is gone is no change of it.
+            // A missing file does not replace its claim.
             if let (Some(claim), None) = (claim, known.files.get(name)) {
                 known.files.insert(name.to_owned(), claim);
             }
@@ -297,8 +304,8 @@ impl<'d> Register<'d> {
         })
     }
 
-    /// Takes back what is claimed of files whose names begin so: they are about to be written anew, or removed. Durable
-    /// when it returns.
+    /// Durably retracts the claims of files with this name prefix, which are about to be rewritten
+    /// or removed.
     ///
     /// # Errors
     ///
@@ -331,8 +338,8 @@ impl<'d> Register<'d> {
         self.disk.sync_dir(above).during("sync", above)
     }
 
-    /// Compares the files with what is claimed of them, and returns what does not meet its claim, and what did not and
-    /// was not acknowledged. Changes nothing, and may run while others write.
+    /// Compares the files with their claims, and returns current mismatches and earlier
+    /// unacknowledged ones. Changes nothing, and may run while others write.
     ///
     /// # Errors
     ///
@@ -347,7 +354,7 @@ impl<'d> Register<'d> {
         Ok(findings)
     }
 
-    /// As [`Self::check`], of the files as they are: what was found earlier is left out.
+    /// As [`Self::check`], but only with current mismatches.
     ///
     /// # Errors
     ///
@@ -371,7 +378,7 @@ impl<'d> Register<'d> {
         Ok(findings)
     }
 
-    /// A person knows of what is lost: the files are taken as they are.
+    /// Acknowledges lost data: the current state of the files becomes the expected one.
     ///
     /// # Errors
     ///
@@ -409,7 +416,7 @@ impl<'d> Register<'d> {
         Finding::new(&self.subject, FindingKind::MissingFile, problem).severity(Severity::Error)
     }
 
-    /// What is wrong with a file; nothing if its claim was taken back or extended meanwhile.
+    /// Problem of a file; `None` if its claim was retracted or extended meanwhile.
     fn confirmed(
         &self,
         state: &Known,
@@ -451,7 +458,7 @@ impl<'d> Register<'d> {
         }
     }
 
-    /// A file, if there is one: anything else in its place is not what was written.
+    /// Opens a file if it exists. Any other node at its path counts as missing.
     fn open_read(&self, path: &Path) -> Result<Option<Journal>, FileError> {
         let stat = self.disk.stat(path).during("look at", path)?;
         match stat.map(|stat| stat.kind) {
@@ -460,7 +467,8 @@ impl<'d> Register<'d> {
         }
     }
 
-    /// Claims what a file holds beyond its claim. What it lacks is remembered first.
+    /// Extends a claim to the current content of a file. Missing data is recorded as a finding
+    /// first.
     fn extend(
         &self,
         known: &mut Known,
@@ -553,7 +561,7 @@ pub fn names(disk: &dyn Disk, workspace: &Path, group: &str) -> Result<Vec<OsStr
     let mut names = Vec::new();
     for entry in disk.list(&dir).during("list", &dir)? {
         let register = dir.join(&entry.name).join(FILES);
-        // What is known here alone is of a folder that another machine removed.
+        // A register with only local files belongs to a folder that another machine removed.
         if disk.stat(&register).during("look at", &register)?.is_some() {
             names.push(entry.name);
         }
