@@ -1,15 +1,17 @@
-//! Offers records to the server: those that wait go together, in one statement and one commit.
+//! Puts records: waiting records are combined into one statement and one commit.
 //!
-//! **Workspaces are dealt to a few lanes**, each with a connection on which one statement is under way at a time. What
-//! comes meanwhile goes into the next one, so that many workspaces share one wait for the disk and for a standby, as the
-//! batches of one workspace do; the lanes share it by the server's group commit, and one works while another waits. A
-//! connection for each workspace would be as fast and cost a server process each. A warning that comes while the one
-//! statement of a connection is under way belongs to it.
+//! **Workspaces are distributed over a few lanes**, each with a connection and one statement in
+//! progress at a time. Records that arrive meanwhile go into the next statement, so that many
+//! workspaces share one wait for the disk and for a standby, as the batches of one workspace do.
+//! Lanes share that wait by the server's group commit, and one lane works while another waits. A
+//! connection for each workspace would be no faster and cost a server process each. A warning that
+//! arrives while a connection has one statement in progress belongs to that statement.
 //!
-//! **A statement that is late is left where it is.** It mostly waits for a synchronous standby that is gone. To cut it
-//! short would make its records readable, and the standby does not have them; to forget the connection would leave a
-//! server process behind at each try. So at most [`LATE_STATEMENTS_MAX`] of a lane are left, each with its connection,
-//! and the connection of one that ends is used again.
+//! **A late statement is left running.** Usually it waits for a synchronous standby that is gone.
+//! Canceling it would make its records readable although the standby does not have them; dropping
+//! the connection would leave a server process behind at each attempt. So at most
+//! [`LATE_STATEMENTS_MAX`] statements of a lane are left running, each with its connection, and the
+//! connection is reused when its statement ends.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -36,7 +38,7 @@ use crate::upstream::{Said, Upstream};
 
 mod batch;
 
-/// What is prepared on the connection.
+/// Statements that are prepared on the connection.
 const STATEMENTS: &[&str] = &[batch::PUT, PAGE];
 
 /// A record that is offered.
@@ -58,7 +60,7 @@ enum Job {
 }
 
 impl Job {
-    /// Whether nobody waits for it any more. It was not begun, and is not to be.
+    /// True if the caller no longer waits for this job. A waiting job is then dropped.
     fn is_over(&self) -> bool {
         match self {
             Self::Offer(offer) => offer.reply.is_closed(),
@@ -76,7 +78,7 @@ pub(crate) struct Puts {
 }
 
 impl Puts {
-    /// Whoever takes them, and those who do the work: to be run beside it.
+    /// Returns the queue of puts, and the writers, which the caller must run.
     pub(crate) fn new(settings: &CurrentSettings, doubts: &Doubts) -> (Self, Vec<Writer>) {
         let said = Said::default();
         let lane = |_| {
@@ -97,7 +99,7 @@ impl Puts {
         (Self { lanes, said }, writers)
     }
 
-    /// Why nothing can be put; none if nothing stands in the way.
+    /// Reason why puts fail; `None` if they do not.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.said.trouble()
     }
@@ -113,7 +115,8 @@ impl Puts {
         within_deadline(answer).await.unwrap_or(PutAnswer::Unknown)
     }
 
-    /// Reads a page of which something was in doubt, and puts a commit behind it; none if that was not confirmed.
+    /// Reads a page with records in doubt, and confirms them by a later commit; `None` if that was
+    /// not confirmed.
     pub(crate) async fn confirmed(&self, workspace: WorkspaceId, from: Position) -> Option<Page> {
         let lane = self.lane(&workspace)?;
         let (reply, answer) = oneshot::channel();
@@ -126,8 +129,8 @@ impl Puts {
         within_deadline(answer).await
     }
 
-    /// Makes a commit with nothing in it; true if the server confirms it by the deadline. All lanes wait for the same disk and
-    /// the same standbys, so that one of them says it for all.
+    /// Makes an empty commit; true if the server confirms it by the deadline. One lane is enough,
+    /// because all lanes wait for the same disk and the same standbys.
     pub(crate) async fn probe(&self) -> bool {
         let (reply, answer) = oneshot::channel();
         let lane = self.lanes.first();
@@ -135,7 +138,7 @@ impl Puts {
         is_asked && within_deadline(answer).await.is_some()
     }
 
-    /// That of a workspace, which is always the same one.
+    /// The lane of a workspace, which is always the same.
     fn lane(&self, workspace: &WorkspaceId) -> Option<&mpsc::Sender<Job>> {
         let mut hasher = DefaultHasher::new();
         workspace.as_str().hash(&mut hasher);
@@ -156,14 +159,14 @@ pub(crate) struct Writer {
     waiting: mpsc::Receiver<Job>,
     /// One that was taken and did not fit into the last statement.
     held: Option<Job>,
-    /// How many records the last statement had.
+    /// Number of records in the last statement.
     together: usize,
     /// Statements that are not finished, each with its connection.
     late: JoinSet<Arc<Connection>>,
 }
 
 impl Writer {
-    /// Works until nobody offers anything any more.
+    /// Runs until all senders are gone.
     pub(crate) async fn run(mut self) {
         loop {
             let job = match self.held.take() {
@@ -188,7 +191,7 @@ impl Writer {
     async fn work(&mut self, job: Job) {
         let Some(connection) = self.upstream.current() else {
             if let Job::Offer(offer) = job {
-                // Whoever does not wait for it any more has its answer.
+                // A caller that no longer waits needs no answer.
                 offer.reply.send(PutAnswer::Unavailable).ok();
             }
             return;
@@ -234,8 +237,9 @@ impl Writer {
         }
     }
 
-    /// The first offer, and those that wait: of each workspace one, as the next follows it. Those who were answered
-    /// together a moment ago come again together, and the first of them waits a little for the others.
+    /// Collects waiting offers, at most one of each workspace, because the next one follows it.
+    /// Workspaces that were answered together tend to return together, so the first one waits
+    /// briefly for the others.
     async fn gather(&mut self, first: Offer) -> Vec<Offer> {
         let until = Instant::now() + Duration::from_millis(GATHER_MS);
         let mut workspaces = HashSet::from([first.put.record.workspace().clone()]);

@@ -30,8 +30,9 @@ use crate::upstream::{Said, Upstream};
 
 mod heads;
 
-/// Has a log begin with a record, if it is there, unless a put holds the workspace. Says the oldest that is left. From one
-/// moment to the next, as nobody can begin with what stands between two snapshots.
+/// Truncates a log to begin with the given record, if that exists and no put holds the workspace.
+/// Returns the oldest remaining position. The truncation is atomic, because no reader may begin
+/// with a record between two snapshots.
 const TRIM: &str = "
 WITH mine AS (
     SELECT h.workspace FROM goondan.heads AS h
@@ -108,7 +109,7 @@ impl Keeper {
 }
 
 impl Reads {
-    /// Whoever asks, and whoever keeps the connection.
+    /// Returns the interface for requests, and the keeper of the connection.
     pub(crate) fn new(settings: CurrentSettings, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
         let (sender, connection) = watch::channel(None);
         let said = Said::default();
@@ -140,8 +141,8 @@ impl Reads {
         page.map_or(ReadAnswer::Unavailable, ReadAnswer::Page)
     }
 
-    /// Forgets what stands before a snapshot's record, and removes as much of it as can be removed until the deadline; the next
-    /// call goes on with that.
+    /// Truncates the log before a snapshot's record, and removes as many records as possible until
+    /// the deadline; the next call continues.
     pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: &KeptSnapshot) -> Answer {
         let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
         let workspace = workspace.as_str();
@@ -162,7 +163,7 @@ impl Reads {
         Answer::Trimmed(position(Some(oldest)))
     }
 
-    /// How far logs are written, and who was heard of them.
+    /// Returns the last positions of logs, and the recent heartbeats of their nodes.
     pub(crate) async fn heads(&self, workspaces: &[WorkspaceId]) -> Answer {
         let workspaces: Vec<_> = workspaces.iter().map(WorkspaceId::as_str).collect();
         let rows = self.ask(heads::HEADS, &[&workspaces, &HEARD_DAYS]).await;
@@ -170,7 +171,7 @@ impl Reads {
         read.map_or(Answer::Unavailable, Answer::Heads)
     }
 
-    /// Which workspaces have a log.
+    /// Lists the workspaces that have a log.
     pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> Answer {
         // No name is empty, so all come behind that.
         let after = after.map_or("", WorkspaceId::as_str);
@@ -226,7 +227,7 @@ impl Reads {
         noted(self.ask(FORGET_SNAPSHOTS, &values).await)
     }
 
-    /// Why nothing can be put or read; none if nothing stands in the way.
+    /// Reason why puts or reads fail; `None` if they do not.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.puts.trouble().or_else(|| self.said.trouble())
     }
@@ -243,7 +244,7 @@ impl Reads {
         let Some(mut findings) = found else {
             return vec![check::unreachable(self.trouble())];
         };
-        // What was known before may be old: a node that writes nothing has asked nothing.
+        // An earlier result may be outdated, because an idle node sends no requests.
         if !self.puts.probe().await {
             let trouble = self.puts.trouble();
             let trouble = trouble.unwrap_or_else(|| error_chain(&ConnectFault::LateAnswer));
@@ -252,7 +253,7 @@ impl Reads {
         findings
     }
 
-    /// Whether the server confirms a commit.
+    /// Checks if the server confirms a commit.
     pub(crate) async fn probe(&self) -> Answer {
         if self.puts.probe().await {
             Answer::Noted
@@ -272,7 +273,7 @@ impl Reads {
     }
 }
 
-/// Waits for an answer until the deadline. A connection whose answer is late is not used any more.
+/// Waits for an answer until the deadline. A connection with a late answer is not used again.
 async fn answered<T>(
     connection: &Connection,
     asked: impl Future<Output = Result<T, Error>>,
@@ -294,7 +295,7 @@ fn noted(rows: Option<Vec<Row>>) -> Answer {
     rows.map_or(Answer::Unavailable, |_| Answer::Noted)
 }
 
-/// What a statement counts; 0 if there is nothing.
+/// Number in the result of a statement; 0 if it is null.
 fn number(rows: &[Row]) -> Option<i64> {
     let value: Option<i64> = rows.first()?.try_get(0).ok()?;
     Some(value.unwrap_or(0))

@@ -1,8 +1,8 @@
-//! Takes questions from the daemon, and hands each to who answers it.
+//! Receives requests from the daemon and dispatches them.
 //!
-//! Each question is a task, and each task ends by its deadline. While there are [`QUESTIONS_MAX`] of them no further
-//! one is read. A put that there is no room for is answered at once, so that reading goes on while nothing can be
-//! written.
+//! Each request is a task that ends by its deadline. While [`QUESTIONS_MAX`] of them are in
+//! progress, no further request is read. A put without a free slot is answered immediately, so that
+//! reads continue while writes are blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use crate::puts::Puts;
 use crate::reads::Reads;
 use crate::settings::{CurrentSettings, Settings};
 
-/// Who answers, and how much room there is.
+/// Handlers of requests, and their capacity.
 struct Desk {
     settings: CurrentSettings,
-    /// Whose name connections have.
+    /// Node whose name the connections have.
     node: NodeId,
     puts: Puts,
     reads: Reads,
@@ -169,7 +169,7 @@ impl Desk {
         }
     }
 
-    /// Room for a page; none if there was none until the deadline.
+    /// Reserves memory for a page; `None` if there is not enough until the deadline.
     async fn page(&self) -> Option<SemaphorePermit<'_>> {
         let deadline = Duration::from_millis(ANSWER_DEADLINE_MS);
         timeout(deadline, self.pages.acquire()).await.ok()?.ok()
@@ -184,12 +184,12 @@ impl Desk {
                 (Response { id, answer }).to_frame().unwrap_or_default()
             }
         };
-        // Without whoever writes to the socket the session is over.
+        // The session is over when the writer of the socket is gone.
         self.answers.send(Bytes::from(frame)).await.ok();
     }
 }
 
-/// That something was not tried.
+/// Answer to a request that was not attempted.
 fn unavailable(ask: &Ask) -> Answer {
     match ask {
         Ask::Put(_) => Answer::Put(PutAnswer::Unavailable),

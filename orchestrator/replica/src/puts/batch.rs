@@ -12,13 +12,14 @@ use crate::doubts::Doubts;
 use crate::limits::RACES_MAX;
 use crate::page::{page, position, seq};
 
-/// Offers records of different workspaces.
+/// Puts records of different workspaces.
 ///
-/// The row of a workspace in `heads` decides: it moves from the position and the hash before to the record's, under
-/// its lock and as it is then, whatever this statement's snapshot is; or, for a first record, it is made. Only what
-/// moved or made it is written. What is told of the others is of the snapshot: the record that stands there, the last
-/// and the oldest position, and whether the record would have followed. If it would, another writer was quicker by a
-/// moment, and the statement is asked again.
+/// The row of a workspace in `heads` decides, under its lock and in its current version,
+/// independent of this statement's snapshot: it moves from the previous position and hash to the
+/// record's; for a first record, it is created. Only the records of rows that were moved or created
+/// are written. The answers for all other records come from the snapshot: the record at the
+/// position, the last and the oldest position, and whether the record would have followed. If it
+/// would have, another writer was faster, and the statement is repeated.
 pub(super) const PUT: &str = r#"
 WITH offered AS (
     SELECT workspace COLLATE "C" AS workspace, seq, after, hash, record, n
@@ -49,10 +50,11 @@ LEFT JOIN goondan.records AS r
     ON r.workspace = o.workspace AND r.seq = o.seq AND r.seq >= h.oldest
 "#;
 
-/// A commit with nothing in it but a note in the server's journal: what was committed before is as durable as it.
+/// An empty commit with a message in the server's log: earlier commits are then as durable as this
+/// one.
 const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'goondan', '')";
 
-/// What the server says of one offer.
+/// Result of one offer.
 enum Verdict {
     Answer(PutAnswer),
     /// Another writer was quicker by a moment.
@@ -118,12 +120,12 @@ pub(super) async fn confirm(
     Some(page)
 }
 
-/// Whoever does not wait for an answer any more has taken it for lost.
+/// A caller that no longer waits treats the answer as lost.
 fn reply(offer: Offer, answer: PutAnswer) {
     offer.reply.send(answer).ok();
 }
 
-/// What an answer means for the doubt about its workspace, and the other way round.
+/// Combines an answer with the doubt about its workspace.
 async fn settled(
     connection: &Connection,
     offer: &Offer,
@@ -147,7 +149,7 @@ async fn settled(
     answer
 }
 
-/// Whether a commit was made and confirmed.
+/// True if a commit was made and confirmed.
 pub(super) async fn barrier(connection: &Connection) -> bool {
     let warnings = connection.warnings();
     let made = connection.query(BARRIER, &[]).await;
@@ -172,7 +174,7 @@ async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>,
         .await;
     let rows = asked.map_err(|error| failed(connection, &error))?;
     if connection.warnings() != warnings {
-        // It stands on the server's own disk at the most.
+        // It may be only on the server's own disk.
         tracing::warn!(
             "the server has not confirmed a commit: its wait for a synchronous standby was cut short"
         );
@@ -182,7 +184,7 @@ async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>,
     verdicts.map_err(|error| failed(connection, &error))
 }
 
-/// A connection on which something failed is not used any more: the next one is looked at from the beginning.
+/// Stops using a connection after a failure; the next connection is checked from the start.
 fn failed(connection: &Connection, error: &Error) -> PutAnswer {
     connection.condemn();
     tracing::debug!(
