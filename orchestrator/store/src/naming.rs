@@ -95,10 +95,10 @@ fn ends_like_a_hash(id: &str) -> bool {
 
 /// Returns the directory name of an instance key (`INST-1`).
 ///
-/// Lower-case letters, digits, `-`, `_` and inner `.` stand for themselves; every other byte becomes
-/// `~xx`. Only lower case is written, so that no two names meet on a file system that ignores case. A
-/// key whose name would be too long keeps its head and ends in its SHA-256; `metadata.json` holds it
-/// in full.
+/// Lower-case letters, digits, `-`, `_` and inner `.` are kept; every other byte becomes `~xx`.
+/// Only lower case is written, so that no two names meet on a file system that ignores case. A key
+/// whose name would be too long keeps its head and ends in its SHA-256; `metadata.json` holds it in
+/// full.
 #[must_use]
 pub fn instance_dir_name(key: &InstanceKey) -> String {
     encode_directory(key.as_str())

@@ -1,7 +1,9 @@
-//! Directories that earlier versions named with `%`, which linkers and other tools misread in a path.
+//! Renames directories that earlier versions named with `%`, which linkers and other tools misread
+//! in a path.
 //!
-//! They are renamed when a workspace is opened, before anything looks into them. What is known of a folder is renamed
-//! before the folder, so that a crash in between leaves a folder whose register is found under its new name.
+//! They are renamed when a workspace is opened, before any other access. The register of a folder
+//! is renamed before the folder, so that after a crash in between the register is found under the
+//! folder's new name.
 
 use std::path::Path;
 
@@ -37,7 +39,7 @@ pub(crate) fn rename_directories(
     for run in directories(disk, &sandboxes)? {
         let run = sandboxes.join(run);
         rename_in(disk, &run, |sandbox| {
-            // What is known of its files is noted again when it is opened.
+            // Opening the sandbox records its files again.
             Register::of(disk, &run)
                 .here()
                 .release(&format!("{sandbox}/"))?;

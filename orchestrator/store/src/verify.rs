@@ -1,8 +1,8 @@
-//! Checking every file of a System Root, a workspace or an instance, and setting damage aside.
+//! Checks every file of a System Root, a workspace or an instance, and moves damaged files aside.
 //!
-//! Checking changes nothing, so it may be done while nobody uses the files, or by whoever owns them.
-//! Repairing ([`crate::instance::repair`]) writes a file anew without what cannot be read of it, and
-//! keeps it as it was beside itself; it never deletes.
+//! A check changes nothing, so it may run while the files are unused, or in the process that owns
+//! them. A repair ([`crate::instance::repair`]) rewrites a file without its unreadable parts, and
+//! keeps the original beside it; it never deletes data.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::own_files::{self, OWN_MANIFEST};
 use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout, TASKS_GROUP};
 use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};
 
-/// The directory of what a workspace's connections remember.
+/// Directory of the state of a workspace's connections.
 const CONNECTORS: &str = "connectors";
 /// The directory of a workspace's instances.
 const INSTANCES: &str = "instances";
@@ -57,7 +57,8 @@ pub fn workspace(
     Ok(out)
 }
 
-/// Folders of a workspace whose existence is known outside of them ([`goondan_durable::register`]).
+/// Folders of a workspace whose existence is recorded outside of them
+/// ([`goondan_durable::register`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Conversations.
@@ -79,7 +80,7 @@ impl Group {
         }
     }
 
-    /// Where the folders are.
+    /// Directory of the folders.
     #[must_use]
     pub fn dir(self, layout: &Layout, id: &WorkspaceId) -> PathBuf {
         match self {
@@ -90,11 +91,11 @@ impl Group {
     }
 }
 
-/// What a folder lacks that is known to have been in it.
+/// Data that a folder is known to have lost.
 #[derive(Debug)]
 pub struct Lost<'d> {
     register: Register<'d>,
-    /// What it is.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
@@ -105,7 +106,8 @@ impl Lost<'_> {
         self.register.subject()
     }
 
-    /// A person knows of it: the folder is taken as it is. Returns the findings as acknowledged.
+    /// Accepts the current state of the folder after a person acknowledged the loss. Returns the
+    /// findings as acknowledged.
     ///
     /// # Errors
     ///
@@ -202,7 +204,7 @@ fn registers<'d>(
     Ok(registers)
 }
 
-/// Checks the history of a task, and what is known of it.
+/// Checks the history of a task, and its register.
 ///
 /// # Errors
 ///
@@ -218,7 +220,8 @@ pub fn task(
     Ok(out)
 }
 
-/// Checks the files of a workspace that belong to no instance and no task: whose it is, its audit log, its ledger.
+/// Checks the files of a workspace that belong to no instance and no task: its record, its audit
+/// log, its ledger.
 ///
 /// # Errors
 ///
@@ -234,7 +237,7 @@ pub fn workspace_files(
     Ok(out)
 }
 
-/// Names the instances that cannot be used: they are in no list, so nobody asks to check them.
+/// Reports unusable instances, because they are in no list and would not be checked otherwise.
 fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Result<(), StoreError> {
     let (_, unusable) = workspace::list_instances(disk, instances)?;
     for Unusable { path, error } in unusable {
@@ -275,7 +278,7 @@ fn check_configuration(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Resu
     Ok(())
 }
 
-/// What connections remember.
+/// Checks the state of connections.
 fn check_connectors(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     for (path, kind, name) in sorted(disk, dir)? {
         if kind == EntryKind::File && name.ends_with(".json") {
@@ -371,7 +374,7 @@ pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreErr
     Ok(out)
 }
 
-/// Whose a workspace's folder is.
+/// Checks the record of a workspace, which names its project.
 fn check_record(
     disk: &dyn Disk,
     layout: &Layout,
@@ -474,7 +477,7 @@ fn check_own_files(
     Ok(())
 }
 
-/// What is kept of each task: its work area is its agent's.
+/// Checks the records of tasks. A task's work area belongs to its agent and is not checked.
 fn check_tasks(
     disk: &dyn Disk,
     layout: &Layout,

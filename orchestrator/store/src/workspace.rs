@@ -540,7 +540,7 @@ mod tests {
         }
     }
 
-    /// What stands in the workspace of `/p/a` with the names of earlier versions, and the names of today.
+    /// Files in the workspace of `/p/a` with names of earlier versions, and their current names.
     const OLDER: [(&str, &str); 4] = [
         (
             "instances/telegram%3a1/metadata.json",
@@ -574,7 +574,7 @@ mod tests {
             files::write_synced(&disk, &path, path.as_os_str().as_encoded_bytes()).unwrap();
             disk.sync_dir(path.parent().unwrap()).unwrap();
         }
-        // What is known of a sandbox names its files.
+        // The register of a sandbox contains its file names.
         let run = workspace_dir("sandboxes/%43at-1");
         Register::of(&disk, &run)
             .here()
