@@ -53,11 +53,11 @@ pub struct Excludes {
     except: BTreeSet<RelativePath>,
     /// Rule by path, with its name.
     rule: Option<Rule>,
-    /// What `.gitignore` files say, the first rule first.
+    /// Rules of `.gitignore` files, in order.
     ignored: Option<Ignored>,
 }
 
-/// Rules of `.gitignore` files, of which the last that fits a path decides.
+/// Rules of `.gitignore` files; the last match wins.
 #[derive(Debug, Clone)]
 struct Ignored {
     set: GlobSet,
@@ -69,7 +69,7 @@ struct Ignored {
 struct IgnoreRule {
     /// The line.
     line: String,
-    /// Whether it takes back what a line before it said.
+    /// True if the rule negates an earlier one (`!`).
     is_exception: bool,
     only_directories: bool,
 }
@@ -88,7 +88,7 @@ fn ignore_rule(directory: &str, line: &str) -> Option<(String, IgnoreRule)> {
         Some(name) => (name, true),
         None => (pattern, false),
     };
-    // Alternatives in braces are none of git's.
+    // Git does not support alternatives in braces.
     let pattern = pattern.replace('{', "\\{").replace('}', "\\}");
     let pattern = match pattern.strip_prefix('/') {
         Some(rooted) => rooted.to_owned(),
@@ -108,7 +108,8 @@ fn ignore_rule(directory: &str, line: &str) -> Option<(String, IgnoreRule)> {
 }
 
 impl Ignored {
-    /// Reads lines, each with the directory of its `.gitignore`. A line that is no pattern says nothing, as to git.
+    /// Reads lines, each with the directory of its `.gitignore`. As in git, an invalid pattern is
+    /// ignored.
     fn read<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Option<Self> {
         let mut set = GlobSetBuilder::new();
         let mut rules = Vec::new();
@@ -193,7 +194,7 @@ impl Excludes {
         }
     }
 
-    /// Takes these paths and what stands below them, and nothing else.
+    /// Restricts the selection to these paths and everything below them.
     #[must_use]
     pub fn only(self, paths: impl IntoIterator<Item = RelativePath>) -> Self {
         Self {

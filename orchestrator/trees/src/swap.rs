@@ -231,14 +231,15 @@ pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
 /// A part of a journal that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it is, below the journal.
+    /// Path of the file below the journal.
     pub path: PathBuf,
     /// True if it does not exist.
     pub is_missing: bool,
 }
 
-/// Checks the journal of a committed swap: the plan can be read, the mark is there, and the old files are those that the
-/// plan names. Changes nothing. A journal without a plan has no damage that could be told from here.
+/// Checks the journal of a committed swap: the plan is readable, the commit mark exists, and the
+/// old files match the plan. Changes nothing. In a journal without a plan no damage can be
+/// detected.
 ///
 /// # Errors
 ///
