@@ -1,7 +1,7 @@
-//! Which projects may use which secrets, as a person has said (`SEC-6`).
+//! Consents: permissions of projects to use secrets (`SEC-6`).
 //!
-//! A project that names a secret gets it only once a person has allowed it to that project: by the
-//! secret's name, for the directory and the package that the project is. They stand in one file,
+//! A project that names a secret gets it only after a person has allowed it to that project. A
+//! consent names the secret, and the project's directory and package. All consents are in one file,
 //! `system/consents.json`, which the orchestrator writes.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::limits::CONSENTS_MAX;
 /// The version of the file's form.
 const VERSION: u32 = 1;
 
-/// What a project is, as far as secrets are concerned.
+/// Identity of a project for access to secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectIdentity {
     /// The canonical Project Root.
@@ -72,11 +72,11 @@ impl Consents {
         Ok(Self { all: file.consents })
     }
 
-    /// The text of the file.
+    /// Content of the file.
     ///
     /// # Errors
     ///
-    /// [`ConsentError::Malformed`] if a path is no text.
+    /// [`ConsentError::Malformed`] if a path is not valid UTF-8.
     pub fn to_text(&self) -> Result<String, ConsentError> {
         let file = ConsentFile {
             version: VERSION,
@@ -87,7 +87,7 @@ impl Consents {
         Ok(text + "\n")
     }
 
-    /// Whether a person has allowed the project to use the secret.
+    /// True if a person has allowed the project to use the secret.
     #[must_use]
     pub fn allows(&self, secret: &SecretName, project: &ProjectIdentity) -> bool {
         let mut all = self.all.iter();
@@ -120,7 +120,7 @@ impl Consents {
         denied
     }
 
-    /// All of them, by secret and workspace.
+    /// All consents, sorted by secret and workspace.
     #[must_use]
     pub fn all(&self) -> &[SecretConsent] {
         &self.all

@@ -13,14 +13,14 @@
 //!     version: 3.9.0
 //! ```
 //!
-//! Each value is bound to its key, and the checksum (`mac`) to the time of the change: it is the SHA-512
-//! of all values in their order, so that no value can be changed, moved, added or left out by who has
-//! not the key. What SOPS does not bind is the document's own name: a whole older or other document in
-//! its place is not noticed.
+//! Each value is bound to its key, and the checksum (`mac`) to the time of the change: it is the
+//! SHA-512 of all values in their order, so that no value can be changed, moved, added or left out
+//! without the key. SOPS does not bind the document's own name, so a replacement by a complete
+//! older or different document is not detected.
 //!
-//! Documents that `sops` itself wrote are read as they are, numbers, booleans, lists and nested mappings
-//! included; only texts, numbers and booleans at the top can be asked for. What would lose something by
-//! being written again here is refused.
+//! Documents written by `sops` itself can be read, including numbers, booleans, lists and nested
+//! mappings; only strings, numbers and booleans at the top level can be requested. A change that
+//! would lose data of such a document is refused.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -88,11 +88,11 @@ impl Document {
         }
     }
 
-    /// Opens a document and checks it as a whole.
+    /// Opens a document and verifies all of its content.
     ///
     /// # Errors
     ///
-    /// [`DocumentError`]; then nothing of it is to be believed.
+    /// [`DocumentError`]; then no content is trusted.
     pub fn open(text: &[u8], identities: &Identities) -> Result<Self, DocumentError> {
         let (entries, metadata) = parse(text)?;
         if !metadata
@@ -125,11 +125,11 @@ impl Document {
         Ok(Self { entries, foreign })
     }
 
-    /// The value of an entry; `None` if there is none. One that is no single value is an error.
+    /// The value of an entry; `None` if there is no such entry.
     ///
     /// # Errors
     ///
-    /// [`DocumentError::Unsupported`] if it is a list, a mapping, nothing, or no text.
+    /// [`DocumentError::Unsupported`] if the value is a list, a mapping, null, or not valid UTF-8.
     pub fn get(&self, key: &str) -> Result<Option<SecretString>, DocumentError> {
         let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else {
             return Ok(None);
@@ -198,7 +198,7 @@ impl Document {
         Ok(self.entries.len() < before)
     }
 
-    /// Whether it has no entry.
+    /// True if the document has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -220,7 +220,7 @@ impl Document {
             };
             hash.update(&plain.bytes);
             let sealed = key.seal(plain, &format!("{name}:"))?;
-            // A quoted key is a text, whatever it looks like.
+            // A quoted key is always a string.
             line(&mut text, format_args!("{}: {sealed}", quoted(name)));
         }
         let modified = seconds(now);
@@ -271,7 +271,7 @@ impl fmt::Debug for Document {
     }
 }
 
-/// What a document says without being opened; none of it is checked.
+/// Unencrypted parts of a document, which are not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// The keys of its values.
@@ -281,11 +281,11 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Reads what can be read without an identity.
+    /// Reads the parts that need no identity.
     ///
     /// # Errors
     ///
-    /// [`DocumentError`] if it is no SOPS document.
+    /// [`DocumentError`] if it is not a SOPS document.
     pub fn read(text: &[u8]) -> Result<Self, DocumentError> {
         let (entries, metadata) = parse(text)?;
         let values = entries.into_iter();
@@ -406,7 +406,8 @@ fn open_entry(
     Ok(value.map_or(Content::Other, Content::Value))
 }
 
-/// Opens what stands at a path, whole, in the order of the checksum. Gives it if it is one value.
+/// Decrypts the node at a path, in the order of the checksum. Returns the value if it is a single
+/// one.
 fn open_node(
     path: &str,
     node: &Node,
@@ -445,7 +446,7 @@ fn open_node(
     }
 }
 
-/// What would be lost if the document were written again here.
+/// Data that would be lost if the document were rewritten.
 fn foreign_part(
     entries: &[Entry],
     metadata: &Node,

@@ -1,4 +1,4 @@
-//! What can go wrong with a secret. No error holds a value.
+//! Errors of the secret store. No error contains a secret value.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum IdentityError {
         /// Counted from 1.
         line: usize,
     },
-    /// There is none in it.
+    /// The file has no identity.
     #[error("it holds no age identity (`AGE-SECRET-KEY-1…`)")]
     Empty,
     /// There are more than are tried.
@@ -33,7 +33,7 @@ pub enum DocumentError {
     /// It is larger than is read or written.
     #[error("it is larger than {SECRET_DOCUMENT_BYTES_MAX} bytes")]
     TooLarge,
-    /// It is no YAML mapping of the expected form.
+    /// The text is not a YAML mapping of the expected form.
     #[error("it is no SOPS document: {0}")]
     NotSops(String),
     /// It uses what is not understood here.
@@ -48,7 +48,7 @@ pub enum DocumentError {
     /// Something in it is not as it was written.
     #[error("it was damaged or changed by someone without the key: {0}")]
     Damaged(String),
-    /// A value of it is not encrypted.
+    /// A value is not encrypted.
     #[error("its entry `{0}` is not encrypted")]
     PlainValue(String),
     /// It was written by another tool, and changing it here would lose something.
@@ -73,7 +73,7 @@ pub enum DocumentError {
     Crypto(String),
 }
 
-/// Why it cannot be told which project may use which secret.
+/// Errors in the file of consents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConsentError {
     /// The text is not of the expected form.
@@ -93,9 +93,9 @@ pub enum VaultError {
     /// The file system refused.
     #[error("cannot read `{}`", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the file system.
         #[source]
         source: io::Error,
     },
@@ -105,19 +105,19 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
-    /// What should be an identity is none.
+    /// The identity is invalid.
     #[error("the identity in {place} cannot be used")]
     Identity {
         /// The file or the variable.
         place: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: IdentityError,
     },
     /// There are secrets, but nothing to open them with.
     #[error("there is no identity: neither `{}`, nor a credential, nor a variable", path.display())]
     NoIdentity {
-        /// Where the file would be.
+        /// Expected path of the file.
         path: PathBuf,
     },
     /// One secret cannot be used.
@@ -129,7 +129,7 @@ pub enum VaultError {
         #[source]
         source: DocumentError,
     },
-    /// What was allowed cannot be read or kept.
+    /// The file of consents cannot be read or written.
     #[error("which projects may use secrets cannot be told from `{}`", path.display())]
     Consents {
         /// The file.
@@ -144,7 +144,7 @@ pub enum VaultError {
 }
 
 impl VaultError {
-    /// What to do about it.
+    /// Suggested fix.
     #[must_use]
     pub fn help(&self) -> String {
         match self {

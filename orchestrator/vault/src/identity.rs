@@ -20,10 +20,10 @@ pub struct Identities {
     former: Vec<x25519::Identity>,
 }
 
-/// What came of trying to open a data key.
+/// Result of an attempt to open a data key.
 pub(crate) enum Unwrapped {
     Key(DataKey),
-    /// It is for somebody else.
+    /// Encrypted for another recipient.
     NotOurs,
     /// It is not as age writes it.
     Damaged,
@@ -99,7 +99,7 @@ impl Identities {
         std::iter::once(&self.current).chain(&self.former)
     }
 
-    /// Whether a public key is that of one of these.
+    /// True if a public key belongs to one of these identities.
     pub(crate) fn is_ours(&self, recipient: &str) -> bool {
         self.each()
             .any(|identity| identity.to_public().to_string() == recipient)
@@ -110,7 +110,7 @@ impl Identities {
         age::encrypt_and_armor(&self.current.to_public(), key.as_bytes())
     }
 
-    /// Opens a data key that is for one of these.
+    /// Opens a data key that is encrypted for one of these identities.
     pub(crate) fn unwrap(&self, armored: &str) -> Unwrapped {
         let reader = age::armor::ArmoredReader::new(armored.as_bytes());
         let Ok(decryptor) = age::Decryptor::new_buffered(reader) else {

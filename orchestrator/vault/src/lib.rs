@@ -1,22 +1,24 @@
-//! The secret store: what its files say, and how they are read (`SEC-1`, `SYS-3`).
+//! The secret store: its file formats, and reading them (`SEC-1`, `SYS-3`).
 //!
-//! A secret is a file of its own, `system/secrets/<name>.sops.yaml`: a flat mapping of keys to values
-//! that the `sops` tool understands too. Its values are encrypted with AES-256-GCM under a data key,
-//! and the data key with age, for the identity in `system/identity.age`.
+//! Each secret is a separate file, `system/secrets/<name>.sops.yaml`: a flat mapping of keys to
+//! values in the format of the `sops` tool. Its values are encrypted with AES-256-GCM under a data
+//! key, and the data key with age, for the identity in `system/identity.age`.
 //!
-//! * [`Identities`] are the keys that open secrets.
-//! * [`Document`] is one secret, opened: text in, text out, no file.
-//! * [`Vault`] finds both below the System Root, and [`Reader`] looks values up for a configuration.
-//! * [`Consents`] say which project may use which secret, and [`Reader`] gives out no other (`SEC-6`).
+//! * [`Identities`]: the keys that open secrets.
+//! * [`Document`]: one opened secret; text in, text out, without files.
+//! * [`Vault`]: finds both below the System Root; [`Reader`] looks up values for a configuration.
+//! * [`Consents`]: permissions of projects to use secrets; [`Reader`] returns only allowed ones
+//!   (`SEC-6`).
 //!
 //! # Invariants
 //!
-//! * This crate writes nothing: the orchestrator's own code does, so that the client may read secrets
-//!   to check a configuration and can never change one.
-//! * Nothing is read before a value is asked for.
-//! * A document is believed as a whole or not at all: its checksum is compared before any value of it
-//!   is given out.
-//! * No error holds a value, and what holds one shows it in no `Debug`.
+//! * This crate writes nothing; the orchestrator's own code does. So the client can read secrets to
+//!   check a configuration, but never change one.
+//! * Nothing is read before a value is requested.
+//! * A document is trusted as a whole or not at all: its checksum is verified before any value is
+//!   returned.
+//! * No error contains a secret value, and the `Debug` output of types with secret values does not
+//!   show them.
 
 mod consent;
 mod document;

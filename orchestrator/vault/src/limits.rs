@@ -1,4 +1,4 @@
-//! Every limit of the secret store that is no one else's business, with its name and its one home.
+//! Limits of the secret store that no other crate uses.
 
 use goondan_protocol::limits::MAX_SECRET_VALUE_BYTES;
 

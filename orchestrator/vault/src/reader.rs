@@ -71,7 +71,8 @@ impl<'v> Reader<'v> {
         if !is_for_another(&opened) {
             return Ok(opened?.map(Rc::new));
         }
-        // It may have been encrypted anew after the identities were read (`gdn secret rotate`).
+        // The document may have been re-encrypted after the identities were read (`gdn secret
+        // rotate`).
         self.identities.replace(None);
         let identities = self.identities()?;
         let document = self.vault.open(self.files, name, &identities)?;
@@ -138,7 +139,7 @@ impl SecretStore for Reader<'_> {
     }
 }
 
-/// Whether a document is not for the identities that it was to be opened with.
+/// True if a document is encrypted for other identities than these.
 fn is_for_another<T>(opened: &Result<T, VaultError>) -> bool {
     matches!(
         opened,

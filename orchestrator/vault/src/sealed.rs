@@ -30,7 +30,7 @@ pub(crate) struct Plain {
     pub(crate) kind: String,
 }
 
-/// Whether a text is meant to be an encrypted value.
+/// True if a text has the form of an encrypted value.
 pub(crate) fn is_sealed(text: &str) -> bool {
     text.starts_with("ENC[") && text.ends_with(']')
 }
@@ -55,7 +55,7 @@ impl DataKey {
         Cipher::new(Key::<Cipher>::from_slice(self.0.as_slice()))
     }
 
-    /// Encrypts a value, bound to where it stands.
+    /// Encrypts a value, bound to its path.
     pub(crate) fn seal(&self, plain: &Plain, bound_to: &str) -> Result<String, DocumentError> {
         let mut iv = [0; IV_BYTES];
         fill(&mut iv)?;
@@ -73,8 +73,7 @@ impl DataKey {
         ))
     }
 
-    /// Decrypts a value that must stand where `bound_to` says. `None` if anything about it is not as it
-    /// was written.
+    /// Decrypts a value at the path `bound_to`. `None` if the value or its path was altered.
     pub(crate) fn open(&self, sealed: &str, bound_to: &str) -> Option<Plain> {
         let inner = sealed.strip_prefix("ENC[AES256_GCM,")?.strip_suffix(']')?;
         let mut parts = inner.split(',');

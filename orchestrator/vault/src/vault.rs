@@ -1,4 +1,4 @@
-//! Where identities and secrets are, and reading them.
+//! Locates and reads identities and secrets.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -19,19 +19,18 @@ use crate::limits::{CONSENTS_BYTES_MAX, IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTE
 const CREDENTIALS_VAR: &str = "CREDENTIALS_DIRECTORY";
 /// The credential's name.
 const CREDENTIAL: &str = "goondan-identity";
-/// What a secret's file is called behind its name.
+/// Suffix of a secret's file name.
 const DOCUMENT_SUFFIX: &str = ".sops.yaml";
-/// What of a file's mode lets others than its owner in.
+/// Mode bits that give others than the owner access.
 const OTHERS: u32 = 0o077;
 
 /// The reading half of a file system, so that tests can have their own.
 pub trait Files: Send + Sync {
-    /// A file's content; `None` if there is none. A link in its place is an error, and so is a longer
-    /// file.
+    /// Content of a file; `None` if it does not exist. A link, or a longer file, is an error.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// The error of the file system.
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
 
     /// The names in a directory; none if it is not there.
@@ -41,11 +40,11 @@ pub trait Files: Send + Sync {
     /// As the file system says.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
 
-    /// Whether only its owner can open a file that is there.
+    /// True if only its owner can open an existing file.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// The error of the file system.
     fn is_private(&self, path: &Path) -> io::Result<bool>;
 }
 
@@ -96,12 +95,12 @@ impl Files for RealFiles {
 pub struct Given {
     /// The directory of systemd's credentials.
     pub credentials: Option<PathBuf>,
-    /// Whether the variable [`IDENTITY_VAR`] may be used.
+    /// True if the variable [`IDENTITY_VAR`] may be used.
     pub variable: bool,
 }
 
 impl Given {
-    /// What this process was given.
+    /// Sources of this process.
     #[must_use]
     pub fn to_this_process() -> Self {
         Self {
@@ -111,7 +110,7 @@ impl Given {
     }
 }
 
-/// Where an identity came from.
+/// Source of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityOrigin {
     /// A credential of systemd.
@@ -136,7 +135,7 @@ impl std::fmt::Display for IdentityOrigin {
 pub struct FoundIdentities {
     /// The identities.
     pub identities: Identities,
-    /// Where they came from.
+    /// Source of the identities.
     pub origin: IdentityOrigin,
 }
 
@@ -187,11 +186,11 @@ impl Vault {
         self.system.join("consents.json")
     }
 
-    /// Which project may use which secret; none if there is no file.
+    /// Reads the consents; empty if there is no file.
     ///
     /// # Errors
     ///
-    /// [`VaultError`]; then nothing is allowed. A file that others could have written is an error, too.
+    /// [`VaultError`]; then nothing is allowed. A file that others can write is an error, too.
     pub fn consents(&self, files: &dyn Files) -> Result<Consents, VaultError> {
         let path = self.consents_file();
         let bytes = files.read(&path, CONSENTS_BYTES_MAX);
@@ -205,13 +204,13 @@ impl Vault {
         Consents::parse(&bytes).map_err(|source| VaultError::Consents { path, source })
     }
 
-    /// The identities: a credential before the variable, the variable before the file. `None` if there
-    /// is none.
+    /// Reads the identities from the first existing source: credential, variable, file. `None` if
+    /// none exists.
     ///
     /// # Errors
     ///
-    /// [`VaultError`]. One that is there and cannot be used is an error, and the next is not tried: it
-    /// would not be the one that was meant.
+    /// [`VaultError`]. An existing but unusable source is an error, and the next is not tried,
+    /// because it may have a different identity.
     pub fn identities(&self, files: &dyn Files) -> Result<Option<FoundIdentities>, VaultError> {
         let read = |path: &Path| {
             files
@@ -260,7 +259,7 @@ impl Vault {
             .map_err(|source| VaultError::Document { path, source })
     }
 
-    /// What a secret's file says without being opened; `None` if there is none.
+    /// Unencrypted parts of a secret's file; `None` if there is no file.
     ///
     /// # Errors
     ///
@@ -284,7 +283,7 @@ impl Vault {
         read.map_err(|source| io_error(&path, source))
     }
 
-    /// The names of all secrets, in order. Files that are called otherwise are nobody's.
+    /// The names of all secrets, sorted. Files with other names are ignored.
     ///
     /// # Errors
     ///

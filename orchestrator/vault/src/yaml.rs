@@ -11,7 +11,7 @@ use crate::limits::{SECRET_DOCUMENT_BYTES_MAX, YAML_DEPTH_MAX, YAML_NODES_MAX};
 pub(crate) enum Node {
     Null,
     Bool(bool),
-    /// A number, of which nothing is ever needed but that it is one.
+    /// A number, whose value is never needed.
     Number,
     Text(String),
     List(Vec<Node>),
@@ -58,7 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
             max_total_replayed_events: YAML_NODES_MAX,
             max_replay_stack_depth: YAML_DEPTH_MAX,
         },
-        // A merge would copy what stands in it; the tools that write these documents write none.
+        // A merge would copy its content; the tools that write these documents use no merges.
         merge_keys: serde_saphyr::MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,

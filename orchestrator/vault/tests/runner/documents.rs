@@ -1,4 +1,4 @@
-//! What goondan writes itself.
+//! Documents that goondan writes itself.
 
 use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES};
 use goondan_vault::{Document, DocumentError, Identities, Outline};
@@ -127,7 +127,7 @@ fn another_identity_opens_nothing_and_a_former_one_still_does() {
     assert_eq!(rotated.recipient(), new.recipient());
     let mut opened = Document::open(text.as_bytes(), &rotated).unwrap();
     opened.set(&"more".parse().unwrap(), "2").unwrap();
-    // From now on it is for the new one, and all of it.
+    // From now on, all of it is encrypted for the new identity.
     let text = opened.seal(&rotated, at(3)).unwrap();
     let opened = Document::open(text.as_bytes(), &new).unwrap();
     assert_eq!(values(&opened).len(), 2);

@@ -52,7 +52,7 @@ fn a_credential_comes_before_the_file_and_a_bad_one_is_not_passed_over() {
     assert_eq!(found.identities.recipient(), file.recipient());
     assert_eq!(found.origin, IdentityOrigin::File(vault.identity_file()));
 
-    // systemd lets nobody else in, and has its own modes.
+    // systemd restricts access itself, with its own modes.
     let given = Identities::generate();
     put(
         &credentials.join("goondan-identity"),
@@ -131,7 +131,7 @@ fn values_are_looked_up_and_what_is_missing_is_told_with_what_there_is() {
     assert!(help.contains("backup"), "{help}");
 
     put(&vault.identity_file(), &text_of(&identities), 0o600);
-    // It is there and can be opened, and nobody has allowed it.
+    // The secret exists and can be opened, but it is not allowed.
     let project_root = project.root.clone();
     let not_allowed = Err(SecretProblem::NotAllowed { project_root });
     assert_eq!(find("github", "token"), not_allowed);
