@@ -1,4 +1,5 @@
-//! What programs may touch: what a person allowed, with what hardly a program does without.
+//! Rights of confined programs: the user's settings, plus the files that almost every program
+//! needs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,8 +25,8 @@ pub(crate) const PROGRAMS: [&str; 10] = [
     "/run/current-system/sw",
 ];
 
-/// What programs look up about the machine. Not all of `/etc`: there are keys in it, which a daemon of root could
-/// read.
+/// Files with settings of the machine. Not all of `/etc`, because it contains keys, which a daemon
+/// that runs as root could read.
 pub(crate) const SETTINGS: [&str; 40] = [
     "/etc/alternatives",
     "/etc/bash.bashrc",
@@ -69,7 +70,7 @@ pub(crate) const SETTINGS: [&str; 40] = [
     "/etc/terminfo",
 ];
 
-/// What runs modules.
+/// Runtimes of modules.
 const RUNTIMES: [Runtime; 4] = [Runtime::Bun, Runtime::Deno, Runtime::Node, Runtime::Python];
 
 /// Directories of this name hold programs that only look for another one, elsewhere.
@@ -86,8 +87,8 @@ const OF_THE_USER: [&str; 7] = [
     "XDG_STATE_HOME",
 ];
 
-/// Variables by which programs are told of a proxy. None of them names SOCKS: programs that cannot speak it do not
-/// start then. The proxy does.
+/// Environment variables that configure a proxy. None has a SOCKS URL, because programs that do not
+/// support SOCKS fail to start with one. The proxy itself supports it.
 const PROXIES: [&str; 6] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -97,7 +98,7 @@ const PROXIES: [&str; 6] = [
     "all_proxy",
 ];
 
-/// Variables by which they are told what is not to be asked of it.
+/// Environment variables with the hosts that bypass the proxy.
 const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The sandbox's own loopback, by each of its names.
@@ -106,14 +107,14 @@ const OWN_LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Node heeds those variables only if this one says so.
 const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
 
-/// What programs may touch, and what they are told of it.
+/// Rights of programs, and the matching environment variables.
 #[derive(Debug, Clone)]
 pub struct Allowed {
-    /// What the kernel is asked to hold them to.
+    /// The policy for the kernel to enforce.
     pub policy: SandboxPolicy,
     /// The socket of the egress, if they may reach some hosts.
     pub egress: Option<PathBuf>,
-    /// Variables that differ from those of whoever starts them; none: it is not there.
+    /// Changes to the inherited environment; `None` removes a variable.
     pub environment: Vec<(&'static str, Option<OsString>)>,
 }
 
@@ -126,14 +127,14 @@ impl Allowed {
         own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
     }
 
-    /// The arguments of the process that is to enter the sandbox, before all others. None without a sandbox.
+    /// Arguments that precede all others of the process that enters the sandbox. Empty without a
+    /// sandbox.
     #[must_use]
     pub fn in_words(&self) -> Vec<OsString> {
         in_words(&self.policy, self.egress.as_deref())
     }
 
-    /// What is allowed on some ground. Without a sandbox nothing is said: programs are as free as whoever starts
-    /// them.
+    /// Builds the rights for a policy on this ground. Without a sandbox nothing is restricted.
     #[must_use]
     pub fn of(asked: &SandboxPolicy, ground: &Ground<'_>) -> Self {
         if asked.require == Level::Off {
@@ -191,7 +192,7 @@ pub struct Ground<'a> {
     pub project: &'a Path,
     /// The directory they may write in, if they have one; it is their home.
     pub work_dir: Option<&'a Path>,
-    /// Where temporary files go at the level `landlock`, if there is such a place.
+    /// Directory of temporary files at the level `landlock`, if there is one.
     pub temporary: Option<&'a Path>,
     /// The socket of the egress, if they may reach some hosts.
     pub egress: Option<&'a Path>,
@@ -210,8 +211,8 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The directories of `PATH` in which confined programs are looked for: what only looks for another program comes
-/// last, and what would open the user's own files or goondan's is left out.
+/// Directories of `PATH` that confined programs search: directories of shims come last,
+/// and directories that would expose the user's or goondan's own files are left out.
 fn program_directories(path: &OsStr, work_dir: Option<&Path>) -> Vec<PathBuf> {
     let home = std::env::home_dir();
     let own = [work_dir, home.as_deref(), Some(Path::new("/"))];
@@ -227,7 +228,7 @@ fn program_directories(path: &OsStr, work_dir: Option<&Path>) -> Vec<PathBuf> {
     first
 }
 
-/// Each path once. A path that is no text cannot be granted.
+/// Merges paths without duplicates. A path that is not valid UTF-8 cannot be granted.
 fn joined(usual: impl Iterator<Item = PathBuf>, asked: &[SandboxPath]) -> Vec<SandboxPath> {
     let usual = usual.filter(|path| path.to_str().is_some());
     let mut paths: Vec<SandboxPath> = Vec::new();

@@ -1,55 +1,61 @@
-//! What a program that runs on behalf of a model may touch, held by the kernel (`SEC-3`, `SEC-6`).
+//! Kernel-enforced restrictions of programs that run on behalf of a model (`SEC-3`, `SEC-6`).
 //!
-//! A [`SandboxPolicy`] says what a person asked for, [`probe`] what the running kernel gives, and [`plan`]
-//! whether the one can be had from the other: a pure function, which fails closed. [`enforce`] then restricts
-//! the calling thread and everything it starts from there on. None of it can be taken back.
+//! A [`SandboxPolicy`] is the user's policy, [`probe`] returns the rights that the running kernel
+//! can enforce, and [`plan`] checks if they are enough: a pure function, which fails closed.
+//! [`enforce`] then permanently restricts the calling thread and everything that it starts
+//! afterwards.
 //!
-//! At the level `full` two processes do it: one calls [`unshare_all`] and starts a second, which is the first
-//! process of a PID namespace, binds its life to the other by [`die_with`], and calls [`enforce`]. [`Sandbox`] is how a
-//! process that stands around a program does all of this.
+//! At the level `full` this takes two processes: one calls [`unshare_all`] and starts a second,
+//! which is the first process of a PID namespace, ties its life to the other by [`die_with`], and
+//! calls [`enforce`]. [`Sandbox`] does all of this in a process that wraps a program.
 //!
 //! # Map
 //!
-//! * `allowed` is what hardly a program does without, beside what a person listed.
-//! * `denial` says what was denied, and which setting would allow it.
-//! * `entry` is the way in, for whoever starts programs.
-//! * `own` is what agents and connectors hold themselves to.
-//! * `plan` is a decision about data (`goondan_protocol::sandbox`). `layout` is which paths a new root holds, and
-//!   `outside_sockets` what is covered in them.
-//! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls` each change one thing about the calling process;
-//!   `enforcement` does so in the one order that works: whose files Landlock holds may not mount.
-//! * `probe` and `namespace_probe` find out by trying.
-//! * `seatbelt` and `seatbelt_entry` are all of it on macOS, as far as there is any. They are untested.
+//! * `allowed`: files that almost every program needs, in addition to the user's settings.
+//! * `denial`: reports denied accesses, and the settings that would allow them.
+//! * `entry`: entry into the sandbox, for callers that start programs.
+//! * `own`: restrictions of agent and connector processes.
+//! * `plan`: a decision about data (`goondan_protocol::sandbox`). `layout`: the paths in a new
+//!   root; `outside_sockets`: the sockets that are hidden in them.
+//! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls`: each changes one property of
+//!   the calling process; `enforcement` applies them in the only working order, because a process
+//!   that Landlock restricts cannot mount.
+//! * `probe` and `namespace_probe`: find the available rights by trying them.
+//! * `seatbelt` and `seatbelt_entry`: the macOS counterpart, as far as there is one. They are
+//!   untested.
 //!
 //! # Invariants
 //!
-//! * Nothing is created on a file system of the machine, and nothing of the sandbox is to be seen outside of
-//!   it: mounts end with the last process of their namespace.
+//! * Nothing is created on a file system of the machine, and the sandbox is invisible outside:
+//!   mounts end with the last process of their namespace.
 //!
-//! * A right that is missing is an error that names it. Nothing is enforced in part.
-//! * A right is counted as given only after an act of its kind was seen to be refused: kernels claim versions
-//!   that they do not keep.
-//! * No path is granted that did not exist: a path that cannot be opened is an error.
+//! * A missing right is an error that names it. Nothing is enforced in part.
+//! * A right is reported as available only after a forbidden act of its kind was refused, because
+//!   kernels claim versions that they do not fully support.
+//! * A path that does not exist is not granted: failure to open it is an error.
 //!
 //! # Limits
 //!
-//! The level `landlock` hides no processes: their names, arguments and states can be read in `/proc`, which no
-//! program can do without; their environment, memory and open files cannot. A socket that the program
-//! inherits stays usable ([`close_inherited_files`]). Modes, owners, times and extended attributes of the
-//! user's files are no rights of Landlock: they can be seen and changed outside, too. What may be written may
-//! be written with all below it, even if the policy lists a part of it to be read.
+//! The level `landlock` hides no processes: their names, arguments and states are readable in
+//! `/proc`, which every program needs; their environment, memory and open files are not. A socket
+//! that the program inherits stays usable ([`close_inherited_files`]). Landlock does not cover
+//! modes, owners, times and extended attributes of the user's files: programs can read and change
+//! them outside, too. A writable directory is writable with everything below it, even if the policy
+//! lists a part as readable.
 //!
-//! At the level `full` temporary files are memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16 MiB in `/run`. Files
-//! are held by the new root alone, without rules of Landlock: those would refuse renames between directories (`files`).
-//! Two listed directories are two mounts, between which nothing can be renamed or linked. A socket that a service makes
-//! in a listed directory after a program has started can be connected to: only those that are there by then are
-//! covered, and only by the paths that they were bound to. What is mounted from another user's FUSE is mounted and not
+//! At the level `full` temporary files are in memory: 1 GiB in `/tmp`, 256 MiB in `/dev/shm`, 16
+//! MiB in `/run`. Files are restricted only by the new root, without Landlock rules, which would
+//! refuse renames between directories (`files`). Two listed directories are two mounts, between
+//! which files cannot be renamed or linked. A program can connect to a socket that a service
+//! creates in a listed directory after the program has started: only earlier sockets are hidden,
+//! and only at the paths that they were bound to. Mounts of another user's FUSE are mounted but not
 //! readable.
 //!
-//! Files with the set-user-id bit can neither be made nor changed to be so. The bit of the group is refused for new
-//! files alone: `chmod` sets it, since directories need it.
+//! Programs cannot create files with the set-user-id bit, or set it. The set-group-id bit is
+//! refused only for new files: `chmod` can set it, because directories need it.
 //!
-//! A program of root has no capabilities: it may do with files what their modes let their owner do.
+//! A program that runs as root has no capabilities: it has the rights of an ordinary owner of its
+//! files.
 
 pub use self::allowed::{Allowed, Ground, find_program, readable};
 pub use self::denial::{Denials, denial_of_packages};
@@ -78,14 +84,14 @@ pub use self::seatbelt::UnfitPath;
 #[cfg(target_os = "macos")]
 pub use self::seatbelt_entry::SeatbeltError;
 
-/// What macOS holds, found by trying.
+/// Rights that macOS enforces, found by trying.
 #[cfg(target_os = "macos")]
 #[must_use]
 pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
     seatbelt_entry::probe()
 }
 
-/// What the kernel holds of all levels: nothing, since there is no sandbox for this system.
+/// Rights that the kernel enforces: none, because there is no sandbox for this system.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 #[must_use]
 pub fn probe_all(_agent_process: &std::path::Path) -> Facts {
