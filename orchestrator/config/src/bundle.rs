@@ -1,13 +1,13 @@
-//! A project, ready to run: connects what was read of its documents.
+//! A project, ready to run: resolves the references between its documents.
 //!
-//! * `members`: who works together, and who answers first.
+//! * `members`: the agents of the swarm, and the entry agent.
 //! * `agents`: an agent with its model, tools and extensions.
-//! * `cli_agents`: the agents that are programs.
-//! * `connections`: a connection with its connector, and where its events go.
-//! * `notify`: what connections tell people of tasks.
-//! * `oauth`: who asks for tokens of which application.
-//! * `permissions`: what modules of packages may touch.
-//! * `egress`: the connection of those whose programs may reach some hosts.
+//! * `cli_agents`: agents that are programs.
+//! * `connections`: a connection with its connector and its routing rules.
+//! * `notify`: notifications about tasks through connections.
+//! * `oauth`: the users of each OAuth application's tokens.
+//! * `permissions`: rights of modules of packages.
+//! * `egress`: the connection that lets confined programs reach allowed hosts.
 
 mod agents;
 mod cli_agents;
@@ -49,43 +49,43 @@ use crate::{ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolic
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bundle {
-    /// What the project is called, if it says so.
+    /// Name and version of the package, if the project has them.
     pub package: Option<Package>,
     /// The agent that gets what no rule sends elsewhere: one of `agents`. None only in a project whose agents are
     /// all programs, which work for tasks alone.
     pub entry_agent: Option<AgentName>,
-    /// The conversation that is meant when none is named, if the project says which.
+    /// The default conversation, if the project names one.
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
     pub agents: BTreeMap<AgentName, AgentDefinition>,
     /// The agents that are programs, and work for tasks. No event goes to them.
     pub cli_agents: BTreeMap<AgentName, CliAgentDefinition>,
-    /// Whom connections tell what of the tasks of an agent. Its process is not told of it.
+    /// Notifications about the tasks of each agent. The agent's process does not get them.
     pub notify: BTreeMap<AgentName, Vec<Notify>>,
     /// The connections; one connector process runs for each (`SUP-1`).
     pub connections: BTreeMap<ConnectionName, ConnectionDefinition>,
     /// The connection of the local client, if the project says where its events go. No process runs
     /// for it.
     pub local: Option<ConnectionDefinition>,
-    /// The models of providers that its agents may call; a connector process stands for each.
+    /// The provider models that agents may call; each is served by a connector process.
     pub models: BTreeMap<ResourceName, HostedModel>,
     /// The applications at authorization servers.
     pub oauth_apps: BTreeMap<ResourceName, OAuthApp>,
-    /// The tokens of theirs that anything asks for. Where one is to stand, there is its placeholder.
+    /// The required OAuth tokens. Values contain placeholders for them.
     pub oauth_needs: BTreeSet<OAuthNeed>,
-    /// What those models cost, as far as the project says.
+    /// Prices of these models, if the project has them.
     pub prices: BTreeMap<ResourceName, PriceTable>,
-    /// What replies of models may take.
+    /// Budgets for the replies of models.
     pub budgets: Vec<Budget>,
-    /// How long a stop waits for the turn in progress, in milliseconds (`SUP-6`).
+    /// Timeout of a stop for the turn in progress, in milliseconds (`SUP-6`).
     pub grace_period_ms: u64,
-    /// How long processes and conversations that nobody uses are kept (`INST-7`).
+    /// Retention of unused processes and conversations (`INST-7`).
     pub lifecycle: Lifecycle,
-    /// How much of what is observed of a conversation is kept (`MSG-12`, `LLM-1`).
+    /// Retention of observations of a conversation (`MSG-12`, `LLM-1`).
     pub observation: ObservationBounds,
-    /// What becomes of tasks with time.
+    /// Retention and time limits of tasks.
     pub tasks: TaskPolicy,
-    /// What agents may change of their own configuration; none for nothing.
+    /// Rules for changes by agents to their own configuration; `None` if they are not allowed.
     pub changesets: Option<ChangesetPolicy>,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
@@ -105,7 +105,7 @@ fn agents_of(
         if let Some(mut definition) = definition
             && membership.members.contains(definition.name.as_str())
         {
-            // Only the tools of the older contract tell of it.
+            // Only tools of the older contract use it.
             if !definition.contract.is_own() {
                 definition.swarm = membership.swarm(entry_agent);
             }
@@ -118,7 +118,7 @@ fn agents_of(
 }
 
 impl Bundle {
-    /// Whether this is the entry agent.
+    /// True if this is the entry agent.
     #[must_use]
     pub fn is_entry(&self, agent: &AgentName) -> bool {
         self.entry_agent.as_ref() == Some(agent)
@@ -210,7 +210,7 @@ type Called = (
     BTreeMap<ResourceName, PriceTable>,
 );
 
-/// The models that agents call, and what they cost where that is said.
+/// The models that agents call, and their prices if the project has them.
 fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Resources) -> Called {
     let names = agents.values().flat_map(|agent| agent.model.names());
     let called = names.filter_map(|name| {
@@ -228,7 +228,7 @@ fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Reso
     (models.collect(), prices)
 }
 
-/// What of a bundle makes it another one.
+/// Digest of everything that distinguishes a bundle.
 fn digest_of(bundle: &Bundle) -> String {
     let package = bundle
         .package
@@ -264,7 +264,7 @@ fn digest_of(bundle: &Bundle) -> String {
     digest::digest(content)
 }
 
-/// What was not said before it could be said leaves the digest as it was.
+/// Settings of later versions, which change the digest only if they are set.
 fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
     if bundle.observation != ObservationBounds::default() {
         let ObservationBounds { bytes, days } = bundle.observation;

@@ -1,7 +1,7 @@
-//! The kinds of resources: what the `spec` of each may hold, and how its documents are read.
+//! The kinds of resources: the fields of each `spec`, and the readers of its documents.
 //!
-//! A reader takes a document to a typed value and reports everything that is wrong within it. What
-//! needs other resources is left as a [`crate::reference::Reference`] for [`crate::bundle`].
+//! A reader converts a document to a typed value and reports every problem within it. References to
+//! other resources are stored as [`crate::reference::Reference`] for [`crate::bundle`].
 
 pub(crate) mod agent;
 pub(crate) mod budgets;
@@ -60,7 +60,7 @@ use crate::report::{Place, Problem, Report};
 use crate::secrets::Secrets;
 use crate::shape::Content;
 
-/// What readers work with.
+/// Inputs and outputs of readers.
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
     pub(crate) variables: &'a Variables<'a>,
@@ -132,8 +132,7 @@ pub(crate) fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<
 /// Reads a document and puts what it defines where [`Resources`] keep it.
 type Read = fn(&Document<'_>, &mut Resources, &mut Context<'_>);
 
-/// The kinds there are, in the order in which people are told of them: what the `spec` of each holds, and
-/// how its documents are read.
+/// All kinds, in display order: the shape of each `spec`, and the reader of its documents.
 static KINDS: [(Kind, Content, Read); 9] = [
     (
         Kind::PACKAGE,
@@ -219,22 +218,23 @@ static KINDS: [(Kind, Content, Read); 9] = [
 /// A package that was found and read.
 #[derive(Debug)]
 pub(crate) struct Installed {
-    /// Where it is, without links.
+    /// Its canonical path.
     pub(crate) folder: PathBuf,
-    /// What it asks for, all of which it was granted.
+    /// Its requested permissions, all of which were granted.
     pub(crate) permissions: Permissions,
-    /// Whether it is a skill, whose files are for the model to read.
+    /// True if it is a skill, whose files the model reads.
     pub(crate) is_skill: bool,
 }
 
 /// Everything a project defines, read but not yet connected.
 ///
 /// A resource that could not be read is still in `names`, so that references to it are not reported
-/// as a second problem; so a missing entry always stands for a reported problem.
+/// as a second problem; so a missing entry always means a reported problem.
 #[derive(Default)]
 pub(crate) struct Resources {
     pub(crate) names: Names,
-    /// The start of `goondan.yaml`, if it could be read: the place of what is missing altogether.
+    /// The start of `goondan.yaml`, if it could be read: the location of problems about missing
+    /// documents.
     pub(crate) start: Option<Place>,
     pub(crate) package: Option<Package>,
     /// The packages that it requires, with their places.
@@ -242,14 +242,14 @@ pub(crate) struct Resources {
     /// The packages that were read.
     pub(crate) packages: BTreeMap<PackageName, Installed>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
-    /// Those of them that are a provider's.
+    /// The models that a provider serves.
     pub(crate) hosted: BTreeMap<ResourceName, model::Hosted>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
     pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
     pub(crate) connectors: BTreeMap<String, connector::ConnectorSpec>,
     /// With the places of their names, in the order read.
     pub(crate) agents: Vec<Located<agent::AgentSpec>>,
-    /// How many Agents are programs, those that could not be read included.
+    /// Number of Agents that are programs, including unreadable ones.
     pub(crate) cli_agent_count: usize,
     pub(crate) cli_agents: Vec<Located<cli_agent::CliAgentSpec>>,
     pub(crate) swarms: Vec<Located<swarm::SwarmSpec>>,
@@ -257,7 +257,7 @@ pub(crate) struct Resources {
     pub(crate) oauth_apps: BTreeMap<String, OAuthApp>,
     /// The tokens that are asked for.
     pub(crate) asked_tokens: Vec<AskedToken>,
-    /// How many documents of each kind were seen, those that could not be read included.
+    /// Number of documents of each kind, including unreadable ones.
     pub(crate) counts: BTreeMap<Kind, usize>,
     /// The contract of `@goondan/base` that it is written for.
     pub(crate) contract: BaseContract,
@@ -283,12 +283,12 @@ fn find(kind: Kind) -> Option<&'static (Kind, Content, Read)> {
     KINDS.iter().find(|(other, _, _)| *other == kind)
 }
 
-/// The kinds there are, in the order in which people are told of them.
+/// All kinds, in display order.
 pub(crate) fn all() -> impl Iterator<Item = Kind> {
     KINDS.iter().map(|(kind, _, _)| *kind)
 }
 
-/// What the `spec` of a kind holds.
+/// Shape of a kind's `spec`.
 pub(crate) fn spec_of(kind: Kind) -> Content {
     find(kind).map_or(Content::Anything, |(_, spec, _)| *spec)
 }

@@ -1,26 +1,27 @@
-//! A project's `goondan.yaml`, loaded into a typed, resolved and validated [`Bundle`]
-//! (`ROOT-4`, `ROOT-5`).
+//! A project's `goondan.yaml`, loaded into a typed, resolved and validated [`Bundle`] (`ROOT-4`,
+//! `ROOT-5`).
 //!
-//! # How a project becomes a bundle
+//! # From a project to a bundle
 //!
-//! files → tree of values with places (`tree`) → documents (`document`) → one typed value for each
-//! resource (`kinds`) → references followed (`bundle`) → [`Bundle`].
+//! files → tree of values with locations (`tree`) → documents (`document`) → one typed value for
+//! each resource (`kinds`) → resolved references (`bundle`) → [`Bundle`].
 //!
-//! What a mapping may hold is said once, as a `Shape` beside its reader. The reader checks by it; the
-//! JSON Schemas ([`schema()`]) and the list of effective values ([`effective()`]) are made of it.
+//! The fields of a mapping are defined once, as a `Shape` beside its reader. The reader validates
+//! against it; the JSON Schemas ([`schema()`]) and the list of effective values ([`effective()`])
+//! are generated from it.
 //!
 //! # Invariants
 //!
 //! * Loading is a function of the Project Root's files, the [`Environment`], the secrets and the
-//!   [`Machine`] it is given, and changes nothing (`ROOT-2`).
-//! * A [`Bundle`] that exists is complete: every reference is resolved, every pattern compiles,
-//!   every file it names has been read.
-//! * Every problem found is reported, each once and at its place; what cannot be judged because of
-//!   another problem is not reported as one.
-//! * No message and no shown line holds a secret (`SEC-2`).
-//! * Nothing in a file makes loading panic or use memory past [`limits`].
+//!   [`Machine`], and changes nothing (`ROOT-2`).
+//! * A [`Bundle`] is complete: every reference is resolved, every pattern compiles, and every file
+//!   that it names has been read.
+//! * Every problem is reported, once and with its location. A consequence of another problem is not
+//!   reported.
+//! * No message and no displayed line contains a secret (`SEC-2`).
+//! * No file content makes loading panic or use more memory than [`limits`] allow.
 //!
-//! `docs/configuration.md` is the users' reference for everything read here.
+//! `docs/configuration.md` is the users' reference for everything that is read here.
 
 mod advice;
 mod approve;
@@ -117,11 +118,11 @@ pub fn check(project_root: &Path, env: &dyn Environment) -> Checked {
     Loader::new(env).check(project_root)
 }
 
-/// Every value that holds for the project in `project_root`, in the order of its files.
+/// Returns every effective value of the project in `project_root`, in the order of its files.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the project: what does not hold cannot be shown.
+/// All problems of the project: an invalid project has no effective values.
 pub fn effective(project_root: &Path, env: &dyn Environment) -> Result<Vec<Setting>, Diagnostics> {
     Loader::new(env).effective(project_root)
 }
@@ -136,23 +137,23 @@ pub fn autofix(project_root: &Path, env: &dyn Environment) -> Result<Vec<FixedFi
     Loader::new(env).autofix(project_root)
 }
 
-/// What came of looking at a project.
+/// Result of checking a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// The project, or everything that is wrong with it.
     pub bundle: Result<Bundle, Diagnostics>,
-    /// What keeps it from nothing, ordered by file and line.
+    /// Warnings, ordered by file and line.
     pub warnings: Vec<Diagnostic>,
 }
 
 /// The project's package name, which is half of its workspace id (`ROOT-9`). `None` if
 /// `goondan.yaml` has no Package document.
 ///
-/// Cheap: reads `goondan.yaml` only and judges nothing but the Package document.
+/// Cheap: reads only `goondan.yaml` and validates only the Package document.
 ///
 /// # Errors
 ///
-/// `goondan.yaml` cannot be read, is no valid YAML, or its Package document is wrong.
+/// `goondan.yaml` is unreadable or not valid YAML, or its Package document is invalid.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
     let mut report = report::Report::of(&misplaced::VOCABULARY);
     let files = load::open(project_root, &mut report);
@@ -183,14 +184,15 @@ pub trait Environment {
 pub struct ProcessEnvironment;
 
 impl Environment for ProcessEnvironment {
-    /// The identity that opens all secrets is nobody's value.
+    /// The identity that opens all secrets must not be used as a value.
     fn get(&self, name: &str) -> Option<String> {
         let is_hidden = name == IDENTITY_VAR;
         std::env::var(name).ok().filter(|_| !is_hidden)
     }
 }
 
-/// How long what nobody uses is kept (`INST-7`): `Swarm.spec.policy.lifecycle`, in milliseconds.
+/// Retention of unused conversations and processes (`INST-7`): `Swarm.spec.policy.lifecycle`, in
+/// milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifecycle {
     /// A conversation expires so long after its last message; `None` keeps it for ever.
@@ -211,7 +213,8 @@ impl Default for Lifecycle {
     }
 }
 
-/// What becomes of tasks with time (`TASK-10`, `CKPT-4`): `Swarm.spec.policy.tasks`, in milliseconds.
+/// Retention and time limits of tasks (`TASK-10`, `CKPT-4`): `Swarm.spec.policy.tasks`, in
+/// milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskPolicy {
     /// A task is removed, with a backup, so long after it ended; `None` keeps it for ever.
@@ -232,7 +235,8 @@ impl Default for TaskPolicy {
     }
 }
 
-/// What agents may change of their own configuration (`BUNDLE-7`): `Swarm.spec.policy.changesets`.
+/// Rules for changes by agents to their own configuration (`BUNDLE-7`):
+/// `Swarm.spec.policy.changesets`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangesetPolicy {
     /// Prompts and descriptions.
@@ -253,7 +257,7 @@ impl Default for ChangesetPolicy {
     }
 }
 
-/// Who has a say in a change.
+/// Approval that a change needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeRule {
     /// Its agent alone.
@@ -287,9 +291,9 @@ pub struct Package {
     pub requires: Requires,
     /// The registries that it names.
     pub registries: Registries,
-    /// Whether everybody may install it once it is published.
+    /// True if everyone may install it once it is published.
     pub is_public: bool,
-    /// What it asks for beyond what every module may do.
+    /// Requested permissions beyond those of every module.
     pub permissions: Permissions,
 }
 
@@ -303,33 +307,34 @@ pub struct ConnectionDefinition {
     pub connector: ResourceName,
     /// The program that is the connector, by its path in the Project Root; `None` if it is built in.
     pub entry: Option<PathBuf>,
-    /// SHA-256 of that program and of what it imports, as hex digits: an edited program is another
+    /// SHA-256 of that program and its imports, as hex digits: an edited program is a different
     /// connector (`SUP-8`).
     pub entry_digest: Option<String>,
     /// Its settings. May hold values of environment variables.
     pub config: JsonObject,
     /// Its secrets, by name. Never logged (`SEC-2`).
     pub secrets: BTreeMap<String, String>,
-    /// Where its events go: tried in order, the first that matches wins (`IPC-3`). Never empty.
+    /// Routing rules for its events: tried in order, the first match wins (`IPC-3`). Never empty.
     pub rules: Vec<IngressRule>,
-    /// How much of the machine its process may take.
+    /// Resource limits of its process.
     pub limits: ProcessLimits,
-    /// What the programs that it starts may touch.
+    /// Restrictions of the programs that it starts.
     pub sandbox: SandboxPolicy,
-    /// Whose programs it lets out to which hosts, if it is the egress of the workspace; empty for all others.
+    /// Allowed hosts of confined programs, if this is the egress of the workspace; empty for all
+    /// others.
     pub egress: Vec<AllowList>,
 }
 
 impl ConnectionDefinition {
-    /// How what it starts is confined; none if it starts no programs.
+    /// Confinement level of the programs that it starts; `None` if it starts no programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
         connection_starts_programs(self.entry.is_some(), &self.config)
             .then_some(self.sandbox.require)
     }
 
-    /// Where it asks people to approve tool calls, and who may; none if it does not. A program of the project never
-    /// does (`SEC-6`).
+    /// Chat in which it requests approval of tool calls, and the users who may approve; `None`
+    /// without approvals. A program of the project never has them (`SEC-6`).
     #[must_use]
     pub fn approvals(&self) -> Option<ApprovalChat> {
         if self.entry.is_some() {
@@ -369,7 +374,7 @@ pub struct IngressRule {
     pub key: KeyRule,
 }
 
-/// How the key of an event's conversation is found.
+/// Selects the conversation key of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRule {
     /// The event's own `instanceKey`.

@@ -9,10 +9,10 @@ pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 /// Largest environment file (`.env.local`, `.env`), in bytes.
 pub const MAX_ENV_FILE_BYTES: usize = 256 * 1024;
 
-/// How much of a file is compared to see whether it changed, in bytes.
+/// Maximum number of bytes of a file that are compared to detect a change.
 pub const MAX_COMPARED_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Largest file whose text is looked at for what it imports, in bytes.
+/// Largest file whose text is searched for imports, in bytes.
 pub const MAX_IMPORTING_BYTES: usize = 1024 * 1024;
 
 /// Most places looked at for the files that one module imports, those of the files it imports included.
@@ -59,13 +59,13 @@ pub const MAX_PACKAGE_NAME_BYTES: usize = 128;
 /// must fit [`goondan_protocol::limits::MAX_NAME_BYTES`].
 pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// How long a call of a module may take when its Tool names no `timeoutSeconds`.
+/// Default of a Tool's `timeoutSeconds`: maximum duration of a call of a module.
 pub const DEFAULT_TOOL_TIMEOUT_SECONDS: u64 = 120;
 
 /// Largest `timeoutSeconds` of a Tool.
 pub const MAX_TOOL_TIMEOUT_SECONDS: u64 = 3_600;
 
-/// Longest error text a model is told when a Tool names no `errorMessageLimit`, in characters.
+/// Default of a Tool's `errorMessageLimit`: longest error text for a model, in characters.
 pub const DEFAULT_ERROR_MESSAGE_LIMIT_CHARS: usize = 1_000;
 
 /// Largest `errorMessageLimit`, in characters.
@@ -85,7 +85,7 @@ pub const DEFAULT_AGENT_MEMORY_MIB: u64 = 4_096;
 /// units of 1048576 bytes.
 pub const DEFAULT_CONNECTOR_MEMORY_MIB: u64 = 2_048;
 
-/// How long an agent process without work is kept when a Swarm names no `idleSeconds`.
+/// Default of a Swarm's `idleSeconds`: an idle agent process is stopped after this time.
 pub const DEFAULT_IDLE_SECONDS: u64 = 10 * 60;
 
 /// Largest `idleSeconds`: one week.
@@ -94,8 +94,8 @@ pub const MAX_IDLE_SECONDS: u64 = 7 * 24 * 60 * 60;
 /// Largest `ttlSeconds`: ten years.
 pub const MAX_TTL_SECONDS: u64 = 10 * 365 * 24 * 60 * 60;
 
-/// How long a conversation past its `ttlSeconds` is kept when a Swarm names no `gcGraceSeconds`: one
-/// day.
+/// Default of a Swarm's `gcGraceSeconds`: a conversation is kept for this time after its
+/// `ttlSeconds`: one day.
 pub const DEFAULT_GC_GRACE_SECONDS: u64 = 24 * 60 * 60;
 
 /// Largest `gcGraceSeconds`: one year.
@@ -110,7 +110,7 @@ pub const MAX_OBSERVATION_DAYS: u32 = 10 * 365;
 /// Largest `delayMs` of a script's rule, in milliseconds: ten minutes, what `agent-process` plays.
 pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 
-/// Least `memoryMiB` of a process: what any program needs to come up.
+/// Smallest `memoryMiB` of a process, which any program needs to start.
 pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
 
 /// Seconds between two checkpoints of a task while a run is under way, if `policy.tasks.checkpointSeconds` does not say
@@ -174,7 +174,7 @@ pub const MAX_SANDBOX_PATHS: usize = 64;
 /// Most hosts that the programs of a sandbox may reach.
 pub const MAX_SANDBOX_HOSTS: usize = 64;
 
-/// Longest description of a skill that a model is told, in characters.
+/// Longest description of a skill for a model, in characters.
 pub const MAX_SKILL_DESCRIPTION_CHARS: usize = 1_024;
 
 /// Most entries of each list of a Package's `permissions`.

@@ -1,4 +1,4 @@
-//! What of the machine decides whether a project can run on it.
+//! Properties of the machine that decide if a project can run on it.
 
 use std::cell::{LazyCell, OnceCell};
 use std::ffi::OsString;
@@ -12,23 +12,22 @@ use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime,
 use goondan_protocol::sandbox::{Facts, Level, Right, SandboxPolicy};
 use goondan_protocol::working_directory::{Purpose, working_directory};
 
-/// Longest wait for node to say its version, in milliseconds: as long as whoever starts a module waits.
+/// Timeout of `node --version`, in milliseconds: the same as when a module is started.
 const VERSION_TIMEOUT_MS: u64 = 10_000;
 
-/// How often it is looked whether node has said its version, in milliseconds.
+/// Interval of checks for the output of `node --version`, in milliseconds.
 const LOOK_MS: u64 = 5;
 
-/// Most bytes read of what node says of its version.
+/// Maximum size of the output of `node --version`, in bytes.
 const MAX_VERSION_BYTES: u64 = 256;
 
-/// The machine that a project is to run on. Handed in, so that loading stays a function of what it is
-/// given.
+/// The machine that a project will run on. A parameter, so that loading stays a pure function.
 pub trait Machine {
     /// Why nothing there runs the module in `file`; `None` if something does.
     fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime>;
 
-    /// Whether a program is found there, as a shell finds it: by its name in `PATH`, or by its path from
-    /// `directory`.
+    /// True if a program exists there, found in the same way as by a shell: by its name in `PATH`,
+    /// or by its path from `directory`.
     fn has_program(&self, program: &str, directory: &Path) -> bool;
 
     /// Returns the real path of a program that a policy hides from what it confines; none if it is there, or nothing is
@@ -42,7 +41,8 @@ pub trait Machine {
         None
     }
 
-    /// What its kernel lacks of what a level of the sandbox needs, in words; `None` if nothing.
+    /// Rights that a confinement level needs and the kernel lacks, as text; `None` if there are
+    /// none.
     fn lacks_sandbox(&self, level: Level) -> Option<String>;
 
     /// The path without links; `None` if nothing is there.
@@ -60,7 +60,7 @@ pub trait Machine {
     }
 }
 
-/// A machine of which nothing is known, and which is taken to have everything.
+/// An unknown machine, which is assumed to have everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnyMachine;
 
@@ -90,8 +90,8 @@ impl Machine for AnyMachine {
     }
 }
 
-/// The machine of this process, by its `PATH`. Asks node for its version, and the kernel for what it can
-/// confine, at most once, when a project needs it.
+/// The machine of this process, by its `PATH`. Queries the version of node and the confinement
+/// rights of the kernel at most once, when a project needs them.
 #[derive(Debug)]
 pub struct ThisMachine {
     path: OsString,
@@ -120,7 +120,7 @@ impl ThisMachine {
         }
     }
 
-    /// The same, with what tells which paths a sandbox lets programs read.
+    /// Adds the function that returns the paths that a sandbox lets programs read.
     #[must_use]
     pub fn with_readable(self, readable: Readable) -> Self {
         Self {
@@ -227,7 +227,7 @@ fn is_executable(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// What node says of its version, if it does so in time.
+/// Version of node, if it answers in time.
 fn version_of(node: &Path) -> Option<NodeVersion> {
     let mut child = Command::new(node)
         .arg("--version")

@@ -51,7 +51,7 @@ fn options() -> serde_saphyr::Options {
             max_total_replayed_events: MAX_YAML_NODES,
             max_replay_stack_depth: MAX_YAML_DEPTH,
         },
-        // `settle` reports all of them with their places.
+        // `settle` reports all duplicates with their locations.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         // `settle` handles merges. The parser would copy the content of a merge once for each
         // surrounding merge.

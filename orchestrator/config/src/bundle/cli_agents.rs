@@ -106,7 +106,8 @@ fn package_directory(program: &Path) -> &Path {
     of_packages.or(program.parent()).unwrap_or(program)
 }
 
-/// What may be written may be written with all below it, so the guide must not lie there.
+/// Checks that the guide is not below a writable path, because such paths are writable with
+/// everything below them.
 fn check_guide(
     definition: &CliAgentDefinition,
     written: &Located<CliAgentSpec>,

@@ -41,13 +41,13 @@ const APPLY: &str = "apply";
 const PROPOSAL: &str = "proposal";
 const BRANCH: &str = "branch";
 
-/// What a variable must not be called: goondan's own are that.
+/// Prefix of variable names that are reserved for goondan.
 const OWN_PREFIX: &str = "GOONDAN_";
 
 /// Longest name of a variable, in bytes.
 const VARIABLE_NAME_BYTES_MAX: usize = 256;
 
-/// What an Agent's `spec` holds if a program works for it.
+/// Shape of the `spec` of an Agent that is a program.
 pub(crate) static SPEC: Shape = Shape::of(
     "CliAgentSpec",
     "An agent that is a program, and works for tasks.",
@@ -204,7 +204,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) name: AgentName,
     pub(crate) description: Option<String>,
     pub(crate) program: Program,
-    /// Where the program is written.
+    /// Location of the program in the file.
     pub(crate) program_place: Place,
     pub(crate) environment: BTreeMap<String, String>,
     /// Variables whose values are taken from elsewhere, the key among them. Never shown.
@@ -218,7 +218,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
     pub(crate) of_project: OfProject,
-    /// What its tasks may take.
+    /// Budgets of its tasks.
     pub(crate) budgets: Vec<Located<Budget>>,
     pub(crate) sandbox: sandbox::Written,
     pub(crate) notify: Vec<NotifySpec>,
@@ -283,7 +283,7 @@ struct Runtime {
     of_project: OfProject,
 }
 
-/// What its tasks have to do with the project.
+/// Settings for the project's files in its tasks.
 #[derive(Debug)]
 pub(crate) struct OfProject {
     pub(crate) source: TaskSource,
@@ -313,7 +313,7 @@ pub(crate) struct Written {
 }
 
 impl Program {
-    /// What is started to begin a session.
+    /// Command that starts a session.
     pub(crate) fn command(&self, level: Level) -> Vec<String> {
         match self {
             Self::Preset(preset, choices) => preset.command(choices, level),
@@ -321,7 +321,7 @@ impl Program {
         }
     }
 
-    /// What is started to resume one; empty if it cannot be.
+    /// Command that resumes a session; empty if the program does not support that.
     pub(crate) fn resume(&self, level: Level) -> Vec<String> {
         match self {
             Self::Preset(preset, choices) => preset.resume(choices, level),
@@ -329,7 +329,7 @@ impl Program {
         }
     }
 
-    /// What it writes.
+    /// Output format of the program.
     pub(crate) fn format(&self) -> AgentFormat {
         match self {
             Self::Preset(preset, _) => preset.format,
@@ -337,7 +337,7 @@ impl Program {
         }
     }
 
-    /// How it gets its prompt.
+    /// Way in which the program receives its prompt.
     pub(crate) fn prompt(&self) -> PromptBy {
         match self {
             Self::Preset(preset, _) => preset.prompt,
@@ -450,7 +450,7 @@ fn read_check(name: &'static str, runtime: &mut Fields<'_>, cx: &mut Context<'_>
     words
 }
 
-/// Reads what a preset stands for if it is written out.
+/// Reads a written-out program, as a preset would define it.
 fn read_program(
     runtime: &mut Fields<'_>,
     choices: &Choices,
@@ -520,7 +520,7 @@ fn read_program(
     })
 }
 
-/// Where the parts of a program are written.
+/// Locations of a program's parts in the file.
 struct Places {
     command: Place,
     resume: Place,
@@ -559,7 +559,7 @@ fn check_prompt(program: &Written, places: &Places, cx: &mut Context<'_>) {
         .add(Problem::new(codes::INVALID_VALUE, place, message).help(help));
 }
 
-/// Checks that a program that goes on with a session is told which.
+/// Checks that the command that resumes a session contains the session id.
 fn check_session(program: &Written, places: &Places, cx: &mut Context<'_>) {
     if program.resume.is_empty() {
         return;

@@ -35,7 +35,7 @@ pub(crate) struct Preset {
     key: Key,
 }
 
-/// How a program is pointed to its login directory.
+/// Configures a program's login directory.
 #[derive(Debug)]
 struct Login {
     variable: &'static str,
@@ -43,11 +43,11 @@ struct Login {
     below: &'static str,
 }
 
-/// Which variables hold a program's key.
+/// Variables that hold a program's key.
 #[derive(Debug)]
 enum Key {
     Variables(&'static [&'static str]),
-    /// That of the model's provider.
+    /// The key of the model's provider.
     OfModel,
 }
 
@@ -166,7 +166,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
     },
 ];
 
-/// What a person chose for a preset.
+/// The user's settings for a preset.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choices {
     pub(crate) model: Option<String>,
@@ -243,7 +243,7 @@ impl Preset {
 
 /// The variables that goondan sets for any program, at a level of confinement.
 pub(crate) fn environment(level: Level) -> BTreeMap<String, String> {
-    // Without it `claude`, and what is built on it, refuses root the mode that asks nobody.
+    // Otherwise `claude` and its derivatives refuse the mode without approvals when run as root.
     let is_confined = level != Level::Off;
     let confined = is_confined.then(|| ("IS_SANDBOX".to_owned(), "1".to_owned()));
     confined.into_iter().collect()

@@ -1,4 +1,4 @@
-//! `kind: Swarm`: which agents work together, who answers first, and the policy for all of them.
+//! `kind: Swarm`: the agents of a swarm, its entry agent, and their common policy.
 
 use goondan_protocol::budget::Budget;
 use goondan_protocol::definition::LoopBreaker;
@@ -31,7 +31,7 @@ impl Kind {
     pub(crate) const SWARM: Self = Self::named("Swarm");
 }
 
-/// What a Swarm's `spec` holds.
+/// Shape of a Swarm's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "SwarmSpec",
     "Which agents work together, who answers first, and the rules for all.",
@@ -226,7 +226,7 @@ pub(crate) struct SwarmSpec {
     pub(crate) budgets: Vec<Located<Budget>>,
 }
 
-/// What holds for every agent of a swarm.
+/// Policy for every agent of a swarm.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) max_steps_per_turn: u32,

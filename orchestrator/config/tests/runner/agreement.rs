@@ -1,11 +1,12 @@
-//! The JSON Schemas and the loader say the same.
+//! Checks that the JSON Schemas and the loader agree.
 //!
-//! Each document of a corpus that holds every field there is is damaged in every place, one place at a
-//! time: a field is taken out, misnamed, doubled under another name, given a value of every other type,
-//! or joined by one that excludes it. Then
+//! Each document of a corpus that contains every field is damaged in every place, one at a time: a
+//! field is removed, misspelled, duplicated under another name, given a value of every other type,
+//! or combined with one that excludes it. Then
 //!
-//! * what the schema refuses, the loader refuses too;
-//! * what the loader says of fields and types (not of what they lead to), the schema refuses too.
+//! * the loader rejects what the schema rejects;
+//! * the schema rejects what the loader reports about fields and types (but not their
+//!   consequences).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{Project, problem_lines, schema_without_connectors};
 
-/// What a schema can say too.
+/// Problems that a schema can detect, too.
 const SHAPE_CODES: [&str; 6] = [
     "E_CONFIG_UNKNOWN_FIELD",
     "E_CONFIG_MISSING_FIELD",
@@ -25,7 +26,7 @@ const SHAPE_CODES: [&str; 6] = [
     "E_CONFIG_WRONG_KIND",
 ];
 
-/// Text fields that exclude another field wherever they may stand.
+/// Text fields that exclude another field wherever they occur.
 const EXCLUDING: [&str; 11] = [
     "value",
     "env",
@@ -472,9 +473,9 @@ fn properties(schema: &Value, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The problems of a document by itself, without their places.
+/// Problems of a single document, without their locations.
 fn problems_of(document: &Value) -> BTreeSet<String> {
-    // A program for tasks is a project by itself.
+    // An agent that is a program is a complete project.
     let refused = project(std::slice::from_ref(document)).try_load().err();
     let found = refused.iter().flat_map(problem_lines);
     found
@@ -493,7 +494,7 @@ fn schema_and_loader_agree_on_every_damage() {
     for document in corpus() {
         let kind = document["kind"].as_str().unwrap();
         let of_kind = validator(Some(kind));
-        // By itself it refers to what is not there.
+        // A single document has unresolved references.
         let before = problems_of(&document);
         let mut wrong = Vec::new();
         damage(&document, kind, &mut |document, what| {

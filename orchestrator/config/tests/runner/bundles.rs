@@ -1,4 +1,4 @@
-//! Good projects, and what becomes of them.
+//! Valid projects and their bundles.
 
 use goondan_config::{Bundle, IngressRule, KeyRule, Lifecycle, TaskPolicy, package_name};
 use goondan_protocol::definition::ModelProvider;

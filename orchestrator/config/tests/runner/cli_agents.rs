@@ -250,7 +250,7 @@ fn task_8_a_guide_stays_as_it_is() {
     assert!(told.contains("where its `guide` is"), "{told}");
 }
 
-/// A project with connections, and an agent that has one tell people something.
+/// A project with connections and an agent that sends notifications through one.
 fn notifying(entry: &str) -> Project {
     let connection = |name: &str, connector: &str, more: &str| {
         format!(

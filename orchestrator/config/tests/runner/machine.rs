@@ -1,4 +1,4 @@
-//! What the machine has to have for a project to run on it.
+//! Requirements of a project on the machine.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -41,7 +41,7 @@ spec:
   config: {command: [three]}
 ";
 
-/// What a machine with these programs, each a name and what it prints, says of the project.
+/// Problems of the project on a machine with these programs, each a name and its output.
 fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
     let mut of_them = Project::empty();
     for (name, prints) in programs {
@@ -83,7 +83,7 @@ fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
     for programs in [[("node", "v22.6.0")], [("bun", "")], [("deno", "")]] {
         assert_eq!(problems(&project, &programs), servers);
     }
-    // What nobody asks the machine about is no problem.
+    // An unused requirement is not a problem.
     assert!(project.try_load().is_ok());
 }
 
@@ -128,7 +128,7 @@ fn agent_6_a_program_that_its_sandbox_hides_is_a_problem() {
     assert_eq!(says("{require: off}"), "");
 }
 
-/// What a machine that holds these rights says of a project with an agent that runs commands.
+/// Problems of a project with an agent that runs commands, on a machine with these rights.
 fn sandbox_problems(sandbox: &str, rights: &'static [Right]) -> Vec<String> {
     let project = Project::with(&format!(
         "apiVersion: goondan.ai/v1

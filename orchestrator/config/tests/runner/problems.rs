@@ -1,4 +1,4 @@
-//! Bad projects, and what their authors are told.
+//! Invalid projects and their diagnostics.
 
 use crate::support::{Project, SMALLEST};
 
@@ -869,7 +869,7 @@ fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
         from_env.contains("`valueFrom` is for Connections"),
         "{from_env}"
     );
-    // An agent that uses it is no second problem.
+    // An agent that uses it is not reported as a second problem.
     let used = document("Tool", "builtin: slack, config: {connection: [a]}");
     let text = SMALLEST.replace("Model/main}", "Model/main}, tools: [Tool/x]");
     let used = only_problem_of(&Project::new(&format!("{text}---\n{used}")));
@@ -894,7 +894,7 @@ fn the_settings_of_a_built_in_extension_are_checked_where_they_stand() {
         extension("builtin: required-tools-guard, config: {tools: [a, 1]}"),
         "E_CONFIG_WRONG_TYPE 14:59 `spec.config.tools[1]` of Extension `x` must be text, not a number"
     );
-    // What it lacks, an agent that uses it may say; but one has to.
+    // An agent can supply the missing field, and one of the two must.
     Project::with(&document("Extension", "builtin: message-window")).load();
     let using = |listed: &str| {
         let text = SMALLEST.replace(

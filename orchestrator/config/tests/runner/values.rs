@@ -185,7 +185,7 @@ fn sec_2_the_line_of_a_reference_is_shown_but_not_one_that_may_hold_the_secret_i
         "{good}"
     );
     assert!(good.contains("^^^"), "{good}");
-    // Among the secrets of a connection, too, but for a line on which another one stands.
+    // Also among the secrets of a connection, except on a line with another secret.
     let of_hook = of_store("Secret/github", "token").refused().to_string();
     assert!(
         of_hook.contains("hmac: {valueFrom: {secretRef: {ref: Secret/github"),
@@ -364,7 +364,7 @@ fn sec_2_a_key_that_is_written_in_the_place_of_its_mapping_is_not_shown() {
             "{told}"
         );
     }
-    // What is taken from elsewhere can be seen, with what is wrong with it.
+    // References to other sources are visible, with their problems.
     let seen = told("apiKey: {valueFrom: {env: NOT_THERE}}");
     assert!(
         seen.contains("apiKey: {valueFrom: {env: NOT_THERE}}"),
