@@ -1,9 +1,10 @@
-//! Which records follow each other: what every reader of a log makes of the next one.
+//! Order of records: every reader of a log judges the next record in the same way.
 //!
-//! A record follows if it names the hash of the one before it and is of the epoch of the last seal; a seal, if its
-//! epoch is one more. One of an earlier epoch that does not name it is void: its writer had been deposed and did not
-//! know it. It keeps its place and says nothing. Anything else is damage: a log that was written to by others, was
-//! altered, or is not the one that was read before.
+//! A record follows if it names the hash of its predecessor and has the epoch of the last seal; a
+//! seal follows if its epoch is one higher. A record of an earlier epoch that does not name the
+//! predecessor is void: its writer was deposed and did not know it. It keeps its position and has
+//! no effect. Anything else is damage: foreign writes to the log, altered records, or a different
+//! log from the one that was read before.
 
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,16 +12,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::record::{Body, Encoded, Record, RecordFault, origin};
 
-/// Who may write.
+/// Current owner of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ownership {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Which life of it.
+    /// Its incarnation.
     pub life: Life,
-    /// If it gave the workspace up: to whom. To itself, if it left the other nodes and keeps the workspace.
-    // Left out if it was not; `null` is to anybody.
+    /// If the owner released the workspace: the next node. The owner itself, if it left the cluster
+    /// and keeps the workspace.
+    // Absent if it was not released; `null` if any node may take it.
     #[serde(
         default,
         deserialize_with = "present",
@@ -33,7 +35,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<N
     Option::deserialize(deserializer).map(Some)
 }
 
-/// How far a log has been read.
+/// State of reading a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Chain {
@@ -47,7 +49,7 @@ pub struct Chain {
     snapshot: Option<Position>,
 }
 
-/// What the next record is.
+/// Role of the next record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Link {
     /// It follows.
@@ -59,28 +61,28 @@ pub enum Link {
 /// Why a record cannot be the next one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
-    /// It is no record.
+    /// The bytes are not a record.
     #[error("what stands at position {position} of the log is no record: {fault}")]
     NoRecord {
-        /// Where.
+        /// Position in the log.
         position: Position,
-        /// What is wrong.
+        /// The problem.
         fault: RecordFault,
     },
     /// It belongs elsewhere.
     #[error("at position {position} of the log stands a record of {workspace} for position {says}")]
     Elsewhere {
-        /// Where.
+        /// Position in the log.
         position: Position,
-        /// Whose it says it is.
+        /// Workspace in the record.
         workspace: WorkspaceId,
-        /// Where it says it stands.
+        /// Position in the record.
         says: Position,
     },
     /// It does not follow the one before it.
     #[error("the record at position {position} does not follow what this node has read before it")]
     Broken {
-        /// Where.
+        /// Position in the log.
         position: Position,
     },
     /// It follows, and cannot: its epoch is another's, or was over.
@@ -88,7 +90,7 @@ pub enum ChainFault {
         "the record at position {position} is of epoch {found}, and {current} is the current one"
     )]
     Epoch {
-        /// Where.
+        /// Position in the log.
         position: Position,
         /// Of the record.
         found: Epoch,
@@ -113,8 +115,8 @@ impl Chain {
         }
     }
 
-    /// Behind the record of a snapshot that a log begins with, for whoever begins with its files; none if the record is
-    /// none.
+    /// State after the snapshot's record that a log begins with, for a reader that begins with its
+    /// files; `None` if it is not a snapshot's record.
     #[must_use]
     pub fn behind_snapshot(encoded: &Encoded, record: &Record) -> Option<Self> {
         let Body::Snapshot { node, life, .. } = &record.body else {
@@ -135,43 +137,44 @@ impl Chain {
         })
     }
 
-    /// Whose log.
+    /// The workspace of the log.
     #[must_use]
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
     }
 
-    /// Where the last record stands.
+    /// Position of the last record.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The hash of what stands there, void or not.
+    /// Hash of the last record, including void ones.
     #[must_use]
     pub fn last(&self) -> Hash {
         self.last
     }
 
-    /// The hash of the last record that is not void: what the next one names.
+    /// Hash of the last record that is not void: the predecessor of the next one.
     #[must_use]
     pub fn followed(&self) -> Hash {
         self.followed
     }
 
-    /// That of the last seal.
+    /// Epoch of the last seal.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Who may write; nobody before the first seal.
+    /// Current owner; `None` before the first seal.
     #[must_use]
     pub fn owner(&self) -> Option<&Ownership> {
         self.owner.as_ref()
     }
 
-    /// The node that left the others and keeps the workspace, which then has no log any more: nobody may take it over.
+    /// The node that left the cluster and keeps the workspace. The log has then ended, and no node
+    /// may take the workspace over.
     #[must_use]
     pub fn ended_by(&self) -> Option<&NodeId> {
         let owner = self.owner.as_ref()?;
@@ -183,7 +186,7 @@ impl Chain {
             .then_some(&owner.node)
     }
 
-    /// Where the record of the last snapshot stands that is kept.
+    /// Position of the record of the last stored snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Option<Position> {
         self.snapshot
@@ -212,11 +215,11 @@ impl Chain {
         record.encode()
     }
 
-    /// What a record is that stands at the next position. Nothing is changed.
+    /// Judges a record at the next position, without changing the state.
     ///
     /// # Errors
     ///
-    /// [`ChainFault`] if it cannot stand there.
+    /// [`ChainFault`] if the record is invalid there.
     pub fn judge(&self, record: &Record) -> Result<Link, ChainFault> {
         let position = self.position.next();
         if record.workspace != self.workspace || record.position != position {
@@ -256,11 +259,11 @@ impl Chain {
         })
     }
 
-    /// Goes on by the record at the next position.
+    /// Advances by the record at the next position.
     ///
     /// # Errors
     ///
-    /// [`ChainFault`] if it cannot stand there; nothing is changed then.
+    /// [`ChainFault`] if the record is invalid there; then nothing changes.
     pub fn follow(&mut self, encoded: &Encoded, record: &Record) -> Result<Link, ChainFault> {
         let link = self.judge(record)?;
         self.position = self.position.next();
@@ -289,11 +292,11 @@ impl Chain {
         Ok(link)
     }
 
-    /// Reads bytes as the record at the next position, and goes on by it.
+    /// Decodes the record at the next position, and advances by it.
     ///
     /// # Errors
     ///
-    /// [`ChainFault`] if they cannot stand there; nothing is changed then.
+    /// [`ChainFault`] if the bytes are invalid there; then nothing changes.
     pub fn follow_bytes(&mut self, bytes: Vec<u8>) -> Result<(Record, Link), ChainFault> {
         let position = self.position.next();
         let read = Encoded::of_bytes(bytes);

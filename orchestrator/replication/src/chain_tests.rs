@@ -17,7 +17,7 @@ fn batch(name: &str) -> Body {
     Body::Operations(vec![FileOperation::Create { path }])
 }
 
-/// Writes a record behind a chain and goes on by it.
+/// Appends a record to a chain and advances by it.
 fn written(chain: &mut Chain, body: Body) -> Encoded {
     let encoded = chain.next(body).unwrap();
     chain.follow_bytes(encoded.bytes().to_vec()).unwrap();
@@ -46,14 +46,14 @@ fn nobody_writes_before_the_first_seal() {
 fn a_record_of_a_deposed_owner_is_void_and_keeps_its_place() {
     let mut reader = chain();
     written(&mut reader, seal("a"));
-    // The owner believes that its record stands at 2 and writes at 3; a seal stands at 2.
+    // The owner assumes that its record is at 2 and writes at 3; a seal is at 2.
     let mut deposed = reader.clone();
     written(&mut deposed, batch("lost"));
     let late = deposed.next(batch("late")).unwrap();
     written(&mut reader, seal("b"));
     assert_eq!(followed(&mut reader, &late).unwrap(), Link::Void);
     assert_eq!(reader.owner().unwrap().node.as_str(), "b");
-    // The next owner goes on behind it.
+    // The next owner continues after it.
     let next = reader.next(batch("next")).unwrap();
     assert_eq!(next.position(), Position(4));
     assert_eq!(followed(&mut reader, &next).unwrap(), Link::Follows);
@@ -79,7 +79,7 @@ fn an_altered_record_is_damage_and_not_void() {
         followed(&mut reader, &third),
         Err(ChainFault::Broken { position })
     );
-    // So it is if a seal is what stands behind it.
+    // The same if a seal follows.
     let mut reader = chain();
     for record in [&first, &second] {
         followed(&mut reader, record).unwrap();

@@ -1,6 +1,6 @@
 //! Limits and intervals of replication.
 
-/// Most bytes of a record, encoded: three of them fit into a frame.
+/// Maximum size of an encoded record, in bytes: three of them fit into a frame.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most file operations of a record.
 pub const RECORD_OPERATIONS_MAX: usize = 16_384;
@@ -8,7 +8,7 @@ pub const RECORD_OPERATIONS_MAX: usize = 16_384;
 pub const APPEND_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes of a path, relative to the workspace's directory.
 pub const PATH_BYTES_MAX: usize = 1_024;
-/// Most bytes of one name within a path: what file systems allow.
+/// Maximum length of one name within a path, in bytes: the limit of file systems.
 pub const PATH_NAME_BYTES_MAX: usize = 255;
 /// Most bytes of a node's name.
 pub const NODE_BYTES_MAX: usize = 64;
@@ -23,66 +23,72 @@ pub const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const QUEUED_BATCHES_MAX: usize = 4_096;
 /// Acknowledged records that an owner keeps, to append them again if a fail-over of the log's server loses its tail.
 pub const KEPT_RECORDS_MAX: usize = 1_024;
-/// Bytes of those records.
+/// Maximum size of these records, in bytes.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long an answer of the log is waited for before it counts as lost, in milliseconds.
+/// Deadline of an answer of the log, in milliseconds. A later answer counts as lost.
 pub const ANSWER_DEADLINE_MS: u64 = 3_000;
 /// First wait before the log is asked again after it could not be reached, in milliseconds; each further one doubles.
 pub const RETRY_FIRST_MS: u64 = 50;
-/// Longest of those waits, in milliseconds.
+/// Longest of those delays, in milliseconds.
 pub const RETRY_MAX_MS: u64 = 2_000;
-/// How often an owner lets itself be heard, in milliseconds.
+/// Interval of an owner's heartbeats, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 1_000;
 /// Silence of an owner after which the first standby tries to take over, in milliseconds.
 pub const TAKE_OVER_AFTER_MS: u64 = 5_000;
-/// How long others wait for the node that a workspace was given up to while that node is heard, in milliseconds: it checks
-/// its files before it takes them. One that is not heard is waited for as long as an owner.
+/// Maximum wait for the node to which a workspace was released, while that node sends heartbeats,
+/// in milliseconds: it checks its files before it takes the workspace. Without heartbeats, the wait
+/// is the same as for an owner.
 pub const TAKEN_WITHIN_MS: u64 = 30_000;
-/// How much longer each further standby waits, in milliseconds, so that they do not all try at once.
+/// Additional delay of each further standby, in milliseconds, so that they do not all try at the
+/// same time.
 pub const TAKE_OVER_STEP_MS: u64 = 1_000;
-/// How long a batch that nobody waits for waits for one to go with, in milliseconds.
+/// Maximum delay of a batch that no caller waits for, to combine it with others, in milliseconds.
 pub const UNAWAITED_MS: u64 = 20;
-/// How often a standby that is told of nothing asks the log for new records, in milliseconds.
+/// Poll interval of a standby that gets no notifications, in milliseconds.
 pub const POLL_MS: u64 = 500;
 /// Records that are read at once.
 pub const READ_RECORDS_MAX: usize = 256;
-/// Bytes of records that are read at once; one record is read whatever its size.
+/// Maximum size of the records in one read, in bytes; the first record is read regardless of its
+/// size.
 pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How often a node asks how far the logs are written, and who was heard of them, in milliseconds.
+/// Interval of requests for the last positions of logs and the heartbeats of their nodes, in
+/// milliseconds.
 pub const HEADS_MS: u64 = 500;
-/// How often a node asks which workspaces have a log, in milliseconds.
+/// Interval of requests for the list of workspaces that have a log, in milliseconds.
 pub const LIST_MS: u64 = 5_000;
-/// How often a node that owns a workspace and writes nothing makes a commit to find out whether the log's server confirms
-/// any, in milliseconds.
+/// Interval of empty commits by which an idle owner checks if the log's server confirms commits, in
+/// milliseconds.
 pub const PROBE_MS: u64 = 5_000;
-/// Silence of a node after which it is none of those that workspaces are placed on, in milliseconds.
+/// Silence after which a node is not considered for the placement of workspaces, in milliseconds.
 pub const NODE_GONE_AFTER_MS: u64 = 15_000;
-/// How far a node may be behind to be a good one to move a workspace to, in records; one that is further is far behind.
+/// Maximum lag of a preferred node for a workspace, in records; a node beyond it is far behind.
 pub const NEAR_RECORDS: u64 = 1_000;
-/// How often it is noted durably how far a log has been followed, in milliseconds.
+/// Interval of durable notes of the position that was applied, in milliseconds.
 pub const NOTE_MS: u64 = 1_000;
-/// The same for a node that is far behind: what it follows meanwhile would be followed again.
+/// The same for a node that is far behind; after a crash, everything since the last note is applied
+/// again.
 pub const NOTE_BEHIND_MS: u64 = 10_000;
-/// How long a node leaves a workspace alone when its disk has failed, in milliseconds; then it begins anew. Longer than
-/// another node needs to take the workspace over.
+/// Time for which a node leaves a workspace after its disk failed, in milliseconds; then it starts
+/// again. Longer than a takeover by another node.
 pub const LEFT_MS: u64 = 15_000;
 
 /// Workspaces whose heads are asked for, or whose heartbeats are published, at once.
 pub const HEADS_MAX: usize = 256;
 /// Most bytes of one part of a snapshot.
 pub const PART_BYTES_MAX: usize = RECORD_BYTES_MAX;
-/// Most bytes of what stands in a frame before records: 256 workspaces, each with what 64 nodes say.
+/// Maximum size of a frame's head, in bytes: 256 workspaces, each with the heartbeats of 64 nodes.
 pub const HEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Records since the last snapshot after which the next is due.
 pub const SNAPSHOT_RECORDS: u64 = 100_000;
 /// Bytes of records since the last snapshot after which the next is due.
 pub const SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
-/// How long it takes until a snapshot is tried again that failed, in milliseconds.
+/// Delay before a failed snapshot is retried, in milliseconds.
 pub const SNAPSHOT_RETRY_MS: u64 = 60_000;
-/// How far a standby may be behind for the log to be kept for it, in records; one further behind takes a snapshot.
+/// Maximum lag of a standby for which the log is kept, in records; a standby further behind uses a
+/// snapshot.
 pub const KEPT_FOR_STANDBY_RECORDS: u64 = 200_000;
 
 const _: () = assert!(APPEND_BYTES_MAX + 2 * PATH_BYTES_MAX < RECORD_BYTES_MAX / 2);

@@ -1,17 +1,18 @@
-//! A node: all workspaces that it owns or stands by for, and the one program by which they speak to the log.
+//! A node: all workspaces that it owns or follows, and the process by which it accesses the log.
 //!
-//! Each workspace has a machine, [`owner::Owner`] or [`standby::Standby`]. What is here is between them: whose answer
-//! an answer is, who was heard of which workspace, who is to try next, and when it is noted how far a log was
-//! followed.
+//! Each workspace has a state machine, [`owner::Owner`] or [`standby::Standby`]. This module
+//! connects them: it dispatches answers, tracks heartbeats, ranks the candidates for a takeover,
+//! and decides when the applied position is noted.
 //!
-//! A node that was deposed has children that believe in it and batches that nobody will acknowledge: there is one way
-//! out of that which is known to work, and that is to end and to begin again as a standby ([`Effect::Deposed`]). One that
-//! gives a workspace up of its own accord, with nothing under way ([`Input::Release`]), goes on as its standby.
+//! A deposed node has children that rely on its ownership, and batches that will never be
+//! acknowledged. The only reliable reaction is to exit and restart as a standby
+//! ([`Effect::Deposed`]). A node that releases a workspace voluntarily, with nothing in progress
+//! ([`Input::Release`]), becomes its standby.
 //!
 //! # When it takes a workspace over
 //!
-//! As [`standby::Standby`] does, and at once if a client opens the workspace here and no other node has it, or if the
-//! last owner was an earlier life of this node.
+//! As [`standby::Standby`] does, and immediately if a client opens the workspace here and no other
+//! node has it, or if the last owner was an earlier incarnation of this node.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,82 +38,82 @@ use hearing::Hearing;
 pub use hearing::Successors;
 use places::{Place, Role};
 
-/// What happens to a node.
+/// Input of a node.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// A workspace has a log, or files here: how far this node has followed it.
     Joined {
-        /// How far, and whose log.
+        /// Position and workspace of the log.
         chain: Chain,
-        /// What is known of the files.
+        /// State of the files.
         files: Files,
     },
     /// A client wants to work with the workspace here; it was [`Input::Joined`] before.
     Wanted(WorkspaceId),
-    /// What a batch did to files, which are synced or will be before anybody is told.
+    /// File operations of a batch. The files are synced, or will be before the batch is reported.
     Batch {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// Which.
+        /// The batch.
         batch: BatchId,
-        /// What it did.
+        /// Its operations.
         operations: Vec<FileOperation>,
-        /// Whether anybody waits for it.
+        /// True if a caller waits for it.
         is_awaited: bool,
     },
     /// The files of a workspace were captured as all its batches before made them, which is a batch itself.
     Snapshot {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// Which batch.
+        /// The batch.
         batch: BatchId,
         /// Under which name they are kept.
         reference: SnapshotReference,
     },
-    /// A workspace that this node owns is to be another's: nothing changes its files any more.
+    /// A workspace that this node owns must be released: its files no longer change.
     Release {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
         /// To which node.
         to: NodeId,
     },
-    /// A workspace that was to be given up is to stay, if no record says yet that it was.
+    /// Cancels a release, unless its record was already written.
     Keep(WorkspaceId),
-    /// Whether this node could run a workspace: why not, if it could not. One that it could not run is not taken over,
-    /// and others do not hear that it is followed here.
+    /// Reports if this node could run a workspace. If not, it does not take the workspace over, and
+    /// does not report that it follows it.
     Fit {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
         /// Why not.
         unfit: Option<String>,
     },
     /// [`Effect::Files`] is done.
     FilesDone {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// The program that speaks to the log has answered [`Effect::Ask`].
     Answered {
-        /// Which request.
+        /// Id of the request.
         id: u64,
-        /// What.
+        /// The answer.
         answer: Answer,
     },
-    /// That program is there, or is gone, and with it what it knew to be in doubt.
+    /// The process has connected or ended; its knowledge of records in doubt ends with it.
     Connected(bool),
-    /// A person wants the files of a workspace that this node stands by for made anew.
+    /// A user requests to rebuild the files of a workspace that this node follows.
     Rebuild(WorkspaceId),
-    /// Whether this node is to take no workspace that another can take.
+    /// Starts or ends draining: the node takes no workspace that another node can take.
     Drains(bool),
     /// A person asks how the server is set.
     Check,
-    /// Whoever keeps or reads a snapshot asks the log for a part of it.
+    /// A task that stores or reads a snapshot requests a part from the log.
     Forward {
-        /// Which question.
+        /// Id of the request.
         id: u64,
-        /// What.
+        /// The request.
         ask: Ask,
     },
     /// Time has passed.
@@ -132,21 +133,22 @@ pub enum FilesWork {
     Restore(Option<SnapshotReference>),
     /// Capture the files of a workspace that this node owns, hand that over as a batch, and keep them as a snapshot.
     Capture(SnapshotReference),
-    /// Note durably how far this node is, behind all changes before. Nothing is waited for, and nothing comes of it.
+    /// Durably note the applied position, after all earlier changes. Nothing waits for it.
     Note(Chain),
-    /// The seal stands: make all changes durable, note that the files may be ahead of the log from here on, and let the
-    /// workspace be written to. With the first record of a log, what is here already is to become part of it.
+    /// The seal is in the log: make all changes durable, note that the files may be ahead of the
+    /// log from now on, and allow writes to the workspace. With the first record of a log, existing
+    /// files become part of the workspace.
     Own(Chain),
 }
 
-/// What came of it.
+/// Outcome of work on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
     Applied(Result<(), Unfit>),
     /// The digest that [`FilesWork::Digest`] asked for.
     Digested(Hash),
-    /// What [`FilesWork::Verify`] asked for.
+    /// Result of [`FilesWork::Verify`].
     Verified(bool),
     /// The files are what [`FilesWork::Restore`] asked for; false if they could not be got.
     Restored(bool),
@@ -154,7 +156,8 @@ pub enum Outcome {
     Owned,
     /// All parts of a snapshot are kept; none if that failed.
     Captured(SnapshotReference, Option<Captured>),
-    /// The disk failed: nothing is known of the files any more. The workspace is left for [`crate::limits::LEFT_MS`].
+    /// The disk failed, so the state of the files is unknown. The workspace is left alone for
+    /// [`crate::limits::LEFT_MS`].
     Failed,
 }
 
@@ -167,16 +170,16 @@ pub struct Captured {
     pub parts: u32,
 }
 
-/// What a node wants done.
+/// Output of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Ask the program that speaks to the log.
     Ask(Request),
     /// Do something with files; for each workspace in order, and in the same order with [`Effect::Own`].
     Files {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// What.
+        /// The work.
         work: FilesWork,
     },
     /// A workspace has a log that this node does not know, or has left: join it.
@@ -185,24 +188,26 @@ pub enum Effect {
     Own(WorkspaceId),
     /// The workspace was given up: its files are what its log says up to here.
     Released(Chain),
-    /// A batch stands in the log.
+    /// A batch is in the log.
     Acknowledge(WorkspaceId, BatchId),
     /// A client wants the workspace here, and another node has it.
     Elsewhere(WorkspaceId, NodeId),
     /// A client wants the workspace here, and its log has ended: the node that ran it left the others and keeps it.
     LogEnded(WorkspaceId, NodeId),
-    /// The workspace is this node's no longer. End: children must not go on, and nothing may be acknowledged.
+    /// This node no longer owns the workspace. Exit: children must stop, and no batch may be
+    /// acknowledged.
     Deposed(WorkspaceId, Ended),
-    /// How the server is set; none if it cannot be told.
+    /// Settings of the server; `None` if they are unknown.
     Checked(Option<Vec<Finding>>),
-    /// What the log answered to [`Input::Forward`]; none if it was not asked, or the answer is lost.
+    /// Answer of the log to [`Input::Forward`]; `None` if the request was not sent, or the answer
+    /// is lost.
     Forwarded {
-        /// Which question.
+        /// Id of the request.
         id: u64,
-        /// What.
+        /// The answer.
         answer: Option<Answer>,
     },
-    /// People are to know.
+    /// Report this to the user.
     Say(WorkspaceId, Trouble),
 }
 
@@ -212,7 +217,7 @@ pub enum Ended {
     /// Its workspace is another's.
     #[error(transparent)]
     Deposed(Deposed),
-    /// A record was offered, and who knew what became of it is gone.
+    /// A record was offered, and the process that knew the outcome is gone.
     #[error(
         "goondan-replica ended while a record was on its way to the log: what became of it is known by whoever takes the \
          workspace over anew"
@@ -220,20 +225,20 @@ pub enum Ended {
     InDoubt,
 }
 
-/// How a workspace stands on this node, for people.
+/// Status of a workspace on this node, for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Which.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Whether this node owns it.
+    /// True if this node owns it.
     pub is_owned: bool,
-    /// Whether a person has to decide what becomes of this node's files.
+    /// True if a person must decide about this node's files.
     pub is_stopped: bool,
-    /// Whether this node's disk has failed; it begins anew in a while.
+    /// True if this node's disk has failed; the node retries later.
     pub is_failed: bool,
     /// The node that left the others and keeps the workspace: the log has ended.
     pub ended_by: Option<NodeId>,
-    /// Who owns it, as far as the log was read; none while it is given up and not taken yet.
+    /// Owner according to the applied log; `None` after a release that no node has taken.
     pub owner: Option<NodeId>,
     /// True if that is this node, or was lately heard to own it.
     pub is_owner_heard: bool,
@@ -241,9 +246,9 @@ pub struct Standing {
     pub unfit: Option<String>,
     /// The epoch of the last seal.
     pub epoch: Epoch,
-    /// How far this node is.
+    /// Applied position of this node.
     pub position: Position,
-    /// How far the log was written when it was last asked.
+    /// Last known end of the log.
     pub head: Position,
     /// The nodes that were heard lately, and how far each is.
     pub nodes: BTreeMap<NodeId, Position>,
@@ -266,7 +271,7 @@ pub enum NotFollowed {
     Failed,
 }
 
-/// Whose question a request was.
+/// Origin of a request.
 #[derive(Debug, Clone)]
 enum Asked {
     Put(WorkspaceId, Attempt),
@@ -286,7 +291,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Whose machine waits for the answer.
+    /// Workspace whose state machine waits for the answer.
     fn workspace(&self) -> Option<&WorkspaceId> {
         match self {
             Self::Put(workspace, _)
@@ -332,7 +337,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with no workspace, and nobody to ask. `life` is by chance.
+    /// A node without workspaces and without a connection. `life` is random.
     #[must_use]
     pub fn new(id: NodeId, life: Life, now_ms: u64) -> Self {
         Self {
@@ -369,13 +374,13 @@ impl Node {
         &self.id
     }
 
-    /// Whether it can ask the log anything.
+    /// True if the log can be reached.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// Whether it is to take no workspace that another can take.
+    /// True if the node is draining.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.drains
@@ -398,17 +403,17 @@ impl Node {
         self.hearing.followers(now_ms, workspace)
     }
 
-    /// Whether this node has joined a workspace's log.
+    /// True if this node has joined a workspace's log.
     #[must_use]
     pub fn knows(&self, workspace: &WorkspaceId) -> bool {
         self.places.contains_key(workspace)
     }
 
-    /// Whether the files of a workspace are those of a record, and another node's to change.
+    /// Checks that this node is a standby whose files match a record.
     ///
     /// # Errors
     ///
-    /// [`NotFollowed`] if they are not.
+    /// [`NotFollowed`] if they do not.
     pub fn follows(&self, workspace: &WorkspaceId) -> Result<(), NotFollowed> {
         let place = self.places.get(workspace).ok_or(NotFollowed::Unknown)?;
         match &place.role {
@@ -419,7 +424,7 @@ impl Node {
         }
     }
 
-    /// How its workspaces stand.
+    /// Status of all workspaces.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
         let places = self.places.iter();
@@ -460,8 +465,8 @@ impl Node {
         })
     }
 
-    /// The workspaces that it owns and whose logs have confirmed nothing of what they were asked, and since when:
-    /// nothing of them is acknowledged, or would be if anything were written.
+    /// Owned workspaces whose logs do not confirm records or probes, and since when. New events
+    /// cannot be acknowledged there.
     pub fn unanswered(&self) -> impl Iterator<Item = (&WorkspaceId, u64)> {
         let places = self.places.iter();
         places.filter_map(|(workspace, place)| match &place.role {
@@ -474,7 +479,7 @@ impl Node {
         })
     }
 
-    /// Why the log's server does not answer, as far as that is known; none if nothing stands in the way.
+    /// Known reason why the log's server does not answer; `None` without problems.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         if self.is_connected {
@@ -497,7 +502,7 @@ impl Node {
         places.chain(own).min().unwrap_or(0)
     }
 
-    /// Takes in what happened at a time, in running milliseconds; returns what is to be done, in order.
+    /// Handles an input at a time, in monotonic milliseconds; returns the effects, in order.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
         self.now_ms = now_ms;
         match input {
@@ -513,7 +518,7 @@ impl Node {
                 if let Some(place) = self.places.get_mut(&workspace) {
                     place.snapshots.wrote(bytes.sum());
                 }
-                // Who hands a batch on syncs its files before it tells anybody.
+                // The caller syncs its files before it reports the batch.
                 let input = owner::Input::Batch {
                     id,
                     operations,
@@ -618,8 +623,8 @@ impl Node {
         }
     }
 
-    /// Lets this node be heard of each workspace that it owns or could run; one that drains, of those alone that it owns:
-    /// so nobody waits for it.
+    /// Sends heartbeats for each workspace that this node owns or could run; while draining, only
+    /// for owned ones, so that no node waits for it.
     fn beat(&mut self) {
         let drains = self.drains;
         let heard = self.places.iter().filter_map(|(workspace, place)| {
@@ -642,7 +647,7 @@ impl Node {
         }
     }
 
-    /// Asks the program, if it is there. Who has to hear that it is not is told by the caller.
+    /// Sends a request if connected. Otherwise the caller must handle the failure.
     fn ask(&mut self, asked: Asked, ask: Ask) -> bool {
         if self.is_connected {
             self.requests += 1;
@@ -693,7 +698,7 @@ impl Node {
         }
     }
 
-    /// Whoever knew what became of an owner's record is gone.
+    /// The process that knew the outcome of an owner's record is gone.
     fn in_doubt(&mut self, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;

@@ -18,11 +18,11 @@ struct Shell {
     node: Node,
     trees: BTreeMap<WorkspaceId, MemoryTree>,
     notes: BTreeMap<WorkspaceId, Chain>,
-    /// What came of it that a daemon would act on.
+    /// Effects that a daemon would act on.
     seen: Vec<Effect>,
     /// It does nothing: it is paused, or its packets get nowhere.
     is_still: bool,
-    /// What came of changes waits here, if it is to wait.
+    /// Outcomes of changes that are held back, if they are.
     held: Option<Vec<Input>>,
     /// Its files are so many that it never ends to look at them.
     is_slow: bool,
@@ -39,7 +39,7 @@ struct World {
     batches: u64,
     shells: Vec<Shell>,
     lives: u64,
-    /// Whether the server confirms no commit: what is put is not known to stand.
+    /// True if the server confirms no commits: the outcome of puts is unknown.
     confirms_nothing: bool,
 }
 
@@ -280,7 +280,7 @@ impl World {
     }
 }
 
-/// Three nodes, of which the first owns a workspace that all have.
+/// Three nodes that all have a workspace; the first owns it.
 fn three() -> World {
     let mut world = World::new(&["a", "b", "c"]);
     world.join(0, "w");
@@ -649,7 +649,7 @@ fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(1_000);
-    // What came of the last change is not known.
+    // The outcome of the last change is unknown.
     world.spoil(1, "w");
     let failed = Input::FilesDone {
         workspace: workspace("w"),
@@ -705,7 +705,7 @@ fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_tha
         .flat_map(|it| it.seen.iter().filter(is_said));
     assert!(!said.any(is_trouble));
 
-    // Whoever takes over goes on from where the last snapshot is.
+    // The new owner continues from the last snapshot.
     world.shells[0].is_still = true;
     world.pass(10_000);
     let successor = world.owners("w")[1];

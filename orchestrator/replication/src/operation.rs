@@ -9,7 +9,7 @@ use crate::limits::{APPEND_BYTES_MAX, PATH_BYTES_MAX, PATH_NAME_BYTES_MAX};
 #[error("a path of a record leads elsewhere, or is longer than {PATH_BYTES_MAX} bytes")]
 pub struct InvalidPath;
 
-/// A path below a workspace's directory: names separated by `/`, none of them `.` or `..`.
+/// A path below a workspace's directory: names separated by `/`, without `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(String);
 

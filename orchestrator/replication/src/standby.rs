@@ -1,22 +1,25 @@
-//! Who replays a workspace's log, and takes the workspace over when its owner is gone.
+//! Applies a workspace's log, and takes the workspace over when its owner is gone.
 //!
-//! It reads the records in order, checks that each follows the one before, and has the shell make their changes. So it
-//! has the owner's files, byte for byte, some moments later. It writes one record: a seal.
+//! It reads the records in order, checks that each follows its predecessor, and has the shell apply
+//! their changes. So it has the owner's files, byte for byte, with a short delay. It writes only
+//! one record: a seal.
 //!
 //! # When it tries
 //!
-//! When the workspace was released, or a person says so, or its owner was not heard for a while: neither a heartbeat
-//! nor a new record. Whether it succeeds is the log's decision alone. It tries only if it has read all there is, and if
-//! the log has all that it was told of: a log that has lost its tail is for its owner to mend, or for a person to see.
+//! When the workspace was released, a user requests it, or the owner was silent for a while:
+//! neither a heartbeat nor a new record. Only the log decides if it succeeds. It tries only if it
+//! has read the whole log, and if the log has all records that it knows of: a log that has lost its
+//! tail must be repaired by its owner or a person.
 //!
-//! # What can be wrong
+//! # Problems
 //!
-//! | it finds | it |
+//! | problem | reaction |
 //! | --- | --- |
-//! | files that are not those the records make | says where, and rebuilds them |
-//! | records that are forgotten before it has read them | rebuilds from the snapshot that the log begins with |
-//! | the log ends before what it has read, and the owner is gone | stops, and says so |
-//! | the log is not the one it has read, or a record does not follow | stops, and says so |
+//! | the files differ from those of the records | reports the position, and rebuilds them |
+//! | records were truncated before they were read | rebuilds from the snapshot that the log begins
+//! with |
+//! | the log ends before the applied position, and the owner is gone | stops with a report |
+//! | the log is a different one, or a record does not follow | stops with a report |
 
 use std::collections::VecDeque;
 
@@ -36,7 +39,7 @@ mod following;
 mod rebuilding;
 mod taking_over;
 
-/// What happens to a standby.
+/// Input of a standby.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// The log has answered [`Effect::Read`].
@@ -47,11 +50,11 @@ pub enum Input {
     Applied(Result<(), Unfit>),
     /// The digest that [`Effect::Digest`] asked for.
     Digested(Hash),
-    /// Whether the files are those that the records make, as [`Effect::Verify`] asked.
+    /// Result of [`Effect::Verify`]: true if the files match the records.
     Verified(bool),
     /// The files are those that [`Effect::Restore`] asked for; false if they could not be got.
     Restored(bool),
-    /// The owner lives, and has acknowledged what stands up to here.
+    /// The owner is alive, and has acknowledged records.
     Heard {
         /// Up to where.
         acknowledged: Position,
@@ -60,18 +63,18 @@ pub enum Input {
     TakerHeard,
     /// There may be new records.
     Told,
-    /// How many nodes are to try before this one; none if it is not to have the workspace.
+    /// Number of nodes that try before this one; `None` if this node must not take the workspace.
     Rank(Option<u64>),
     /// The workspace is wanted here, now: until another node is found to have taken it meanwhile.
     TakeOver,
-    /// A person wants the files made anew from the log, whatever is here.
+    /// A user requests to rebuild the files from the log.
     Rebuild,
     /// Time has passed.
     Tick,
 }
 
-/// What a standby wants done. At most one of them is under way, but for [`Effect::Say`], and a page that is read while the
-/// changes of the one before are made.
+/// Output of a standby. At most one effect is in progress, except [`Effect::Say`], and the read of
+/// the next page while the changes of a page are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Read the log from a position on.
@@ -81,34 +84,34 @@ pub enum Effect {
     Apply(Vec<RecordChanges>),
     /// Tell the digest of all files as they are.
     Digest,
-    /// Tell whether the files are those that the records make; what was looked at lately need not be again.
+    /// Check that the files match the records; recent checks may be reused.
     Verify,
     /// Offer a seal to the log.
     Seal(Attempt, Put),
-    /// Make the files those of a snapshot, or none at all, whatever is there.
+    /// Replace the files by those of a snapshot, or remove all.
     Restore(Option<SnapshotReference>),
-    /// The workspace is this node's: the machine ends here, and [`crate::owner::Owner`] goes on.
+    /// This node owns the workspace: this machine ends, and [`crate::owner::Owner`] continues.
     Own {
-        /// How far the log is written: up to the seal.
+        /// State of the log, up to the seal.
         chain: Box<Chain>,
         /// The seal.
         seal: Put,
     },
-    /// People are to know.
+    /// Report this to the user.
     Say(Trouble),
 }
 
-/// What a record changes.
+/// Changes of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordChanges {
-    /// What it stands behind.
+    /// State of the log before the record.
     pub behind: Chain,
     /// The changes.
     pub operations: Vec<FileOperation>,
 }
 
 impl RecordChanges {
-    /// Where the record stands.
+    /// Position of the record.
     #[must_use]
     pub fn position(&self) -> Position {
         self.behind.position().next()
@@ -132,13 +135,13 @@ impl RecordChanges {
 /// The changes of a record do not fit the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfit {
-    /// Where the record stands. The changes of those before it are made.
+    /// Position of the record. The changes of earlier records are applied.
     pub position: Position,
-    /// What is wrong.
+    /// The problem.
     pub fault: DoesNotFit,
 }
 
-/// What people are to know of a standby.
+/// Problem of a standby, for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// Its files are not those of the owner.
@@ -149,9 +152,9 @@ pub enum Trouble {
     Differs {
         /// Up to where.
         position: Position,
-        /// What it should be.
+        /// Expected digest.
         expected: Hash,
-        /// What it is.
+        /// Actual digest.
         found: Hash,
     },
     /// Its files are not those that the record at a position changes.
@@ -159,9 +162,9 @@ pub enum Trouble {
         "the record at position {position} does not fit the files of this node: {fault}; they are made anew"
     )]
     Misfit {
-        /// Where.
+        /// Position of the record.
         position: Position,
-        /// Which file.
+        /// The mismatch.
         fault: DoesNotFit,
     },
     /// Its files were altered.
@@ -172,47 +175,47 @@ pub enum Trouble {
         /// Up to where.
         position: Position,
     },
-    /// Made anew, they are not those of the owner again.
+    /// The rebuilt files differ from the owner's again.
     #[error(
         "made anew from the log, the files of this node differ from the owner's at position {position} again: one of \
          the two disks is damaged; run `gdn verify` on both nodes"
     )]
     DiffersAgain {
-        /// Where.
+        /// Position of the record.
         position: Position,
     },
-    /// The log has forgotten what it was to read next.
+    /// The log was truncated beyond the next record to read.
     #[error(
         "the log begins at position {oldest}, and this node has read up to {position}; it takes the snapshot"
     )]
     TooFarBehind {
-        /// Where the log begins.
+        /// Oldest position of the log.
         oldest: Position,
-        /// How far it has read.
+        /// Position that this node has read.
         position: Position,
     },
-    /// The log begins with a record that is no snapshot's.
+    /// The log begins with a record that is not a snapshot's.
     #[error(
         "the log begins at position {oldest} with a record that is no snapshot's: nothing can be made of it"
     )]
     NoSnapshot {
-        /// Where it begins.
+        /// Oldest position of the log.
         oldest: Position,
     },
-    /// The log has lost what was acknowledged, and nobody is there to append it again.
+    /// The log has lost acknowledged records, and the owner is not there to append them again.
     #[error(
         "the log ends at position {head}, and records up to {known} were acknowledged: its server has lost them. The \
          owner would append them again, and is gone; this node has what is up to {position}"
     )]
     TailLost {
-        /// Where the log ends.
+        /// Last position of the log.
         head: Position,
-        /// What was acknowledged.
+        /// Last acknowledged position.
         known: Position,
-        /// What this node has.
+        /// Position that this node has read.
         position: Position,
     },
-    /// What this node has read is not in the log, and other records are.
+    /// The log lacks records that this node has read, and has others in their place.
     #[error(
         "the log is not the one that this node has read up to position {position}: its server has lost records, or it \
          was altered. What is here alone stays as it is until a person decides"
@@ -221,19 +224,19 @@ pub enum Trouble {
         /// Up to where.
         position: Position,
     },
-    /// A record cannot be where it stands.
+    /// A record is invalid at its position.
     #[error("{0}")]
     Strange(ChainFault),
 }
 
-/// What is known of the files that a standby begins with.
+/// Initial state of a standby's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Files {
     /// They are those that the records make, or those of some record behind it: it was a standby before.
     AsNoted,
-    /// They may have what no record says: the node was the owner. They are made anew, once the log is known to have
-    /// all that was acknowledged.
+    /// The files may be ahead of the log, because this node was the owner. They are rebuilt once
+    /// the log is known to have all acknowledged records.
     PerhapsAhead,
 }
 
@@ -278,7 +281,7 @@ enum NextPage {
     Here(Page),
 }
 
-/// Who replays a workspace's log.
+/// Applies a workspace's log.
 #[derive(Debug)]
 pub struct Standby {
     node: NodeId,
@@ -286,7 +289,7 @@ pub struct Standby {
     chain: Chain,
     /// Records that are read and not followed yet.
     page: VecDeque<Vec<u8>>,
-    /// How far the log was written when that page was read.
+    /// End of the log when that page was read.
     head: Position,
     step: Step,
     rank: Option<u64>,
@@ -295,7 +298,7 @@ pub struct Standby {
     released_ms: Option<u64>,
     /// Up to where the owner has acknowledged, as far as it was heard.
     acknowledged: Position,
-    /// How far it had read before it began to make its files anew, and what stood there.
+    /// Position that was read before the files were rebuilt, and the hash there.
     had_read: Option<(Position, Hash)>,
     /// The hash of the seal that it offered last.
     sealed: Option<Hash>,
@@ -303,9 +306,9 @@ pub struct Standby {
     is_rebuild_asked: bool,
     is_rebuild_due: bool,
     is_told: bool,
-    /// The digest of the files at the last snapshot's record, until it is said what it should be.
+    /// Digest of the files at the last snapshot's record, until the expected digest is known.
     digest: Option<(Position, Hash)>,
-    /// Where files differed when they were last made anew.
+    /// Position of the difference that caused the last rebuild.
     differed: Option<Position>,
     attempts: u64,
     effects: Vec<Effect>,
@@ -341,13 +344,13 @@ impl Standby {
         }
     }
 
-    /// How far the log has been read and its changes made: what is to be noted durably.
+    /// State of the log up to the applied position, to be noted durably.
     #[must_use]
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// Whether the files are being made anew, and are not those of any record.
+    /// True if the files are being rebuilt and match no record.
     #[must_use]
     pub fn is_rebuilding(&self) -> bool {
         matches!(
@@ -356,14 +359,14 @@ impl Standby {
         )
     }
 
-    /// Whether the changes of records behind [`chain`](Self::chain) are being made. What is noted meanwhile as how far
-    /// this node is would say that changes which are made already are still to come, with others in between.
+    /// True if records after [`chain`](Self::chain) are being applied. No position may be noted
+    /// meanwhile, because some of their changes are already made.
     #[must_use]
     pub fn is_changing(&self) -> bool {
         matches!(self.step, Step::Applying { .. })
     }
 
-    /// Whether the page behind that is here already.
+    /// True if the next page was already read.
     #[cfg(test)]
     pub(crate) fn has_read_on(&self) -> bool {
         let Step::Applying { next, .. } = &self.step else {
@@ -372,14 +375,14 @@ impl Standby {
         matches!(next, NextPage::Here(_))
     }
 
-    /// Whether a person has to decide what becomes of this node's files.
+    /// True if a person must decide about this node's files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.step, Step::Stopped)
     }
 
-    /// Whether it mends a file that is altered now: not once it has offered a seal, as an owner's disk is trusted, nor
-    /// where it has made its files anew already.
+    /// True if it would repair an altered file now: not after it has offered a seal, because an
+    /// owner's disk is trusted, and not after a rebuild.
     #[cfg(test)]
     pub(crate) fn mends(&self) -> bool {
         self.sealed.is_none() && self.differed.is_none()
@@ -402,7 +405,7 @@ impl Standby {
         }
     }
 
-    /// Takes in what happened at a time, in running milliseconds; returns what is to be done, in order.
+    /// Handles an input at a time, in monotonic milliseconds; returns the effects, in order.
     pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
         match input {
             Input::Read(attempt, answer) => self.read(now_ms, attempt, answer),
@@ -439,7 +442,7 @@ impl Standby {
         if self.is_rebuild_asked && is_between {
             self.is_rebuild_asked = false;
             self.differed = None;
-            // Whatever it knew to be there: a person decides for what the log has.
+            // Discards earlier knowledge: a person has decided for the content of the log.
             self.acknowledged = Position::START;
             self.had_read = None;
             self.find(now_ms, Position::START.next());
@@ -453,7 +456,7 @@ impl Standby {
         }
         match &self.step {
             Step::Finding { .. } | Step::FindingLater { .. } => self.rebuild(now_ms),
-            // Whatever became of a seal: it is found where it would stand.
+            // The outcome of a seal does not matter: reading its position shows it.
             Step::Resting { .. } | Step::Reading { .. } | Step::Sealing { .. } => self.ask(now_ms),
             Step::Applying { .. }
             | Step::Digesting { .. }
@@ -472,7 +475,7 @@ impl Standby {
         self.reading(now_ms, attempt);
     }
 
-    /// Waits for what comes next.
+    /// Waits for the answer to a read.
     fn reading(&mut self, now_ms: u64, attempt: Attempt) {
         self.step = Step::Reading {
             attempt,
@@ -490,7 +493,7 @@ impl Standby {
         };
     }
 
-    /// How long the owner has to be silent for this node to try; none if it is not to try.
+    /// Silence of the owner after which this node tries; `None` if it must not try.
     fn patience_ms(&self) -> Option<u64> {
         if self.chain.ended_by().is_some() {
             return None;
@@ -511,7 +514,7 @@ impl Standby {
         Some(silence_ms.saturating_add(steps_ms))
     }
 
-    /// Whether the owner has been silent for so long that this node is to try.
+    /// True if the owner has been silent for long enough that this node must try.
     fn is_due_to_try(&self, now_ms: u64) -> bool {
         let silence_ms = now_ms.saturating_sub(self.heard_ms);
         self.patience_ms()

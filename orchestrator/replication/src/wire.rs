@@ -1,25 +1,26 @@
-//! What the daemon and `goondan-replica` say to each other.
+//! Protocol between the daemon and `goondan-replica`.
 //!
-//! The daemon has no network code. The program that holds the connection to the log's server is a child of it, and
-//! answers questions over a socket pair, in the frames of all children ([`goondan_protocol::frame`]). The first frame
-//! of each side is a greeting: [`Hello`] and [`Welcome`]. What follows is a [`Request`] or its [`Response`], in any
-//! order: each response names its request.
+//! The daemon has no network code. Its child process holds the connection to the log's server, and
+//! answers requests over a socket pair, in the frames of all children
+//! ([`goondan_protocol::frame`]). The first frame of each side is a greeting: [`Hello`] and
+//! [`Welcome`]. All others are a [`Request`] or its [`Response`], in any order: each response names
+//! its request.
 //!
 //! # A frame's body
 //!
 //! ```text
-//! length of the head 4 │ head, as JSON │ bytes, one piece behind the other
+//! length of the head 4 │ head, as JSON │ bytes, one piece after the other
 //! ```
 //!
-//! Records and parts of snapshots are bytes, and go behind the head as they are; the head names their lengths. In
-//! JSON they would have to be Base64: a third more to copy, and two of the largest records in a frame instead of
-//! three.
+//! Records and parts of snapshots are raw bytes after the head, which contains their lengths. In
+//! JSON they would have to be Base64: a third more to copy, and two of the largest records in a
+//! frame instead of three.
 //!
 //! # Invariants
 //!
-//! * What comes is checked before it is used: a record is decoded, so that its workspace, position and hash are its
-//!   own and no second word about them can differ.
-//! * Nothing is allocated past [`crate::limits`], whatever a head announces.
+//! * Input is validated before it is used: a record is decoded, so that its workspace, position and
+//!   hash come only from its own bytes.
+//! * Allocations stay within [`crate::limits`], regardless of the lengths in a head.
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::secret::SecretValue;
@@ -51,7 +52,7 @@ pub struct Welcome {
     pub version: Version,
     /// The server's URL, with its password: `postgres://user:password@host:port/database?…`.
     pub server: SecretValue,
-    /// The node, as the server is to show it among its clients.
+    /// The node, for the server's list of clients.
     pub node: NodeId,
 }
 
@@ -60,33 +61,36 @@ pub struct Welcome {
 pub struct Request {
     /// By which its response is known. Unique on a connection: attempts are counted by each machine for itself.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     pub ask: Ask,
 }
 
-/// What the daemon asks.
+/// A request of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// Offer a record for its position; answered by [`Answer::Put`].
     Put(Put),
     /// Read a log from a position on; answered by [`Answer::Read`].
     Read {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
         /// The first position.
         from: Position,
     },
-    /// Forget what stands before a snapshot's record, if that is the one at its position by then, and all its parts are
-    /// there: parts were perhaps kept on another server, before a fail-over. Answered by [`Answer::Trimmed`].
+    /// Truncate the log before a snapshot's record, if that is still at its position and all parts
+    /// of the snapshot exist: they may be missing after a fail-over of the server. Answered by
+    /// [`Answer::Trimmed`].
     Trim {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// The snapshot that the log is to begin with.
+        /// The new first snapshot of the log.
         before: KeptSnapshot,
     },
-    /// How far logs are written, and who was heard of them; at most [`HEADS_MAX`]. Answered by [`Answer::Heads`].
+    /// Last positions of logs, and the heartbeats of their nodes; at most [`HEADS_MAX`]. Answered
+    /// by [`Answer::Heads`].
     Heads(Vec<WorkspaceId>),
-    /// Which workspaces have a log, by their names in ascending order; answered by [`Answer::Listed`].
+    /// List the workspaces that have a log, in ascending order of their names; answered by
+    /// [`Answer::Listed`].
     List {
         /// The last one that is known already.
         after: Option<WorkspaceId>,
@@ -101,20 +105,20 @@ pub enum Ask {
     /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
     /// [`Answer::Noted`].
     ForgetSnapshots {
-        /// Whose.
+        /// The workspace.
         workspace: WorkspaceId,
         /// The first that stays.
         before: KeptSnapshot,
     },
-    /// Whether the server is set as its records need it; answered by [`Answer::Checked`].
+    /// Check the settings of the server; answered by [`Answer::Checked`].
     Check,
     /// Why nothing can be put or read now, as far as that is known; answered by [`Answer::Standing`].
     Standing,
     /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`Answer::Noted`] if it
     /// does.
     Probe,
-    /// Where the log is from now on, with the password of its server: for connections that are made later. Answered by
-    /// [`Answer::Noted`].
+    /// Update the URL of the log's server, including its password, for later connections. Answered
+    /// by [`Answer::Noted`].
     Server(SecretValue),
 }
 
@@ -123,11 +127,11 @@ pub enum Ask {
 pub struct KeptSnapshot {
     /// Its name.
     pub reference: SnapshotReference,
-    /// How many parts it has.
+    /// Number of its parts.
     pub parts: u32,
-    /// Where its record stands.
+    /// Position of its record.
     pub at: Position,
-    /// That record's hash.
+    /// Hash of its record.
     pub hash: Hash,
 }
 
@@ -137,30 +141,30 @@ pub struct KeptSnapshot {
 pub struct Beat {
     /// Of which workspace.
     pub workspace: WorkspaceId,
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Which life of it.
+    /// Its incarnation.
     pub life: Life,
     /// Of an owner, its epoch; of a standby, the one it has read of.
     pub epoch: Epoch,
     /// Of an owner, up to where it has acknowledged; of a standby, up to where it has read.
     pub position: Position,
-    /// Whether it is the owner.
+    /// True if it is the owner.
     pub owns: bool,
 }
 
 /// One part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Whose.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which snapshot.
+    /// The snapshot.
     pub reference: SnapshotReference,
-    /// Which part of it, from 0.
+    /// Number of the part, from 0.
     pub number: u32,
 }
 
-/// What the program answers.
+/// A response of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The request that it answers.
@@ -172,13 +176,13 @@ pub struct Response {
 /// An answer of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// What became of a record that was offered.
+    /// Result of a put.
     Put(PutAnswer),
-    /// What reading gave.
+    /// Result of a read.
     Read(ReadAnswer),
     /// The oldest position that is still there; 0 if there is none.
     Trimmed(Position),
-    /// How far logs are written; none of those that nobody wrote or was heard of.
+    /// Last positions of logs; workspaces without records and heartbeats are left out.
     Heads(Vec<LogHead>),
     /// Workspaces that have a log, at most [`HEADS_MAX`]: with fewer, there are no more.
     Listed(Vec<WorkspaceId>),
@@ -186,33 +190,33 @@ pub enum Answer {
     Noted,
     /// The part, if it is kept.
     Part(Option<Vec<u8>>),
-    /// What was looked at.
+    /// Checked settings.
     Checked(Vec<Finding>),
-    /// Why nothing can be put or read; none if nothing stands in the way.
+    /// Reason why puts or reads fail; `None` if they do not.
     Standing(Option<String>),
     /// The server cannot be reached, or did not answer in time; or more was asked than is worked on at once.
     Unavailable,
 }
 
-/// How far a log is written, and who was heard of it.
+/// Last position of a log, and the heartbeats of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogHead {
-    /// Whose log.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// The last position at which a record stands; 0 if there is none.
+    /// Position of the last record; 0 if there is none.
     pub head: Position,
     /// The oldest one; 0 if there is none.
     pub oldest: Position,
-    /// What nodes last said.
+    /// Last heartbeats of nodes.
     pub heard: Vec<Heard>,
 }
 
-/// What a node last said, and how often it has said something.
+/// Last heartbeat of a node, and their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heard {
-    /// What.
+    /// The heartbeat.
     pub beat: Beat,
     /// Goes up with each beat: one that is not what it was is news. No clock is compared.
     pub count: u64,
@@ -222,17 +226,17 @@ pub struct Heard {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finding {
-    /// What: the name of a setting, `version`, `role`, or `connection`.
+    /// The checked item: the name of a setting, `version`, `role`, or `connection`.
     pub what: String,
-    /// What it is.
+    /// Current value.
     pub found: String,
-    /// Whether that will do.
+    /// Verdict on the value.
     pub verdict: Verdict,
-    /// What to do about it, and why; empty if it will do.
+    /// Suggested fix and reason; empty if the value is fine.
     pub advice: String,
 }
 
-/// Whether something will do.
+/// Verdict on a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
@@ -244,19 +248,19 @@ pub enum Verdict {
     Bad,
 }
 
-/// Why a frame's body is no message.
+/// Reason why a frame's body is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum WireFault {
     /// It ends before its head does, or is larger than any.
     #[error("the head of a message is cut short, or has more than {HEAD_BYTES_MAX} bytes")]
     Head,
-    /// The head is no JSON of the kind.
+    /// The head is not valid JSON of the expected form.
     #[error("the head of a message cannot be read or written")]
     Json(#[source] serde_json::Error),
-    /// What stands behind the head is not what the head says.
+    /// The bytes after the head do not match the head.
     #[error("what stands behind the head of a message is not what the head announces")]
     Pieces,
-    /// What is offered is no record.
+    /// The offered bytes are not a record.
     #[error("what is offered to the log is no record")]
     Record(#[source] RecordFault),
     /// A list or a part is too long.

@@ -1,4 +1,4 @@
-//! What is taken down, of all workspaces of a daemon.
+//! Capture of file operations, for all workspaces of a daemon.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use goondan_replication::record::SnapshotReference;
 use crate::capture::Capture;
 use crate::workspace::{Outlet, Workspace};
 
-/// What is taken down, shared by all disks of the daemon and by who speaks to the log.
+/// Captured operations, shared by all disks of the daemon and the client of the log.
 ///
-/// A workspace that was never named is not this node's.
+/// A workspace that was never named is not owned by this node.
 pub struct Recording {
     workspaces: PathBuf,
     outlet: Arc<Outlet>,
@@ -62,26 +62,29 @@ impl Recording {
         }
     }
 
-    /// Gives a workspace up if everything that was taken down stands in the log: nothing is changed from then on, and
-    /// every change fails with `why`. False if something is still on its way.
+    /// Gives up a workspace if all captured operations are in the log: from then on every change
+    /// fails with `why`. False if an operation is still in flight.
     #[must_use]
     pub fn give_up(&self, workspace: &WorkspaceId, why: String) -> bool {
         self.known(workspace).give_up(why)
     }
 
-    /// It is not, or not any more, and why: every change and every wait fails with that. What was not handed over is
-    /// forgotten. When it returns, no change is under way and none will be handed over.
+    /// Marks a workspace as not owned: every change and every wait fails with `why`. Operations
+    /// that were not handed over are dropped. When it returns, no change is in progress and none
+    /// will be handed over.
     pub fn disown(&self, workspace: &WorkspaceId, why: String) {
         self.known(workspace).disown(why);
     }
 
-    /// Captures the files of a workspace that is this node's, under second names in `dir`, which is made anew on the
-    /// same file system; its parent is there. `disk` is the one that all changes are made on. That they will be kept as
-    /// `reference` is handed over as a batch. Nobody changes anything meanwhile: some microseconds for each file.
+    /// Captures the files of an owned workspace as hard links in `dir`, which is recreated on the
+    /// same file system; its parent must exist. `disk` is the disk of all changes. A batch records
+    /// that the files will be stored as `reference`. Blocks changes meanwhile: some microseconds
+    /// for each file.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::Refused) if the workspace is not this node's, or as the disk says.
+    /// [`Refused`](crate::Refused) if this node does not own the workspace, or the error of the
+    /// disk.
     pub fn capture(
         &self,
         workspace: &WorkspaceId,
@@ -92,7 +95,7 @@ impl Recording {
         self.known(workspace).capture(disk, dir, reference)
     }
 
-    /// All batches up to this one stand in the log. One that was not handed over says nothing.
+    /// Acknowledges all batches up to this one. A batch that was not handed over is ignored.
     pub fn acknowledge(&self, workspace: &WorkspaceId, batch: BatchId) {
         if let Some(known) = self.get(workspace) {
             known.confirmations.acknowledge(batch);
@@ -109,7 +112,7 @@ impl Recording {
         }
     }
 
-    /// Nobody will acknowledge anything any more: every wait ends with an error, those to come too.
+    /// Ends acknowledgments: every current and future wait fails.
     pub fn end(&self, why: String) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for workspace in known.workspaces.values() {
@@ -118,7 +121,8 @@ impl Recording {
         known.ended = Some(why);
     }
 
-    /// Whether everything that was taken down was handed over and acknowledged. Waits for changes that are under way.
+    /// True if all captured operations were handed over and acknowledged. Waits for changes in
+    /// progress.
     #[must_use]
     pub fn is_quiet(&self, workspace: &WorkspaceId) -> bool {
         self.get(workspace).is_none_or(|known| known.is_quiet())

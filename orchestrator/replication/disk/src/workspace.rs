@@ -1,4 +1,4 @@
-//! One workspace: whether it is this node's, what was taken down of it, and who waits for that.
+//! One workspace: its ownership, its captured operations, and the waits for them.
 
 use std::fmt;
 use std::io;
@@ -21,26 +21,27 @@ use crate::unsettled::Unsettled;
 /// One batch of a workspace for its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandedOver {
-    /// Whose.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which: the first is 1, and each further one is one more, however often the workspace comes and goes.
+    /// Number of the batch: starts at 1 and increases by 1, even if ownership changes in between.
     pub batch: BatchId,
-    /// What it holds.
+    /// Content of the batch.
     pub content: Content,
-    /// Whether anybody waits for it.
+    /// True if a caller waits for it.
     pub is_awaited: bool,
 }
 
-/// What a batch holds.
+/// Content of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// What was done, in that order. Empty if somebody waits for an earlier batch that nobody waited for.
+    /// The operations, in order. Empty if a caller waits for an earlier batch that no caller was
+    /// waiting for.
     Operations(Vec<FileOperation>),
     /// The files as all batches before make them were captured, and will be kept under this name.
     Snapshot(SnapshotReference),
 }
 
-/// Where batches go.
+/// Receiver of batches.
 pub type Outlet = dyn Fn(HandedOver) + Send + Sync;
 
 /// A workspace that was named, or in which something was changed or tried to.
@@ -49,20 +50,20 @@ pub(crate) struct Workspace {
     dir: PathBuf,
     outlet: Arc<Outlet>,
     record: Mutex<Record>,
-    /// A removal that was under way is not any more.
+    /// Signaled when a removal ends.
     removed: Condvar,
     pub(crate) confirmations: Confirmations,
 }
 
-/// What is changed under the workspace's lock, which is held over the changes of the disk: so they are taken down in
-/// the order in which they take effect.
+/// State under the workspace's lock. The lock is held during changes of the disk, so that
+/// operations are captured in the order in which they take effect.
 #[derive(Debug)]
 struct Record {
     term: Term,
     /// Why it is not this node's; none if it is.
     refused: Option<Refused>,
     taken: Taken,
-    /// Whether anything was taken down since the workspace became this node's.
+    /// True if an operation was captured since this node took ownership.
     has_taken: bool,
     unsettled: Vec<Unsettled>,
     /// Directories that are being removed.
@@ -129,7 +130,7 @@ impl Workspace {
     pub(crate) fn disown(&self, why: String) {
         let workspace = self.id.clone();
         let refused = Refused::NotOwned { workspace, why };
-        // First whoever waits: a change that is under way may take the disk a while.
+        // Ends the waits first, because a change in progress may take a while.
         self.confirmations.end(refused.clone());
         let mut record = self.record();
         record.refused = Some(refused);
@@ -165,12 +166,12 @@ impl Workspace {
         record.is_handed_over() && self.confirmations.are_complete()
     }
 
-    /// Begins a change: nobody else makes one before what is returned is dropped.
+    /// Begins a change, and excludes all others until the returned guard is dropped.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the workspace is not this node's, or as the disk says if what became of an earlier change cannot
-    /// be told.
+    /// [`Refused`] if this node does not own the workspace, or the error of the disk if the outcome
+    /// of an earlier change cannot be determined.
     pub(crate) fn change<'a>(&'a self, disk: &'a dyn Disk) -> io::Result<Changing<'a>> {
         let record = self.record();
         if let Some(refused) = &record.refused {
@@ -208,8 +209,8 @@ impl Workspace {
         Refused::GivenUpSince { workspace }.into()
     }
 
-    /// Removes a directory. Large ones take a while, so the workspace's lock is not held meanwhile: nobody may make
-    /// anything in the place of what is being removed.
+    /// Removes a directory. A large one takes a while, so the workspace's lock is released
+    /// meanwhile: no caller may create anything at this path until the end.
     ///
     /// # Errors
     ///
@@ -241,9 +242,10 @@ impl Workspace {
         removed
     }
 
-    /// Hands over what was taken down, for somebody who waits for it if `is_awaited`. Returns what there is to wait for:
-    /// all that was handed over for somebody so far. None if the workspace is not this node's, and nothing was changed
-    /// while it was. `opened` is the term of a file that asks.
+    /// Hands over the captured operations; `is_awaited` if a caller waits for them. Returns the
+    /// handle to wait for all awaited batches so far. `None` if this node does not own the
+    /// workspace and has changed nothing while it did. `opened` is the term in which the caller's
+    /// file was opened.
     ///
     /// # Errors
     ///
@@ -287,7 +289,7 @@ impl Workspace {
     }
 
     fn give(&self, taken: &mut Taken, is_awaited: bool) {
-        // What nobody waited for is hurried on by an empty batch.
+        // An empty batch expedites earlier batches that no caller was waiting for.
         if taken.is_empty() && !(is_awaited && self.confirmations.has_unawaited()) {
             return;
         }
@@ -299,12 +301,12 @@ impl Workspace {
         });
     }
 
-    /// Captures all files in `dir`, and hands over that it did behind all that was done before. Nobody changes anything
-    /// meanwhile.
+    /// Captures all files in `dir`, and hands over a batch that records it after all earlier
+    /// changes. Blocks changes meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`change`](Self::change), or as the disk says.
+    /// As [`change`](Self::change), or the error of the disk.
     pub(crate) fn capture(
         &self,
         disk: &Arc<dyn Disk>,
@@ -391,7 +393,7 @@ impl Changing<'_> {
         self.workspace.relieve(&mut self.record.taken);
     }
 
-    /// Looks at what became of a change; if that cannot be told now, it is looked at before the next one.
+    /// Determines the outcome of a change; on failure, the next change tries again.
     pub(crate) fn look_at(&mut self, unsettled: Unsettled) {
         self.record.unsettled.push(unsettled);
         if let Err(error) = self.settle() {
@@ -425,17 +427,17 @@ impl Changing<'_> {
         (self.record.term, self.record.taken.open(path))
     }
 
-    /// Whether captured files are being copied.
+    /// True if captured files are still being copied.
     pub(crate) fn is_copied(&self) -> bool {
         !self.record.uncopied.is_empty()
     }
 
-    /// A file is about to be cut in place to `len` bytes: what was captured of it is kept.
+    /// Saves the captured content of a file that is about to be truncated to `len` bytes.
     pub(crate) fn cuts(&self, file: &mut dyn DiskFile, len: u64) {
         self.record.uncopied.keep(file, len);
     }
 
-    /// Which name an open file has by now; none if it was removed or replaced.
+    /// Current name of an open file; `None` if it was removed or replaced.
     pub(crate) fn name_of(&self, open: u64) -> Option<RelativePath> {
         self.record.taken.name_of(open).cloned()
     }

@@ -1,4 +1,4 @@
-//! What a node does with answers.
+//! Handles answers.
 
 use goondan_protocol::ids::WorkspaceId;
 
@@ -76,7 +76,7 @@ impl Node {
         self.probe_due_ms = now_ms.saturating_add(PROBE_MS);
     }
 
-    /// Whether a standby has followed all there is.
+    /// True if a standby has applied the whole log.
     fn is_end(&self, workspace: &WorkspaceId, answer: &ReadAnswer) -> bool {
         let chain = self.places.get(workspace).map(Place::chain);
         let (Some(chain), ReadAnswer::Page(page)) = (chain, answer) else {
@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// Tells each standby how many nodes are to try before this one.
+    /// Updates the rank of each standby: the number of nodes that try before this one.
     pub(super) fn rank(&mut self, now_ms: u64) {
         let names: Vec<WorkspaceId> = self.places.keys().cloned().collect();
         for workspace in names {
@@ -151,7 +151,7 @@ impl Node {
         let chain = place.map(Place::chain);
         let owner = chain.and_then(Chain::owner).map(|owner| owner.node.clone());
         let mut rank = self.hearing.rank(now_ms, workspace, owner.as_ref());
-        // Whoever drains comes behind all others.
+        // Draining nodes come after all others.
         if self.drains {
             rank += self.hearing.nodes(now_ms);
         }

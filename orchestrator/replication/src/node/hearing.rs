@@ -1,4 +1,4 @@
-//! Who was heard of which workspace, and when: by how often nodes have said something, never by their clocks.
+//! Heartbeats of nodes for workspaces, compared by counters and never by clocks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,12 +28,12 @@ pub struct Successors {
     pub far_behind: BTreeMap<NodeId, u64>,
 }
 
-/// What nodes last said.
+/// Last heartbeats of nodes.
 #[derive(Debug)]
 pub(super) struct Hearing {
     own: NodeId,
     last: HashMap<WorkspaceId, BTreeMap<NodeId, Last>>,
-    /// When a node was last heard, whatever it said.
+    /// Time of the last heartbeat of each node, for any workspace.
     nodes: BTreeMap<NodeId, u64>,
 }
 
@@ -46,8 +46,8 @@ impl Hearing {
         }
     }
 
-    /// Takes in what a node last said; whether that is news. What is there when this node begins to listen may be old,
-    /// and counts from the next time on.
+    /// Records a heartbeat; true if it is new. Heartbeats found at the start may be old, and count
+    /// only from the next change on.
     pub(super) fn hear(&mut self, now_ms: u64, heard: &Heard) -> bool {
         let (beat, count) = (&heard.beat, heard.count);
         let of_workspace = self.last.entry(beat.workspace.clone()).or_default();
@@ -71,15 +71,15 @@ impl Hearing {
         is_new
     }
 
-    /// Whether a node was heard of a workspace so lately that it is not to be doubted.
+    /// True if a node's heartbeat for a workspace is recent.
     pub(super) fn is_heard(&self, now_ms: u64, workspace: &WorkspaceId, node: &NodeId) -> bool {
         let last = self.last.get(workspace).and_then(|of| of.get(node));
         let at_ms = last.and_then(|last| last.at_ms);
         at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < TAKE_OVER_AFTER_MS)
     }
 
-    /// Whether a node was heard as the owner of a workspace in this epoch or a later one, so lately that it is not to be
-    /// doubted. One whose seal stands may have died before it ran anything.
+    /// True if a node's heartbeat as the owner of a workspace, in this epoch or a later one, is
+    /// recent. A node may have died after its seal, before it ran anything.
     pub(super) fn is_heard_as_owner(
         &self,
         now_ms: u64,
@@ -113,7 +113,7 @@ impl Hearing {
         others.map(|(node, _)| node.clone()).collect()
     }
 
-    /// How far the others are of a workspace that were heard of it and live.
+    /// Positions of the other live nodes that sent heartbeats for a workspace.
     pub(super) fn living_of(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<Position> {
         let living: BTreeSet<_> = self.living(now_ms).collect();
         let last = self.last.get(workspace).into_iter().flatten();
@@ -121,8 +121,8 @@ impl Hearing {
         others.map(|(_, last)| last.position).collect()
     }
 
-    /// The other nodes that were lately heard to follow a workspace, in the order in which they are to have it; those that
-    /// are far behind its end apart, with how far.
+    /// Other nodes with recent heartbeats for a workspace, in order of preference; nodes that are
+    /// far behind are separate, with their lag.
     pub(super) fn successors(
         &self,
         now_ms: u64,
@@ -152,7 +152,7 @@ impl Hearing {
         successors
     }
 
-    /// How many nodes were heard lately, this one among them.
+    /// Number of live nodes, including this one.
     pub(super) fn nodes(&self, now_ms: u64) -> u64 {
         self.living(now_ms).count() as u64
     }
@@ -166,7 +166,7 @@ impl Hearing {
         others.map(|(node, _)| node).chain([&self.own])
     }
 
-    /// How many nodes are to try for a workspace before this one.
+    /// Number of nodes that try to take a workspace before this one.
     pub(super) fn rank(&self, now_ms: u64, workspace: &WorkspaceId, owner: Option<&NodeId>) -> u64 {
         let mut nodes = Nodes::default();
         let own = std::iter::once(&self.own);

@@ -1,4 +1,4 @@
-//! What a node has of one workspace, and what it does for it.
+//! State of one workspace on a node, and the operations on it.
 
 use goondan_protocol::ids::WorkspaceId;
 
@@ -15,7 +15,7 @@ use crate::wire::Ask;
 #[derive(Debug)]
 pub(super) enum Role {
     Standby(Box<Standby>),
-    /// Its seal stands, and its files are not ready for it yet.
+    /// The seal is in the log, but the files are not ready yet.
     TakingOver {
         chain: Box<Chain>,
         seal: Put,
@@ -23,7 +23,7 @@ pub(super) enum Role {
     Owner(Box<Owner>),
     /// Nothing is done for it.
     Left {
-        /// How far its log was followed.
+        /// Applied position of the log.
         chain: Box<Chain>,
         /// Until when; none if the node ends.
         until_ms: Option<u64>,
@@ -34,18 +34,18 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) role: Role,
-    /// How far its log was written when that was last told.
+    /// Last known end of the log.
     pub(super) head: Position,
-    /// Whether a client wants to work with it here.
+    /// True if a client wants to use it here.
     pub(super) is_wanted: bool,
     /// Why this node could not run it.
     pub(super) unfit: Option<String>,
-    /// Whether it is being given up.
+    /// True if it is being released.
     is_releasing: bool,
     pub(super) snapshots: Snapshots,
-    /// Whether its machine was told that it is to take over.
+    /// True if the state machine was asked to take over.
     is_told_to: bool,
-    /// What was noted last; none if the files were made anew since.
+    /// Last noted position; `None` if the files were rebuilt since.
     noted: Option<Position>,
     note_due_ms: u64,
 }
@@ -65,7 +65,7 @@ impl Place {
         }
     }
 
-    /// How far its log was followed.
+    /// Applied position of the log.
     pub(super) fn chain(&self) -> &Chain {
         match &self.role {
             Role::Standby(standby) => standby.chain(),
@@ -92,17 +92,17 @@ impl Place {
         }
     }
 
-    /// Whether its disk has failed, and it is tried again.
+    /// True if the disk has failed and a retry is pending.
     pub(super) fn is_failed(&self) -> bool {
         matches!(&self.role, Role::Left { until_ms, .. } if until_ms.is_some())
     }
 
-    /// Whether a standby makes the changes of records: there is nothing to note meanwhile.
+    /// True if a standby is applying records; no position may be noted meanwhile.
     fn is_changing(&self) -> bool {
         matches!(&self.role, Role::Standby(standby) if standby.is_changing())
     }
 
-    /// Whether a standby has much to follow.
+    /// True if a standby is far behind.
     fn is_far_behind(&self) -> bool {
         self.chain().position().0.saturating_add(NEAR_RECORDS) < self.head.0
     }
@@ -161,7 +161,7 @@ impl Node {
             }
             return;
         }
-        // Of a node that owned it and gave it up to nobody, all earlier lives are over.
+        // All earlier incarnations of a node that released it to no particular node are over.
         let (is_own, is_free, owner) = match standby.chain().owner() {
             None => (false, true, None),
             Some(owner) => match &owner.released {
@@ -232,7 +232,7 @@ impl Node {
                 }
             }
             standby::Effect::Apply(changes) => {
-                // Before they are made, the files are still what is noted.
+                // Before the changes are applied, the files still match the noted position.
                 self.note_before_changes(now_ms, workspace);
                 self.effects.push(files(FilesWork::Apply(changes)));
             }
@@ -369,13 +369,13 @@ impl Node {
         self.tell_standby(now_ms, workspace, input);
     }
 
-    /// Joins a workspace anew that was left because the disk failed, if it was left for long enough.
+    /// Joins a workspace again after its disk failed, if the delay is over.
     pub(super) fn begin_anew(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let place = self.places.get(workspace);
         let is_due = |place: &Place| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         if place.is_some_and(|place| place.is_failed() && is_due(place)) {
             self.places.remove(workspace);
-            // An answer to what it asked before is none to what it asks next.
+            // Answers to earlier requests must not be taken for answers to later ones.
             self.asked
                 .retain(|_, asked| asked.workspace() != Some(workspace));
             self.effects.push(Effect::Found(workspace.clone()));
@@ -392,7 +392,7 @@ impl Node {
         let owner = Owner::new(chain.as_ref().clone(), seal.clone(), now_ms);
         place.role = Role::Owner(Box::new(owner));
         self.effects.push(Effect::Own(workspace.clone()));
-        // Others are to hear of it before they try.
+        // Other nodes must learn about it before they try.
         self.beat_due_ms = now_ms;
     }
 
@@ -418,7 +418,7 @@ impl Node {
             NOTE_MS
         };
         place.note_due_ms = now_ms.saturating_add(next_ms);
-        // What is here then is not what any record makes.
+        // The files then do not match any record.
         match &place.role {
             Role::Standby(standby) if standby.is_rebuilding() => return,
             Role::Left { .. } => return,

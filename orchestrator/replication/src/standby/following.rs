@@ -12,7 +12,7 @@ impl NextPage {
             return;
         }
         *self = match answer {
-            // Whether there is nothing more is asked again behind the changes.
+            // After the changes are applied, the end of the log is read again.
             ReadAnswer::Page(page) if !page.records.is_empty() => Self::Here(page),
             ReadAnswer::Page(_) | ReadAnswer::Unavailable => Self::None,
         };
@@ -37,7 +37,7 @@ impl Standby {
         }
     }
 
-    /// Looks at where a page stands, then goes through it.
+    /// Checks the position of a page, then processes its records.
     fn turn(&mut self, now_ms: u64, page: Page) {
         let position = self.chain.position();
         if page.head < position {
@@ -49,12 +49,13 @@ impl Standby {
                 .push(Effect::Say(Trouble::TooFarBehind { oldest, position }));
             return self.rebuild(now_ms);
         }
-        // What stands before the oldest record is forgotten; that one names it.
+        // Records before the oldest one are truncated; the oldest one names its predecessor.
         let can_tell = position > Position::START && page.oldest <= position;
         if can_tell && page.before != Some(self.chain.last()) {
             return self.stop(Trouble::Replaced { position });
         }
-        // The record that a log begins with is void to nobody: it follows what was read, or it is another log's.
+        // The first record of a log cannot be void: it follows the records that were read, or the
+        // log is a different one.
         let is_next = position > Position::START && page.oldest == position.next();
         let first = page.records.first().filter(|_| is_next);
         if first.is_some_and(|bytes| is_void(&self.chain, bytes)) {
@@ -112,7 +113,7 @@ impl Standby {
                 _ if link == Link::Void => {}
                 Body::Operations(operations) => changes.push(RecordChanges { behind, operations }),
                 Body::Released { .. } => self.released_ms = Some(now_ms),
-                // Who asked did not know of this owner.
+                // The request was made before this owner was known.
                 Body::Seal { .. } if !is_mine => self.is_asked_to_take_over = false,
                 Body::Seal { .. } | Body::Snapshot { .. } | Body::SnapshotKept { .. }
                     if !changes.is_empty() =>
@@ -157,7 +158,7 @@ impl Standby {
         NextPage::Asked(attempt)
     }
 
-    /// What the digest of the files was at a snapshot's record, if it should have been another one.
+    /// The digest that was computed at a snapshot's record, if it differs from the expected one.
     fn digest_unlike(&mut self, at: Position, digest: Hash) -> Option<Hash> {
         let (_, found) = self.digest.take_if(|(position, _)| *position == at)?;
         if found == digest {
@@ -186,7 +187,8 @@ impl Standby {
         }
     }
 
-    /// What the files are at a snapshot's record: what they should be is said when it is kept.
+    /// Stores the digest of the files at a snapshot's record. The expected digest arrives when the
+    /// snapshot is stored.
     pub(super) fn digested(&mut self, now_ms: u64, found: Hash) {
         let Step::Digesting { then } = &self.step else {
             return;
@@ -205,7 +207,7 @@ impl Standby {
         self.differs(now_ms, position, trouble);
     }
 
-    /// The files are not what they should be at a position: they are made anew, and not for ever.
+    /// The files differ from the expected ones at a position: rebuilds them, but only once.
     pub(super) fn differs(&mut self, now_ms: u64, position: Position, trouble: Trouble) {
         if self.differed == Some(position) {
             return self.stop(Trouble::DiffersAgain { position });
@@ -216,7 +218,7 @@ impl Standby {
     }
 }
 
-/// Whether what stands behind a chain says nothing there.
+/// True if the record after a chain is void.
 fn is_void(chain: &Chain, bytes: &[u8]) -> bool {
     let read = Encoded::of_bytes(bytes.to_vec());
     read.is_ok_and(|(_, record)| chain.judge(&record) == Ok(Link::Void))

@@ -29,8 +29,8 @@ impl Standby {
         self.effects.push(Effect::Verify);
     }
 
-    /// Whether no node has owned the workspace since this life of the node gave it up. An owner's disk is trusted, so that its
-    /// files need not be looked at: that takes long where there are many.
+    /// True if no node has owned the workspace since this incarnation released it. An owner's disk
+    /// is trusted, so its files need no check, which takes long for many files.
     fn has_just_owned(&self) -> bool {
         let owner = self.chain.owner();
         owner.is_some_and(|owner| {
@@ -95,7 +95,7 @@ impl Standby {
             PutAnswer::Done => self.own(),
             PutAnswer::Taken(bytes) if is_mine(&bytes) => self.own(),
             PutAnswer::Unavailable => self.rest(now_ms),
-            // What stands there, or does not, is read.
+            // The read shows if the seal is there.
             PutAnswer::Taken(_)
             | PutAnswer::Behind { .. }
             | PutAnswer::Forgotten { .. }
@@ -103,7 +103,7 @@ impl Standby {
         }
     }
 
-    /// This life's seal stands behind what was read: the workspace is this node's.
+    /// This incarnation's seal follows the records that were read: this node owns the workspace.
     pub(super) fn own(&mut self) {
         let Some(seal) = self.seal() else {
             return;

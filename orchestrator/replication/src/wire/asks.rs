@@ -10,7 +10,7 @@ use crate::log::Put;
 use crate::names::{Hash, Position};
 use crate::record::{Encoded, SnapshotReference};
 
-/// What of an [`Ask`] is JSON.
+/// The JSON part of an [`Ask`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Head {
@@ -143,11 +143,11 @@ impl Request {
         pieces::write(self.id, head, bytes.as_slice())
     }
 
-    /// Reads a frame's body.
+    /// Decodes a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if it is no request.
+    /// [`WireFault`] if it is not a request.
     pub fn from_frame(body: &[u8]) -> Result<Self, WireFault> {
         let (id, head, pieces) = pieces::read(body)?;
         let ask = Ask::of(head, &pieces)?;

@@ -1,4 +1,4 @@
-//! Whose files may be changed, and how waits end.
+//! Ownership of files, and the ends of waits.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use goondan_replication::owner::BatchId;
 
 use crate::world::{WORKSPACES, bare, dir, replica, workspace};
 
-/// A disk whose batches somebody has to acknowledge.
+/// A disk whose batches must be acknowledged by the test.
 struct Node {
     disk: SimulatedDisk,
     recording: Arc<Recording>,
@@ -92,7 +92,7 @@ fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
         });
         let handed = node.handed.recv().unwrap();
         assert!(!node.recording.is_quiet(&workspace()));
-        // What says nothing of this batch ends nothing.
+        // An acknowledgment of other batches does not end the wait.
         node.recording.acknowledge(&workspace(), BatchId(0));
         let other = WorkspaceId::new("other").unwrap();
         node.recording.acknowledge(&other, handed.batch);
@@ -131,7 +131,7 @@ fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
     disk.confirm(&dir()).unwrap();
     let handed = node.handed.recv().unwrap();
     assert!(!handed.is_awaited);
-    // Synced later, it is waited for: what was handed over is hurried on.
+    // A later sync waits and expedites the batches that were handed over.
     file.sync().unwrap();
     let hurried = node.handed.recv().unwrap();
     assert!(hurried.is_awaited);
@@ -147,7 +147,7 @@ fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
     node.recording.acknowledge(&workspace(), hurried.batch);
     waiting.join().unwrap();
     assert_eq!(*said.lock().unwrap(), ["acknowledged", "returned"]);
-    // There is nothing to hurry any more.
+    // Nothing is left to expedite.
     file.sync().unwrap();
     assert!(node.handed.try_recv().is_err());
 }
@@ -168,7 +168,7 @@ fn a_wait_ends_with_the_ownership_and_says_why() {
 
 #[test]
 fn a_wait_ends_when_the_workspace_comes_back_and_is_no_success() {
-    // What is confirmed later than it was synced may be asked for when the workspace has come back already.
+    // With a later confirmation the workspace may have been taken again before the caller asks.
     let at_once = WAITS
         .into_iter()
         .filter(|(waits, _)| *waits == Waits::AtEachSync);
@@ -266,7 +266,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
         node.replicated.confirm(&dir()).unwrap();
         assert!(node.recording.is_quiet(&workspace()));
         assert_eq!(node.handed.try_iter().count(), 0);
-        // What is not replicated is nobody's business.
+        // Paths that are not replicated are unrestricted.
         let instance = dir().join("instances/i");
         for above in [dir().join("instances"), instance.clone()] {
             node.disk.create_dir(&above).unwrap();
@@ -305,7 +305,7 @@ fn what_was_opened_before_it_was_given_up_changes_nothing_ever_after() {
         .append(b"2")
         .unwrap();
     node.replicated.sync_dir(&dir()).unwrap();
-    // What was taken down before was forgotten.
+    // Earlier operations were dropped.
     let handed: Vec<HandedOver> = node.handed.try_iter().collect();
     assert_eq!(handed.len(), 1);
     assert!(matches!(&handed[0].content, Content::Operations(made) if made.len() == 1));
@@ -410,7 +410,8 @@ impl DiskFile for SlowFile {
     }
 }
 
-/// A node with a slow disk: the disk below, what says that a slow call began, and what lets it go on.
+/// A node with a slow disk: the node, a signal when a slow call begins, and a sender to let it
+/// continue.
 fn slow_node() -> (Node, Receiver<()>, Sender<()>) {
     let mut node = node(Waits::AtConfirm);
     let (began, begins) = channel();
