@@ -1,4 +1,4 @@
-//! What core and shell name things by, and what inputs and effects carry.
+//! Ids shared by core and shell, and the data in inputs and effects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,16 +43,16 @@ pub struct Now {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
-/// Who is told what is counted.
+/// Receiver of metrics.
 #[derive(Debug, Clone)]
 pub enum MetricsReader {
-    /// A client: all of it.
+    /// A client: gets all metrics.
     Client(RequestToken),
     /// A connection: of its own workspace and the daemon.
     Connection {
         /// Its process.
         process: ProcessId,
-        /// What goes with the answer.
+        /// Head of the response.
         head: Head,
         /// Its workspace.
         workspace_id: WorkspaceId,
@@ -68,7 +68,7 @@ pub struct RequestToken(pub u64);
 pub struct Peer {
     /// Its process, as it was when it connected.
     pub pid: Option<u32>,
-    /// Who stands behind it.
+    /// Standing of the client.
     pub standing: Standing,
 }
 
@@ -83,7 +83,7 @@ impl Peer {
     }
 }
 
-/// Who stands behind a client, as far as the shell can tell (`SEC-4`).
+/// Origin of a client, as far as the shell can determine it (`SEC-4`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// A person, or a program of theirs: nothing that the daemon's own children started is.
@@ -99,11 +99,11 @@ pub enum Standing {
 pub enum StateWork {
     /// Read it.
     Get,
-    /// Keep this in its place.
+    /// Store this value.
     Set(Box<RawValue>),
 }
 
-/// What came of it.
+/// Result of an operation on a connection's state.
 #[derive(Debug, Clone)]
 pub enum StateDone {
     /// This was kept.
@@ -112,48 +112,48 @@ pub enum StateDone {
     Kept,
 }
 
-/// What is to be done with the secret store.
+/// Operation on the secret store.
 #[derive(Debug)]
 pub enum SecretWork {
     /// Tell what there is.
     List,
     /// Keep a value.
     Set(SetSecret),
-    /// Forget a secret, or an entry of it.
+    /// Remove a secret, or one entry.
     Remove(RemoveSecret),
     /// Let a workspace use a secret.
     Allow(AllowSecret),
     /// Let it no longer.
     Deny(DenySecret),
-    /// Encrypt everything anew.
+    /// Re-encrypt everything.
     Rotate,
     /// Check that each document opens and is what it should be.
     Verify {
-        /// A person knows of what is lost.
+        /// True to acknowledge lost data.
         repair: bool,
     },
 }
 
-/// What came of it.
+/// Result of an operation on the secret store.
 #[derive(Debug)]
 pub enum SecretsDone {
-    /// What there is.
+    /// The secrets.
     Listed(SecretList),
-    /// What changed, durably.
+    /// The durable change.
     Changed(SecretChanged),
-    /// Who may use a secret from now on, durably.
+    /// The new consent, durable.
     Allowed(SecretConsentChanged),
-    /// Who may no longer, durably.
+    /// The revoked consent, durable.
     Denied(SecretConsentChanged),
-    /// Everything is encrypted anew, or what is not.
+    /// Result of the re-encryption.
     Rotated(SecretsRotated),
-    /// What is not as it should be.
+    /// The findings.
     Verified(Box<Verified>),
 }
 
 macro_rules! proposal_work {
     ($($(#[$doc:meta])* $name:ident($call:ident),)*) => {
-        /// What is to be done about sandboxes and proposals.
+        /// Operation on sandboxes and proposals.
         #[derive(Debug)]
         pub enum ProposalWork {
             $($(#[$doc])* $name($call),)*
@@ -175,7 +175,7 @@ macro_rules! proposal_work {
 pub struct VerifySandboxes {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Set damage aside, with what checkpoints have in its place.
+    /// True to move damaged files aside, with the data that replaces them in checkpoints.
     pub repair: bool,
 }
 
@@ -184,20 +184,20 @@ pub struct VerifySandboxes {
 pub struct PrepareForTask {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What is to be prepared.
+    /// The sandbox to prepare.
     pub prepare: PrepareSandbox,
     /// When the task was made: a sandbox from before belongs to an earlier task.
     pub made_at: Timestamp,
 }
 
-/// Make a proposal of what the agent of a task changed.
+/// Create a proposal from the changes of a task's agent.
 #[derive(Debug)]
 pub struct ProposeForTask {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// What is to be made.
+    /// The proposal to create.
     pub create: CreateProposal,
-    /// What its agent said last: the summary, if it wrote none.
+    /// The agent's last words: the summary, if it wrote none.
     pub words: Option<String>,
 }
 
@@ -206,7 +206,7 @@ proposal_work! {
     Prepare(PrepareSandbox),
     /// Copy them for the agent of a task, unless that was done.
     PrepareForTask(PrepareForTask),
-    /// Make a proposal of what the agent of a task changed; nothing if it changed nothing.
+    /// Create a proposal from the changes of a task's agent, if there are any.
     ProposeForTask(ProposeForTask),
     /// Apply the proposal of a task, unless that was done.
     Deliver(ApplyProposal),
@@ -218,7 +218,7 @@ proposal_work! {
     ShowSandbox(ShowSandbox),
     /// Remove one.
     Remove(RemoveSandbox),
-    /// Make a proposal of what a worker changed.
+    /// Create a proposal from a worker's changes.
     Create(CreateProposal),
     /// Tell which proposals there are.
     List(ListProposals),
@@ -236,32 +236,32 @@ proposal_work! {
     Reject(RejectProposal),
     /// Take it back.
     Revert(RevertProposal),
-    /// Make a new one of it, on top of the project's files as they are.
+    /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
-    /// Check that all of it is as it was written; the answer is how many sandboxes there are, and a
+    /// Verify all of their files; the answer contains the number of sandboxes and a
     /// [`Verified`](goondan_durable::Verified).
     Verify(VerifySandboxes),
 }
 
-/// What came of it.
+/// Result of an operation on sandboxes and proposals.
 #[derive(Debug)]
 pub struct ProposalsDone {
-    /// The answer for whoever asked.
+    /// The answer for the caller.
     pub answer: Result<Value, ControlError>,
-    /// What happened, durably, whatever the answer is.
+    /// Durable events, even if the operation failed.
     pub happened: Vec<RunEvent>,
 }
 
-/// How much of something is in use, and how much there may be.
+/// Usage and limit of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// How many of them are in use.
+    /// Amount in use.
     pub used: u64,
-    /// How many there may be.
+    /// Maximum amount.
     pub limit: u64,
 }
 
-/// What there is of what processes need. What the system does not tell is not short.
+/// Resources that processes need. A resource without a value counts as sufficient.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Supply {
     /// File descriptors of the daemon.
@@ -272,19 +272,19 @@ pub struct Supply {
     pub memory_bytes: Option<Share>,
 }
 
-/// What is to be done about the bundle of a conversation.
+/// Operation on the bundle of a conversation.
 #[derive(Debug)]
 pub enum BundleAction {
-    /// Tell what its agent's process is to be started with.
+    /// Return the definition with which the agent's process must start.
     Arm {
-        /// Whether its agent makes changesets, and needs a place for them.
+        /// True if the agent makes changesets, and needs a directory for them.
         is_author: bool,
     },
-    /// Count what became of a turn, or of a process.
+    /// Count the outcome of a turn or a process.
     Note(Outcome),
     /// Do what its agent asks.
     Ask {
-        /// What.
+        /// The request.
         ask: BundleAsk,
         /// The id of the tool call.
         call: ChangesetId,
@@ -293,7 +293,7 @@ pub enum BundleAction {
     Serve(BundleCall),
 }
 
-/// What became of a turn, or of a process, as far as its configuration may be the cause.
+/// Outcome of a turn or a process, as far as its configuration may be the cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A turn was completed.
@@ -304,12 +304,12 @@ pub enum Outcome {
     Neutral,
 }
 
-/// What a client asks about a bundle.
+/// A client's request about a bundle.
 #[derive(Debug)]
 pub enum BundleCall {
-    /// How it stands.
+    /// Return its status.
     Show,
-    /// What became of each changeset.
+    /// Return the outcome of each changeset.
     Log,
     /// One changeset.
     Changeset(ChangesetId),
@@ -334,45 +334,47 @@ pub struct BundleWork {
     pub agent: Option<AgentName>,
     /// The Project Root of the workspace.
     pub project_root: PathBuf,
-    /// What the workspace's package is called, if it is.
+    /// Name of the workspace's package, if it has one.
     pub package: Option<String>,
     /// Environment files that were named for it.
     pub env_files: Vec<PathBuf>,
-    /// What the configuration that runs was read from; none if that is not what is there.
+    /// Sources of the running configuration; `None` if they differ from the current files.
     pub sources: Option<Arc<Sources>>,
-    /// What agents may change; none for nothing.
+    /// Rules for changes by agents; `None` if they are not allowed.
     pub policy: Option<ChangesetPolicy>,
-    /// The time, for what is recorded.
+    /// Time for records.
     pub at: Timestamp,
-    /// What is to be done.
+    /// The operation.
     pub action: BundleAction,
 }
 
-/// What came of it.
+/// Result of an operation on a bundle.
 #[derive(Debug)]
 pub struct BundleDone {
     /// The conversation.
     pub instance: InstanceRef,
-    /// The answer for whoever asked; for an agent a [`BundleTold`](goondan_protocol::bundle::BundleTold).
+    /// The answer for the caller; for an agent a
+    /// [`BundleTold`](goondan_protocol::bundle::BundleTold).
     pub answer: Result<Value, ControlError>,
-    /// What its agent's process is to be started with, if that was asked; none for what the project says.
+    /// The definition with which the agent's process must start, if it was requested; `None` for
+    /// the project's own.
     pub definition: Option<Box<AgentDefinition>>,
-    /// How the bundle stands now, if that is known.
+    /// Current status of the bundle, if known.
     pub standing: Option<BundleStanding>,
-    /// What happened, durably.
+    /// Durable events.
     pub happened: Vec<BundleHappened>,
 }
 
-/// How a bundle stands, as far as the core decides by it.
+/// Status of a bundle, as far as the core needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleStanding {
-    /// What the agent works with; none for the project as it is.
+    /// The active revision; `None` for the unchanged project.
     pub active: Option<RevisionId>,
-    /// Whether another revision becomes active with the next step.
+    /// True if another revision becomes active at the next step.
     pub is_pending: bool,
-    /// Whether the active revision has to prove itself.
+    /// True if the active revision is on probation.
     pub is_on_probation: bool,
-    /// Why the active revision is not the one that was meant to be.
+    /// Reason why another revision than the intended one is active.
     pub problem: Option<String>,
 }
 

@@ -1,7 +1,6 @@
-//! What runs: workspaces, their conversations, and the processes that work for them.
+//! Running state: workspaces, their conversations, and the processes that work for them.
 //!
-//! Whoever stands above asks for what it needs to know, and says what is to happen. What stands above is not
-//! known here.
+//! Higher layers query this module and command it. It does not depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,7 +89,7 @@ pub(crate) mod waiters;
 pub(crate) mod watchers;
 pub(crate) mod workspaces;
 
-/// Whose process a process is.
+/// Owner of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     Agent(InstanceRef),
@@ -123,20 +122,20 @@ impl Owner {
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) record: WorkspaceRecord,
-    /// What runs; none while its configuration has never been valid, or since it was withdrawn.
+    /// The running configuration; `None` until one was valid, or after it was withdrawn.
     pub(crate) bundle: Option<Bundle>,
     /// Since when it runs.
     pub(crate) since: Option<Timestamp>,
-    /// Whether that is the last known good one, since the project's own is not valid.
+    /// True if the last known good configuration runs, because the project's own is invalid.
     pub(crate) is_last_known_good: bool,
     pub(crate) problem: Option<WorkspaceProblem>,
     /// Since when its log confirms nothing.
     pub(crate) unacknowledged: Option<Unacknowledged>,
-    /// How changes of its files are noticed.
+    /// Mode of watching its files.
     pub(crate) watching: Watching,
-    /// What it was read from last.
+    /// Sources of the last read configuration.
     pub(crate) sources: Arc<Sources>,
-    /// Whether copies of that may be kept: no secret is written out in it.
+    /// True if copies of the sources may be stored: they contain no literal secret.
     pub(crate) may_be_kept: bool,
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
@@ -145,25 +144,25 @@ pub(crate) struct Workspace {
     runs: BTreeMap<TaskId, Run>,
     /// The conversations that work for tasks.
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
-    /// How many events of which instances are parked.
+    /// Number of parked events of each instance.
     parked: BTreeMap<InstanceKey, u64>,
-    /// The tool calls of which nobody knows if they had their effect.
+    /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
     /// The secrets its configuration names, whether they are there or not.
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
     pub(crate) denied: BTreeSet<String>,
-    /// Why conversations do not work with what their agents made of them, as far as that is known.
+    /// Problems with the bundles of conversations, as far as known.
     pub(crate) bundle_problems: BTreeMap<InstanceKey, String>,
     /// The tokens of authorization servers that are good now.
     tokens: Tokens,
-    /// How its closing stands; none while it is open.
+    /// State of closing; `None` while the workspace is open.
     pub(crate) closing: Option<Closing>,
     pub(crate) watchers: Watchers,
 }
 
 impl Workspace {
-    /// One of which nothing runs yet.
+    /// A workspace that runs nothing yet.
     pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>, watch_epoch: u64) -> Self {
         Self {
             record,
@@ -193,13 +192,13 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// How long its agents and conversations last.
+    /// Retention of its agents and conversations.
     pub(crate) fn lifecycle(&self) -> Lifecycle {
         let bundle = self.bundle.as_ref();
         bundle.map(|bundle| bundle.lifecycle).unwrap_or_default()
     }
 
-    /// What becomes of its tasks with time.
+    /// Retention and time limits of its tasks.
     pub(crate) fn task_policy(&self) -> TaskPolicy {
         let bundle = self.bundle.as_ref();
         // As long as the configuration cannot be read, nothing is removed.
@@ -211,13 +210,13 @@ impl Workspace {
         bundle.map_or(none, |bundle| bundle.tasks)
     }
 
-    /// Whether the conversation is on its way out.
+    /// True if the conversation is being deleted.
     pub(crate) fn is_deleting(&self, key: &InstanceKey) -> bool {
         let entry = self.instances.get(key);
         entry.is_some_and(|entry| entry.deleting.is_some())
     }
 
-    /// Whether the conversation is in use, whatever its files say.
+    /// True if the conversation has pending events or a turn.
     pub(crate) fn is_in_use(&self, key: &InstanceKey) -> bool {
         let entry = self.instances.get(key);
         entry.is_some_and(|entry| entry.pending() > 0 || entry.turn.is_some())
@@ -230,13 +229,13 @@ pub(crate) struct Closing {
     pub(crate) requests: Vec<RequestToken>,
     /// When it was last asked for.
     since_ms: u64,
-    /// The node that is to run it then; it stays registered for that.
+    /// The node that will run it afterwards; it stays registered for that.
     to: Option<String>,
-    /// Whether all has ended but the writing of its record.
+    /// True if only the write of its record is left.
     is_writing: bool,
 }
 
-/// How the daemon is ending.
+/// State of the daemon's shutdown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopping {
     grace_period_ms: Option<u64>,
@@ -245,14 +244,14 @@ pub(crate) struct Stopping {
     is_announced: bool,
 }
 
-/// Whose processes are to be looked at because time has passed.
+/// Owners whose timers are due.
 pub(crate) struct Tick {
     pub(crate) owners: Vec<Owner>,
-    /// Whether those at rest are among them.
+    /// True if idle ones are included.
     pub(crate) is_for_all: bool,
 }
 
-/// What runs: workspaces, their conversations, and the processes that work for them.
+/// Running state: workspaces, their conversations, and the processes that work for them.
 pub(crate) struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
@@ -264,11 +263,11 @@ pub(crate) struct Fleet {
     room: Room,
     bundles: bundles::Lines,
     stopping: Option<Stopping>,
-    /// How many holds there were.
+    /// Counter of freezes.
     holds: u64,
     /// Conversations that are held, and for which something may be next.
     holds_due: BTreeSet<InstanceRef>,
-    /// What became of the events of tasks' runs.
+    /// Outcomes of events of tasks' runs.
     run_news: Vec<(ConversationRun, RunNews)>,
     next_process: u64,
     next_call: u64,
@@ -303,17 +302,17 @@ impl Fleet {
         }
     }
 
-    /// What is dealt with next happened at this time.
+    /// Sets the time of the next input.
     pub(crate) fn begin(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// What is to be done, in order.
+    /// Drains the effects, in order.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whose processes are to be looked at because time has passed.
+    /// Owners whose timers are due.
     pub(crate) fn tick(&mut self) -> Tick {
         let mut owners: Vec<Owner> = Vec::new();
         self.ticks = self.ticks.wrapping_add(1);
@@ -345,14 +344,14 @@ impl Fleet {
         Tick { owners, is_for_all }
     }
 
-    /// Ends the workspaces that are ending and have nothing left to wait for; `is_busy` tells whether somebody
-    /// above still has. Whether everything has ended that was to; this is said once.
+    /// Closes the workspaces that have nothing left to wait for; `is_busy` is true if a higher
+    /// layer still waits. Returns true once, when everything has ended.
     pub(crate) fn has_just_ended(&mut self, is_busy: impl Fn(&WorkspaceId) -> bool) -> bool {
         if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
             return false;
         }
         let held = match self.stopping {
-            // A second request to stop does not wait: what has begun is finished by the next daemon.
+            // A second request to stop does not wait; the next daemon finishes what is in progress.
             Some(Stopping {
                 grace_period_ms: Some(0),
                 ..
@@ -410,12 +409,12 @@ impl Fleet {
         self.workspaces.get_mut(id)
     }
 
-    /// Whose process a process is; none if it is gone.
+    /// Owner of a process; `None` if the process is gone.
     pub(crate) fn owner_of(&self, process: ProcessId) -> Option<&Owner> {
         self.owners.get(&process)
     }
 
-    /// How many agents wait to be started.
+    /// Number of agents that wait to be started.
     pub(crate) fn waiting_starts(&self) -> usize {
         self.starts.waiting()
     }
@@ -430,7 +429,7 @@ impl Fleet {
         self.push(Effect::Store(job));
     }
 
-    /// What follows a job that the store has done; none if that was reported before.
+    /// Continuation of a job that the store has finished; `None` if it was already reported.
     pub(crate) fn take_job<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
         self.jobs.take(token)
     }
@@ -491,14 +490,14 @@ impl Fleet {
         });
     }
 
-    /// How long an agent process of a workspace may have nothing to do, in milliseconds.
+    /// Idle timeout of an agent process of a workspace, in milliseconds.
     pub(super) fn idle_ms(&self, id: &WorkspaceId) -> u64 {
         let lifecycle = self.workspaces.get(id).map(Workspace::lifecycle);
         lifecycle.unwrap_or_default().idle_ms
     }
 }
 
-/// What a workspace runs, or why it runs nothing.
+/// The running configuration of a workspace, or the reason why there is none.
 pub(crate) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
     workspace.bundle.as_ref().ok_or_else(|| {
         let problem = workspace.problem.as_ref();

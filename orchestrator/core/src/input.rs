@@ -1,4 +1,4 @@
-//! What can happen to the orchestrator.
+//! Inputs of the orchestrator.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ pub enum Input {
     Request {
         /// The request that waits for it.
         token: RequestToken,
-        /// Who asks.
+        /// The client.
         peer: Peer,
-        /// What for.
+        /// The request.
         call: Box<Call>,
     },
-    /// A client is gone; nobody waits for these any more.
+    /// A client has disconnected; its requests need no answers.
     ClientGone {
         /// The requests it waited for.
         tokens: Vec<RequestToken>,
@@ -47,50 +47,51 @@ pub enum Input {
     Listed {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// What it is for.
+        /// Purpose of the list.
         purpose: ListPurpose,
-        /// What was found.
+        /// The list.
         result: Result<ListedInstances, ControlError>,
     },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// How that ended.
+        /// The result.
         result: Result<(), ControlError>,
     },
-    /// A workspace that this node cannot load is to be run by another node.
+    /// A workspace that this node cannot load must be run by another node.
     HandOn {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The node.
         to: String,
     },
-    /// The workspaces of which nothing is acknowledged, since their logs confirm nothing.
+    /// Workspaces without acknowledgments, because their logs do not confirm records.
     Unacknowledged(BTreeMap<WorkspaceId, Unacknowledged>),
-    /// What a connection remembers was read or kept, or could not be.
+    /// The state of a connection was read or stored, or the operation failed.
     ConnectionState {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The connection.
         connection: ConnectionName,
-        /// What came of it, or why nothing did.
+        /// The result, or the reason of the failure.
         result: Result<StateDone, String>,
     },
     /// The secret store was looked into or changed, or could not be.
     Secrets {
         /// The request that waits for it.
         token: RequestToken,
-        /// What came of it.
+        /// The result.
         result: Result<SecretsDone, ControlError>,
     },
     /// Something was done about sandboxes and proposals, or could not be.
     Proposals {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// Whether somebody asked for it: nobody for what was finished when the daemon started.
+        /// True if a caller requested it; false for operations that were finished at the daemon's
+        /// start.
         is_asked: bool,
-        /// What came of it.
+        /// The result.
         done: ProposalsDone,
     },
     /// Something was done about the bundle of a conversation, or could not be.
@@ -112,41 +113,41 @@ pub enum Input {
     Message {
         /// The process.
         process: ProcessId,
-        /// What it said.
+        /// The message.
         message: Box<ToOrchestrator>,
         /// The request, if it wants an answer.
         request_id: Option<u64>,
         /// The trace it belongs to.
         trace: Option<TraceContext>,
     },
-    /// A process sent what is no message, or does not read what it is sent.
+    /// A process sent an invalid message, or does not read its messages.
     Broken {
         /// The process.
         process: ProcessId,
-        /// What was wrong.
+        /// The problem.
         problem: String,
     },
     /// A process is gone, or could not be started.
     Exited {
         /// The process.
         process: ProcessId,
-        /// How it ended.
+        /// Description of its exit.
         how: String,
     },
-    /// A process could not be started, since there are no descriptors, processes or memory left.
+    /// A process could not be started for lack of descriptors, processes or memory.
     NoRoom {
         /// The process.
         process: ProcessId,
-        /// What ran short.
+        /// The exhausted resource.
         how: String,
     },
-    /// How much there is of what processes need.
+    /// Available resources for processes.
     Supply(Supply),
     /// The store reports.
     Stored(Completion),
     /// Time passed.
     Tick,
-    /// The configuration of every workspace is to be read again.
+    /// Read the configuration of every workspace again.
     Reload,
     /// Files of a watched project changed.
     FilesChanged {
@@ -157,12 +158,12 @@ pub enum Input {
     Watching {
         /// The workspace.
         workspace_id: WorkspaceId,
-        /// How.
+        /// The mode.
         how: Watching,
     },
     /// The daemon is asked to stop, by a signal.
     Stop {
-        /// How long turns may go on, in milliseconds; as configured if it is not said.
+        /// Grace period of turns, in milliseconds; as configured if absent.
         grace_period_ms: Option<u64>,
     },
     /// The daemon is asked to stop, for the second time.
@@ -178,36 +179,36 @@ pub enum LoadPurpose {
     Open {
         /// The request that waits for it.
         token: RequestToken,
-        /// How it is to be run.
+        /// The settings.
         settings: Settings,
     },
     /// A client or a signal has its configuration read again.
     Reload(Option<RequestToken>),
     /// Its files changed.
     Watch,
-    /// A client restarts processes of it, with the configuration as it is now.
+    /// A client restarts processes, with the current configuration.
     Restart {
         /// The request that waits for it.
         token: RequestToken,
-        /// What is to be restarted.
+        /// The processes to restart.
         request: goondan_protocol::control::Restart,
     },
 }
 
 impl LoadPurpose {
-    /// Whether the last known good configuration will do if the project's own is not valid: only for what
-    /// ran when the daemon ended. A client that opens a project is told what is wrong with it instead, and
-    /// an edit that is not valid changes nothing that runs.
+    /// True if the last known good configuration may replace an invalid one: only for workspaces
+    /// that ran when the daemon ended. A client that opens a project gets the errors instead, and
+    /// an invalid edit changes nothing that runs.
     pub fn may_fall_back(&self) -> bool {
         *self == Self::Start
     }
 
-    /// Whether all conversations are listed, since they may be begun anew.
+    /// True if all conversations must be listed, because they may be restarted from scratch.
     pub fn begins_anew(&self) -> bool {
         matches!(self, Self::Restart { request, .. } if request.fresh)
     }
 
-    /// What a client says about how the project is run.
+    /// The client's settings for the project.
     pub fn settings(&self) -> Settings {
         match self {
             Self::Open { settings, .. } => settings.clone(),
@@ -224,10 +225,10 @@ impl LoadPurpose {
     }
 }
 
-/// What a client says about how a workspace is run; what it does not say stays as it was.
+/// A client's settings for a workspace; absent ones stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether its files are watched.
+    /// True to watch its files.
     pub watch: Option<bool>,
     /// Environment files beside its own.
     pub env_files: Option<Vec<PathBuf>>,
@@ -240,22 +241,22 @@ pub struct Loaded {
     pub purpose: LoadPurpose,
     /// The workspace it was read for, if that is known.
     pub workspace_id: Option<WorkspaceId>,
-    /// What its configuration was read from, whatever came of it.
+    /// Sources of its configuration, valid or not.
     pub sources: Arc<Sources>,
-    /// What was found.
+    /// The result.
     pub result: Result<LoadedWorkspace, ControlError>,
 }
 
 /// Why the last known good configuration runs.
 #[derive(Debug)]
 pub struct Fallback {
-    /// What is wrong with the project's own.
+    /// Problem of the project's own configuration.
     pub error: ControlError,
     /// When the last known good one was taken up.
     pub since: Timestamp,
 }
 
-/// What was found on disk of a workspace.
+/// A workspace as found on disk.
 #[derive(Debug)]
 pub struct LoadedWorkspace {
     /// Its record.
@@ -264,16 +265,16 @@ pub struct LoadedWorkspace {
     pub bundle: Result<Bundle, ControlError>,
     /// Why the configuration is the last known good one, if it is.
     pub fallback: Option<Fallback>,
-    /// Whether the files it was read from may be kept: no secret is written out in them.
+    /// True if the source files may be stored: they contain no literal secret.
     pub may_be_kept: bool,
-    /// What replies of models took so far, by its ledger.
+    /// Spending on model replies, from its ledger.
     pub accounts: Accounts,
-    /// The tool calls of which nobody knows if they had their effect, by its audit log.
+    /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
     /// Instances with something to do.
     pub with_work: Vec<WithWork>,
-    /// How many events of which instances are parked.
+    /// Number of parked events of each instance.
     pub parked: BTreeMap<InstanceKey, u64>,
-    /// Every instance, if it is read to begin conversations anew; otherwise none.
+    /// All instances, for a restart of conversations from scratch; otherwise empty.
     pub to_begin_anew: Vec<Metadata>,
 }

@@ -1,30 +1,31 @@
 //! The decisions of the orchestrator: a state machine without I/O.
 //!
-//! [`Core::handle`] takes one thing that happened ([`Input`]) and the time, and returns what is to be
-//! done about it ([`Effect`]s, in order). It reads no clock, no file and no randomness: ids come from a
-//! source it is given. So every run can be repeated, and thousands of them simulated.
+//! [`Core::handle`] takes an [`Input`] and the time, and returns [`Effect`]s, in order. It uses no
+//! clock, file or randomness: ids come from a given source. So every run can be repeated, and
+//! thousands of runs simulated.
 //!
-//! # Who decides what
+//! # Modules
 //!
-//! * `fleet`: what runs. It knows nothing of the others.
-//! * `calls`: what agents want done outside, what that takes, and whom people are asked on the way.
-//! * `requests`: what clients ask for.
+//! * `fleet`: running state. It does not depend on the others.
+//! * `calls`: outgoing calls of agents, their costs, and approvals and questions on the way.
+//! * `requests`: requests of clients.
 //! * `oauth`: tokens of authorization servers.
-//! * `tasks`: what tasks do next, and in which order that becomes durable.
-//! * `routing`: what one of them says to another.
-//! * `router`: which instance an event belongs to.
-//! * `jobs`: what follows when the store has done something.
-//! * `exchange`: what inputs and effects carry. `listing`: lists of instances, and what they are for.
-//! * `refusals`: why something is not done, in words.
+//! * `tasks`: next steps of tasks, and the order in which they become durable.
+//! * `routing`: messages between these modules.
+//! * `router`: maps events to instances.
+//! * `jobs`: continuations of jobs of the store.
+//! * `exchange`: data in inputs and effects. `listing`: lists of instances, and their purposes.
+//! * `refusals`: texts of refusals.
 //!
-//! Each owns its fields. `docs/architecture.md` has the modules below them.
+//! Each owns its fields. `docs/architecture.md` has their submodules.
 //!
 //! # Invariants
 //!
 //! * At most one process works for an instance, and at most one turn is in progress in it.
-//! * An event is answered "accepted" only after the store has reported it durable.
-//! * An agent is sent a turn only after it has the whole conversation and the store has begun the turn.
-//! * Every client that waits is answered: with the outcome, or with the reason there is none.
+//! * An event is acknowledged as accepted only after the store has reported it durable.
+//! * An agent receives a turn only after it has the whole conversation and the store has begun the
+//!   turn.
+//! * Every waiting client is answered, with the outcome or an error.
 
 use goondan_protocol::control::Done;
 use goondan_protocol::time::Timestamp;
@@ -79,29 +80,28 @@ use oauth::OAuth;
 use requests::Requests;
 use tasks::Tasks;
 
-/// What the orchestrator is told about itself at its start.
+/// Facts about the orchestrator's environment, fixed at its start.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// Where things are below the System Root.
+    /// Paths below the System Root.
     pub layout: Layout,
     /// Its process id.
     pub pid: u32,
     /// When it started.
     pub started_at: Timestamp,
-    /// Where log files are written; none if the log goes to stdout alone.
+    /// Directory of log files; `None` if the log goes only to stdout.
     pub log_dir: Option<std::path::PathBuf>,
     /// The control group in which each child has one of its own.
     pub cgroup: Option<std::path::PathBuf>,
     /// The file of the daemon's program, all links followed.
     pub program: Option<std::path::PathBuf>,
-    /// Whether an operator lets others of the same user look into memory.
+    /// True if the operator lets other processes of the same user read the daemon's memory.
     pub is_memory_open: bool,
-    /// Its name among the nodes that have its workspaces, too; none if there are no others (`REP-1`).
+    /// Name of this node in the cluster; `None` without other nodes (`REP-1`).
     pub node: Option<String>,
 }
 
-/// The state of the orchestrator. It takes what happened to those whom it concerns, and what one of them
-/// says to another.
+/// State of the orchestrator. Dispatches inputs to the modules, and messages between them.
 pub struct Core {
     fleet: Fleet,
     calls: Calls,
@@ -122,7 +122,7 @@ impl Core {
         }
     }
 
-    /// Takes one thing that happened and returns what is to be done, in order.
+    /// Handles an input and returns the effects, in order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.fleet.begin(now);
         match input {
@@ -232,13 +232,13 @@ impl Core {
         }
     }
 
-    /// Whether the daemon was asked to end.
+    /// True if the daemon is stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.fleet.is_stopping()
     }
 
-    /// Whether agents wait to be started.
+    /// True if agents wait to be started.
     #[must_use]
     pub fn has_waiting_starts(&self) -> bool {
         self.fleet.waiting_starts() > 0

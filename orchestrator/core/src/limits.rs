@@ -1,17 +1,17 @@
-//! Limits and intervals of what the core decides.
+//! Limits and intervals of the core.
 
 use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS};
 
 /// Most bytes that a request of an agent says beside its input, as JSON.
 pub const REQUEST_NOTE_BYTES_MAX: usize = 64 * 1024;
 
-/// How often the core compares desired with actual (`SUP-5`), in milliseconds.
+/// Interval at which the core compares desired with actual state (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;
 
 /// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.
 pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
 
-/// An agent that has nothing to do is looked at once in so many ticks: there may be thousands of them.
+/// Interval of checks of an idle agent, in ticks, because there may be thousands of them.
 pub(crate) const TICKS_OF_REST: u64 = 8;
 
 /// File descriptors of the daemon that one agent in a turn takes, its open conversation among them.
@@ -26,22 +26,23 @@ pub(crate) const WORKING_AGENT_MEMORY_BYTES: u64 = 8 * 1024 * 1024;
 pub(crate) const IDLE_AGENT_MEMORY_BYTES: u64 = 1024 * 1024;
 /// Idle agents that are stopped at once to make room for others.
 pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
-/// Starts of agents that are kept possible ahead, by stopping idle ones before somebody needs their place;
-/// fewer where there is room for few: one of [`SPARE_STARTS_PART`].
+/// Maximum number of starts of agents that are kept possible ahead, by stopping idle ones early;
+/// with a low capacity only one of [`SPARE_STARTS_PART`].
 pub(crate) const SPARE_STARTS_MAX: u64 = 32;
 /// Of how many agents that there is room for one place is kept free ahead.
 pub(crate) const SPARE_STARTS_PART: u64 = 16;
-/// Idle agents that go on running, of all workspaces: further ones cost memory and heartbeats for longer than
-/// it takes to start them again, and those idle for longest are stopped.
+/// Maximum number of idle agents that keep running, over all workspaces. Those idle for longest are
+/// stopped, because beyond this number their memory and heartbeats cost more than a restart.
 pub(crate) const IDLE_AGENTS_MAX: u64 = 2_048;
 /// Idle agents that are stopped at one time for places to be free ahead.
 pub(crate) const STOPPED_AHEAD_MAX: u64 = 2;
-/// Agents idle for longest that are noted at once, so that all are not looked through for each.
+/// Number of longest idle agents that are cached, to avoid a scan of all for each stop.
 pub(crate) const LONGEST_IDLE_REMEMBERED: usize = 256;
-/// How long after a process could not be started for want of room the next start is tried, in
+/// Delay of the next start after a process could not be started for lack of resources, in
 /// milliseconds.
 pub(crate) const ROOM_RETRY_MS: u64 = 250;
-/// How long nothing has to be short for the log to say that there is room again, in milliseconds.
+/// Time without shortage after which the log reports that resources are available again, in
+/// milliseconds.
 pub(crate) const ROOM_QUIET_MS: u64 = 60_000;
 /// Crashes in a row after which a process is still started again at once (`SUP-4`).
 pub(crate) const IMMEDIATE_RESTARTS: u32 = 5;
@@ -54,7 +55,7 @@ pub(crate) const BACK_OFF_MAX_MS: u64 = 300_000;
 /// milliseconds; less if the grace period is shorter.
 pub(crate) const PROVIDER_GRACE_MIN_MS: u64 = 10_000;
 
-/// How often a child is asked whether it is there, in milliseconds.
+/// Interval of heartbeat requests to a child, in milliseconds.
 pub(crate) const HEARTBEAT_INTERVAL_MS: u64 = 14_000;
 /// Silence after which a child counts as hung and is killed, in milliseconds.
 pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
@@ -65,19 +66,19 @@ pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 /// Starts of an agent's process that may fail in a row, for a reason that it gives, before what waits is parked.
 pub(crate) const MAX_START_FAULTS: u32 = 3;
 
-/// Requests about sandboxes and proposals of one workspace that wait or are being done; further ones are told
-/// to come again.
+/// Maximum number of pending requests about sandboxes and proposals of one workspace; further ones
+/// must be retried.
 pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;
 
 /// Files of a task's proposal that the task remembers by name; further ones are counted.
 pub(crate) const TASK_PROPOSAL_FILES_TOLD: usize = 100;
 
-/// Requests about the configuration of one conversation that wait or are being done; further ones are told to come
-/// again.
+/// Maximum number of pending requests about the configuration of one conversation; further ones
+/// must be retried.
 pub(crate) const BUNDLE_REQUESTS_MAX: usize = 32;
 
-/// Agents that may give each other work in one chain (`IPC-3`); what the last one of them asks is
-/// refused.
+/// Maximum depth of a chain of agents that give each other work (`IPC-3`); requests of the last one
+/// are refused.
 pub(crate) const MAX_CHAIN_DEPTH: u32 = 32;
 /// Questions of one instance whose answers are still to come as events; one more is refused.
 pub(crate) const MAX_OPEN_QUESTIONS: usize = 100;
@@ -85,28 +86,30 @@ pub(crate) const MAX_OPEN_QUESTIONS: usize = 100;
 pub(crate) const REACHED_PER_STEP_MAX: usize = 16;
 /// Other conversations that one turn may give work to (`SEC-8`).
 pub(crate) const REACHED_PER_TURN_MAX: usize = 32;
-/// Conversations that all turns one event of the outside led to may give work to (`SEC-8`). No turn takes
-/// more than half of what is left.
+/// Maximum number of conversations that can receive work from all turns caused by one external
+/// event (`SEC-8`). No turn may use more than half of the rest.
 pub(crate) const REACHED_PER_TREE_MAX: usize = 64;
-/// How long it is remembered what such an event led to, after the last of it, in milliseconds.
+/// Time for which the consequences of an external event are tracked after the last one, in
+/// milliseconds.
 pub(crate) const TREE_MEMORY_MS: u64 = 3_600_000;
 /// Conversations that the agents of one workspace may give work to at once, beside those they had given
 /// work to for the same event (`SEC-8`).
 pub(crate) const WORKSPACE_REACH_BURST: u64 = 256;
-/// How many more of them there may be each second.
+/// Refill of this burst, per second.
 pub(crate) const WORKSPACE_REACH_PER_S: u64 = 16;
 /// Bytes that one turn may append to its conversation. With more, it fails (`SEC-8`).
 pub(crate) const TURN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Reports (`observe`) of one turn that are recorded however fast they come (`SEC-8`).
 pub(crate) const OBSERVATIONS_PER_TURN_BURST: u64 = 4_096;
-/// How many more of them are recorded each second. Others are dropped and counted.
+/// Maximum rate of recorded reports, per second. Others are dropped and counted.
 pub(crate) const OBSERVATIONS_PER_S: u64 = 100;
 /// Dropped reports of one turn after which its process is killed.
 pub(crate) const OBSERVATIONS_DROPPED_MAX: u64 = 65_536;
-/// Keys of one connection of which it is remembered whether they name a conversation from before keys
-/// were those of their connection.
+/// Maximum number of keys of one connection for which the result of the search for a legacy
+/// conversation is cached.
 pub(crate) const FORMER_KEYS_REMEMBERED: usize = 4_096;
-/// Replies that the process of one connection may wait for at one time. For one more it is told to ask again later.
+/// Maximum number of replies that the process of one connection can wait for; further requests must
+/// be retried.
 pub(crate) const REPLIES_AWAITED_MAX: usize = 1_024;
 /// Child processes at one time (`SEC-8`). An agent's process starts when another has ended; those idle for
 /// longest are ended for it.
@@ -120,50 +123,49 @@ pub(crate) const TASK_RUNS_AT_ONCE_MAX: usize = 20;
 pub(crate) const TASKS_PER_WORKSPACE_MAX: usize = 10_000;
 /// Tasks that one conversation's agent has had made and that have not ended. One more is refused.
 pub(crate) const TASKS_PER_CONVERSATION_MAX: usize = 20;
-/// Requests about tasks of one workspace that wait until its tasks are read; further ones are told to come
-/// again.
+/// Maximum number of requests about tasks of one workspace that wait until its tasks are loaded;
+/// further ones must be retried.
 pub(crate) const TASK_REQUESTS_MAX: usize = 64;
-/// Bytes that a task's program wrote and that are not yet in its log; what comes beyond is dropped, which the
-/// log says.
+/// Maximum number of bytes of output of a task's program that are not in its log yet; further
+/// output is dropped, which the log reports.
 pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1024 * 1024;
 /// Bytes of the work area of a task whose agent names no `diskMiB` (`TASK-9`).
 pub(crate) const TASK_DISK_BYTES_DEFAULT: u64 = 20 * 1024 * 1024 * 1024;
-/// How often it is looked what a work area takes while a run is under way in it, in milliseconds.
+/// Interval of disk usage checks of a work area during a run, in milliseconds.
 pub(crate) const TASK_DISK_EACH_MS: u64 = 120_000;
-/// How long a look is told to whoever asks before it is looked again, in milliseconds.
+/// Maximum age of a reported disk usage, in milliseconds; then it is measured again.
 pub(crate) const TASK_DISK_FRESH_MS: u64 = 60_000;
 /// The pause between two restore drills that a policy asks for, in milliseconds.
 pub(crate) const TASK_DRILL_PAUSE_MS: u64 = 30_000;
-/// How long no policy asks for another restore drill of the same task, in milliseconds.
+/// Minimum time between two restore drills of the same task by policy, in milliseconds.
 pub(crate) const TASK_DRILL_AGAIN_MS: u64 = 3_600_000;
 /// Checkpoints of one task that are being made or wait: one more would hold what the one that waits will.
 pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
-/// How long a notification of a task waits for its connection, in milliseconds; then it has failed.
+/// Timeout of a task's notification that waits for its connection, in milliseconds; then it has
+/// failed.
 pub(crate) const TASK_NOTIFICATION_WAIT_MS: u64 = 600_000;
-/// How long after the work area of a task could not be written or read it is read again, in milliseconds.
+/// Delay before the work area of a task is read again after an error, in milliseconds.
 pub(crate) const TASK_RELOAD_MS: u64 = 30_000;
-/// How long a task's program has to end when it is asked to, in milliseconds; then it is killed.
+/// Grace period of a task's program after a stop request, in milliseconds; then it is killed.
 pub(crate) const RUN_END_GRACE_MS: u64 = 10_000;
-/// How much longer its process has, in milliseconds.
+/// Additional grace period of its process, in milliseconds.
 pub(crate) const RUN_END_MARGIN_MS: u64 = 5_000;
-/// How long after the store could not say what became of a question it is asked again, in
-/// milliseconds.
+/// Delay before the store is asked again about the outcome of a request, in milliseconds.
 pub(crate) const LOOK_AGAIN_MS: u64 = 5_000;
 /// Instances that one answer to an agent holds at most.
 pub(crate) const LISTED_INSTANCES_MAX: usize = 200;
 
-/// How long the crashes of an instance without work are remembered, in milliseconds.
+/// Time for which the crashes of an idle instance are remembered, in milliseconds.
 pub(crate) const CRASH_MEMORY_MS: u64 = 600_000;
 
 /// Restarts of its own process that an agent may ask for within [`SELF_RESTART_WINDOW_MS`]; one more is
 /// refused.
 pub(crate) const SELF_RESTARTS_MAX: usize = 5;
-/// How long such a restart counts, in milliseconds.
+/// Time for which such a restart counts, in milliseconds.
 pub(crate) const SELF_RESTART_WINDOW_MS: u64 = 600_000;
 
-/// How often expired conversations (`INST-7`), and tasks that ended long ago (`TASK-10`), are looked for, in
-/// milliseconds. One is deleted when
-/// it was due in two looks in a row.
+/// Interval of scans for expired conversations (`INST-7`) and old ended tasks (`TASK-10`), in
+/// milliseconds. One is deleted when it is due in two scans in a row.
 pub(crate) const RETENTION_INTERVAL_MS: u64 = 600_000;
 
 /// Calls with one credential that run at one time; further ones wait.
@@ -172,14 +174,15 @@ pub(crate) const CALLS_IN_FLIGHT_PER_CREDENTIAL: usize = 16;
 pub(crate) const CALLS_WAITING_PER_CREDENTIAL: usize = 1_024;
 /// Calls one agent process waits for at one time. One more ends in `overloaded`.
 pub(crate) const CALLS_OPEN_PER_AGENT: usize = 128;
-/// How often one call is begun: failures without effect and crashes of its connector together.
+/// Maximum number of attempts of a call, including failures without effect and crashes of its
+/// connector.
 pub(crate) const CALL_ATTEMPTS_MAX: u32 = 5;
-/// The pause before a call is made for the second time, in milliseconds; it doubles each time. What
-/// the other side asks for with `Retry-After` counts if it is longer.
+/// Delay before the second attempt of a call, in milliseconds; it doubles each time. A longer
+/// `Retry-After` of the other side takes precedence.
 pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
 /// The longest such pause, in milliseconds.
 pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
-/// The longest a call may take, whatever its agent asks for, in milliseconds.
+/// Maximum duration of a call, in milliseconds. Longer requested timeouts are reduced to it.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 
 /// Questions to a person that wait at one time, of all workspaces. One more is refused.
@@ -194,14 +197,14 @@ pub(crate) const WATCH_BACKLOG_EVENTS: usize = 512;
 pub(crate) const EXPORT_QUEUE_EVENTS: usize = 8_192;
 /// Events of traces that are handed to such a connection at one time.
 pub(crate) const EXPORT_BATCH_EVENTS: usize = 512;
-/// How long such a connection has for them, in milliseconds; then they are lost, which is counted.
+/// Deadline of such a connection for them, in milliseconds; then they are lost, which is counted.
 pub(crate) const EXPORT_DEADLINE_MS: u64 = 60_000;
 
 /// Bytes of a question that are taken for one token when it is reserved what a call may take.
 pub(crate) const ESTIMATE_BYTES_PER_TOKEN: u64 = 2;
-/// Tokens that are reserved for a reply whose length nobody limits with `maxTokens`.
+/// Tokens that are reserved for a reply without a `maxTokens` limit.
 pub(crate) const ESTIMATE_REPLY_TOKENS: u64 = 8_192;
-/// Share of a budget, in percent, at which whoever spends it is warned.
+/// Share of a budget, in percent, at which a warning is sent.
 pub(crate) const BUDGET_WARNING_PERCENT: u128 = 90;
 /// Budgets of one workspace that are shown, those nearest to their limits first.
 pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
@@ -214,8 +217,8 @@ pub(crate) const UNHEALTHY_SHOWN: usize = 20;
 /// others are counted.
 pub(crate) const FAILED_DRILLS_SHOWN: usize = 20;
 
-/// Conversations of one workspace that do not work with what their agents made of them and are named in
-/// `gdn status`; the others are counted.
+/// Maximum number of conversations with bundle problems of one workspace that `gdn status` names;
+/// the others are counted.
 pub(crate) const BUNDLE_PROBLEMS_SHOWN: usize = 20;
 
 /// Watched files of one workspace that are named to clients; the others are counted.
@@ -232,6 +235,6 @@ const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
 const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
 
-/// Tool calls of one workspace of which nobody knows if they had their effect, that are listed at most; of more the
-/// oldest are in the audit log alone (`OBS-5`).
+/// Maximum number of listed tool calls with an unknown outcome of one workspace; older ones are
+/// only in the audit log (`OBS-5`).
 pub const UNKNOWN_CALLS_MAX: usize = 10_000;

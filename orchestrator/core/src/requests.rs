@@ -1,4 +1,4 @@
-//! What clients ask for. One arm for each method of the control API.
+//! Requests of clients. One arm for each method of the control API.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -53,7 +53,7 @@ use self::reloading::Reloading;
 use self::retention::Retention;
 use self::verification::Verifying;
 
-/// What clients ask for that takes more than one step.
+/// Requests of clients that take more than one step.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Those that wait for the daemon to end.
@@ -63,7 +63,7 @@ pub(crate) struct Requests {
     verifications: BTreeMap<RequestToken, Verifying>,
     reloads: BTreeMap<RequestToken, Reloading>,
     proposals: Lines,
-    /// What the policy has seen of workspaces.
+    /// State of the retention policy for each workspace.
     retention: BTreeMap<WorkspaceId, Retention>,
 }
 
@@ -77,7 +77,7 @@ impl Requests {
 /// The connector that the local client is.
 const CLIENT_CONNECTION: &str = "cli";
 
-/// Whether a request is answered while the daemon ends: it changes nothing.
+/// True if a request is answered during the daemon's shutdown, because it changes nothing.
 fn may_come_late(call: &Call) -> bool {
     matches!(
         call,

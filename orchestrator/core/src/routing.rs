@@ -1,4 +1,4 @@
-//! What one machine says to another.
+//! Messages between the modules.
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;
@@ -171,7 +171,8 @@ impl Core {
         }
     }
 
-    /// Tasks have calls made, and hear of what came of them; what they took counts, and budgets hold them.
+    /// Starts calls that tasks request, and delivers their results; their costs count against
+    /// budgets.
     pub(crate) fn exchange_with_tasks(&mut self) {
         loop {
             let asked = self.tasks.take_calls();
@@ -234,7 +235,7 @@ impl Core {
         }
     }
 
-    /// Authorization servers are asked, and what came of it is told.
+    /// Sends requests to authorization servers, and delivers their results.
     pub(crate) fn exchange_with_oauth(&mut self) {
         loop {
             let asked = self.oauth.take_calls();
@@ -313,7 +314,7 @@ impl Core {
         self.calls.serve(&mut self.fleet, id, &target);
     }
 
-    /// What the passing of time asks for, for one process.
+    /// Handles the passing of time for one process.
     pub(crate) fn on_time(&mut self, owner: &Owner) {
         self.fleet.on_time(owner);
         match owner {
@@ -326,14 +327,14 @@ impl Core {
         }
     }
 
-    /// What time asks for of a model's process depends on whether anybody calls it.
+    /// Handles the passing of time for a model's process, which also depends on pending calls.
     pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
         let target = CallTarget::Model { name: name.clone() };
         let is_called = self.calls.any_for(id, &target);
         self.fleet.on_model_time(id, name, is_called);
     }
 
-    /// A turn has begun: what was awaited for those before it is not any more.
+    /// A turn has begun: requests of earlier turns are dropped.
     pub(crate) fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
         let at = beginning.instance.clone();
         if let Some(turn_id) = self.fleet.on_began(beginning, result) {
@@ -342,7 +343,7 @@ impl Core {
         }
     }
 
-    /// A turn is over: nothing is awaited for it any more, and the next one may begin.
+    /// A turn has ended: its pending requests are dropped, and the next turn may begin.
     pub(crate) fn on_committed(&mut self, completing: &Completing, result: Result<(), StoreError>) {
         let at = &completing.instance;
         let Some(began_under) = self.fleet.on_committed(completing, result) else {
@@ -359,7 +360,7 @@ impl Core {
         self.fleet.offer_place();
     }
 
-    /// An event is over because a person wanted it so: what follows is as for any turn.
+    /// A person has canceled an event: the rest is as for any turn.
     pub(crate) fn on_cancelled(
         &mut self,
         cancelling: &Cancelling,
@@ -370,7 +371,7 @@ impl Core {
         }
     }
 
-    /// An event is out of the way: nothing is awaited for its turn any more.
+    /// An event was parked: pending requests of its turn are dropped.
     pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
         if self.fleet.on_parked(parking, result) {
             self.calls

@@ -568,7 +568,7 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
 /// repeatedly. This counts against no event.
 #[test]
 fn a_disk_that_is_full_parks_no_event() {
-    // The disk fails only when told to.
+    // The disk fails only if the test requests it.
     let plan = Plan { disk: 1, ..CALM };
     for seed in 0..100 {
         let mut world = World::new(seed, plan, false);

@@ -1,22 +1,24 @@
-//! Tasks: what each of them does next, and in which order that becomes durable (`TASK-1`, `TASK-7`, `TASK-8`).
+//! Tasks: their next steps, and the order in which these become durable (`TASK-1`, `TASK-7`,
+//! `TASK-8`).
 //!
-//! What a task does is decided by its own machine (`goondan_tasks`). Here is what stands around it:
+//! A task's own state machine decides its steps (`goondan_tasks`). This module connects it to the
+//! rest:
 //!
-//! * `entry`: one task, and what of it is on its way to disk. Nothing that follows from a fact is done, and
-//!   nobody is told of it, before the fact is durable.
-//! * `runs`: the processes that work for tasks: so many at a time, the others wait.
+//! * `entry`: one task, and its pending writes. A consequence of a fact is executed or reported
+//!   only after the fact is durable.
+//! * `runs`: the processes that work for tasks: a limited number at a time, the others wait.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
 //! * `proposing`: the sandboxes and proposals of tasks with a source.
-//! * `checkpoints`: when the files of a task are kept, and taken back.
-//! * `disk`: what work areas take, and may take.
-//! * `budgets`: what tasks took, and whether the budgets that they share let them take more.
-//! * `drills`: when it is tried whether a checkpoint could be restored.
-//! * `retention`: tasks that ended long ago, and how they are removed.
-//! * `notifying`: when connections tell people what a task waits for.
-//! * `asking`, `reading`, `logs`: what clients ask for. Only a person changes anything.
-//! * `workers`: which agent works for a new task.
-//! * `by_agents`: what agents ask for: tasks of their own conversation, and how they stand.
-//! * `opening`: the tasks of a workspace that is opened or closed, and of a daemon that ends.
+//! * `checkpoints`: making and restoring checkpoints of tasks.
+//! * `disk`: disk usage and quotas of work areas.
+//! * `budgets`: spending of tasks, and their shared budgets.
+//! * `drills`: restore drills.
+//! * `retention`: removal of tasks that ended long ago.
+//! * `notifying`: notifications through connections about tasks that wait for a person.
+//! * `asking`, `reading`, `logs`: requests of clients. Only a person changes anything.
+//! * `workers`: selection of the agent for a new task.
+//! * `by_agents`: requests of agents: tasks of their own conversation, and their status.
+//! * `opening`: tasks of a workspace that is opened or closed, and of a daemon that stops.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -73,11 +75,11 @@ pub(crate) struct Tasks {
     spaces: BTreeMap<WorkspaceId, Space>,
     /// Those whose run waits for a place, the longest waiting first.
     waiting: VecDeque<TaskRef>,
-    /// Those for whose run secrets are being read.
+    /// Tasks for whose run secrets are being read.
     reading: BTreeSet<TaskRef>,
-    /// Those for whose run a sandbox is being prepared.
+    /// Tasks for whose run a sandbox is being prepared.
     preparing: BTreeSet<TaskRef>,
-    /// What is to be done about sandboxes, and what for.
+    /// Pending operations on sandboxes, and their purposes.
     sandbox_works: Vec<(proposing::SandboxStep, ProposalWork)>,
     /// Work areas that are being looked at, and what waits for that.
     looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
@@ -86,7 +88,8 @@ pub(crate) struct Tasks {
     /// No drill is begun by policy before, on the clock of `Now::mono_ms`.
     drill_at_ms: u64,
     notifying: Notifying,
-    /// No run is started before, since there was no room; on the clock of `Now::mono_ms`.
+    /// No run is started before this time, because resources were exhausted; on the clock of
+    /// `Now::mono_ms`.
     start_at_ms: u64,
     accounting: budgets::Accounting,
     /// Conversations that go with their tasks.
@@ -100,16 +103,16 @@ pub(crate) struct Tasks {
 /// The tasks of one workspace.
 #[derive(Debug, Default)]
 struct Space {
-    /// Whether they are read.
+    /// True if the tasks are loaded.
     is_loaded: bool,
     /// Requests that wait until they are.
     held: Vec<(RequestToken, Call)>,
-    /// What agents ask that waits for the same.
+    /// Requests of agents that wait until then.
     held_asks: Vec<(Requester, AgentAsk)>,
     entries: BTreeMap<TaskId, Entry>,
     /// Requests about work areas that are being carried out.
     works: usize,
-    /// What the policy has seen of it.
+    /// State of the retention policy.
     seen: retention::Seen,
 }
 
@@ -129,7 +132,7 @@ fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
     };
     let error = ControlError::new(code, text);
     match refused {
-        // There is none that could be shown.
+        // The task does not exist, so it cannot be shown.
         Refused::BadTask => error.suggest("`gdn task new --help` tells how each is given"),
         _ => error.suggest(format!(
             "`gdn task show {}` tells how it stands",
@@ -150,7 +153,7 @@ impl Tasks {
         self.spaces.get(&at.workspace_id)?.entries.get(&at.task_id)
     }
 
-    /// Whether something of a workspace's tasks is still to become durable.
+    /// True if a workspace has tasks with pending writes.
     pub(crate) fn is_busy(&self, id: &WorkspaceId) -> bool {
         self.spaces.get(id).is_some_and(|space| {
             let is_opening = !space.is_loaded;
@@ -162,8 +165,8 @@ impl Tasks {
         fleet.push(Effect::Tasks(Box::new(work)));
     }
 
-    /// Gives a task an input of its machine, for `decision` if a client waits for what comes of it. What
-    /// follows is done once it is durable.
+    /// Sends an input to a task's state machine, for `decision` if a client waits for the result.
+    /// The consequences are executed after the facts are durable.
     fn input(
         &mut self,
         fleet: &mut Fleet,
@@ -186,7 +189,7 @@ impl Tasks {
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        // No run begins by what one that is under way tells.
+        // A report of a run in progress does not start a run.
         let is_told = matches!(input, TaskInput::Told { .. } | TaskInput::Alive { .. });
         if !is_told && let Some(agent) = runs::profile_of(fleet, at, entry) {
             entry.set_agent(agent);
@@ -204,7 +207,7 @@ impl Tasks {
         }
     }
 
-    /// Has what happened written, unless something is being written already; what needs no writing is done.
+    /// Writes pending facts, unless a write is in progress; executes effects that need no write.
     fn flush(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         while let Some(entry) = self.entry_mut(at) {
             if let Some((facts, state)) = entry.next_write() {
@@ -388,7 +391,7 @@ impl Tasks {
         }
     }
 
-    /// What the passing of time asks for.
+    /// Handles the passing of time.
     pub(crate) fn on_time(&mut self, fleet: &mut Fleet) {
         if fleet.is_stopping() {
             return;
@@ -418,7 +421,7 @@ impl Tasks {
         self.start_waiting(fleet);
     }
 
-    /// What was damaged in a workspace may be mended.
+    /// Damage in a workspace may have been repaired.
     pub(crate) fn on_repaired(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         let now_ms = fleet.now().mono_ms;
         if let Some(space) = self.spaces.get_mut(id) {
@@ -435,7 +438,8 @@ impl Tasks {
         if entry.begin_reload() {
             return Self::work(fleet, TaskWork::Reload { at: at.clone() });
         }
-        // What waits for a place shows no sign of life, and is not stalled for it; a turn is looked after elsewhere.
+        // A queued run sends no sign of life and must not count as stalled; a turn is monitored
+        // elsewhere.
         if let Some(run) = entry.unwatched_run() {
             self.take_input(fleet, at, TaskInput::Alive { run }, None);
         }
@@ -449,7 +453,7 @@ fn busy(at: &TaskRef, why: &str) -> ControlError {
     ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
 }
 
-/// Why something about a task was not written: a full disk, say, is no damage.
+/// Error for a failed write about a task: a full disk, for example, is not damage.
 fn not_written(at: &TaskRef, error: &ControlError) -> ControlError {
     if error.code == ErrorCode::Damaged {
         return damaged(at, &error.message);

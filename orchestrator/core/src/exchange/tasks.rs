@@ -1,4 +1,4 @@
-//! What is to be done about the work areas of tasks, and what came of it.
+//! Operations on the work areas of tasks, and their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ impl TaskRef {
     }
 }
 
-/// A text that is shown to nobody.
+/// A secret text, which is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Clear(pub String);
 
@@ -49,19 +49,19 @@ impl fmt::Debug for Clear {
     }
 }
 
-/// What goes to a log of a task.
+/// An entry for a log of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogText {
-    /// What its program wrote.
+    /// Output of its program.
     Output(OutputStream, String),
     /// A protocol block, and when it came.
     Block(Timestamp, Block),
 }
 
-/// What becomes of a request for a part of a log where the log ends.
+/// Behavior of a request for a part of a log when the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It is answered: more may come, and nobody waits for it.
+    /// Answer immediately; the log may grow later.
     Answer,
     /// It waits for more.
     Wait,
@@ -69,7 +69,7 @@ pub enum AtEnd {
     Over,
 }
 
-/// What is to be done about the work areas of tasks.
+/// Operation on the work areas of tasks.
 #[derive(Debug)]
 pub enum TaskWork {
     /// Read all of a workspace.
@@ -86,20 +86,20 @@ pub enum TaskWork {
     Create {
         /// The task.
         at: TaskRef,
-        /// What it is to be.
+        /// The new task.
         new: Box<NewTask>,
-        /// What its guide leads to.
+        /// Path of its guide.
         guide: Option<PathBuf>,
         /// When it is made.
         now: Timestamp,
     },
-    /// Write what happened, and how the task stands with it. Of one task only one of these is under way.
+    /// Write facts and the resulting state. At most one of these is in progress for a task.
     Write {
         /// The task.
         at: TaskRef,
-        /// What happened.
+        /// The facts.
         facts: Vec<Entry>,
-        /// How it stands.
+        /// The resulting state.
         state: Arc<State>,
     },
     /// Append to a log. Nothing is reported but how much less waits.
@@ -128,7 +128,7 @@ pub enum TaskWork {
         at: TaskRef,
         /// The run.
         run: u64,
-        /// The variables, with the dependencies whose values they are to hold.
+        /// Names of variables, and the dependencies whose values they get.
         references: Vec<(String, String)>,
     },
     /// Read a part of a log, and answer with it.
@@ -137,11 +137,11 @@ pub enum TaskWork {
         token: RequestToken,
         /// The task.
         at: TaskRef,
-        /// Which log.
+        /// The log.
         log: TaskLog,
         /// From which byte on; from the end backwards if it is negative.
         offset: i64,
-        /// What becomes of the request at the end of the log.
+        /// Behavior at the end of the log.
         at_end: AtEnd,
     },
     /// Nothing more comes into the logs of a task: answer all that wait for more.
@@ -160,11 +160,13 @@ pub enum TaskWork {
         workspace_id: WorkspaceId,
         /// The request that waits for it.
         token: RequestToken,
-        /// Where it is.
+        /// Path of the work area.
         path: PathBuf,
-        /// What the guides of the agents for tasks lead to. A copy leaves out what leads out of it.
+        /// Paths of the guides of the agents for tasks. Links in the copy that lead out of it are
+        /// left out.
         guides: BTreeMap<AgentName, PathBuf>,
-        /// Who works for a task of the plain format, which names no agent; or why it cannot be imported.
+        /// Agent for a task of the plain format, which names no agent, or the reason why the task
+        /// cannot be imported.
         worker: Result<PlainWorker, ControlError>,
     },
     /// Look for documents in a work area.
@@ -180,9 +182,9 @@ pub enum TaskWork {
     Remove {
         /// The task.
         at: TaskRef,
-        /// Who wants it.
+        /// The caller that removes the task.
         reply: RemovalFor,
-        /// Whether it is kept among the backups.
+        /// True to keep a copy among the backups.
         with_backup: bool,
     },
     /// Try whether the newest checkpoint of a work area could be restored.
@@ -220,7 +222,7 @@ pub enum TaskWork {
         copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
-        /// What it says of itself.
+        /// Metadata of the checkpoint.
         about: CheckpointAbout,
         /// When it is made.
         now: Timestamp,
@@ -233,10 +235,10 @@ pub enum TaskWork {
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
-        /// Which page of them.
+        /// The requested page.
         list: ListCheckpoints,
     },
-    /// Take a work area back to a checkpoint, or tell what that would change.
+    /// Restore a work area to a checkpoint, or report the changes that this would make.
     Restore {
         /// The task.
         at: TaskRef,
@@ -244,9 +246,9 @@ pub enum TaskWork {
         copy: Option<PathBuf>,
         /// The request that waits for it.
         token: RequestToken,
-        /// Which; the newest that can be if it is not said.
+        /// The checkpoint; by default the newest usable one.
         checkpoint_id: Option<String>,
-        /// Whether it is only told.
+        /// True for a dry run.
         is_rehearsal: bool,
         /// When it is done.
         now: Timestamp,
@@ -258,7 +260,7 @@ pub enum TaskWork {
     },
 }
 
-/// What a new checkpoint says of itself (`CKPT-2`).
+/// Metadata of a new checkpoint (`CKPT-2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointAbout {
     /// Why it is made.
@@ -267,30 +269,30 @@ pub struct CheckpointAbout {
     pub name: Option<String>,
     /// The phase the task is in.
     pub phase: u32,
-    /// Percent of it.
+    /// Progress in percent.
     pub progress: u8,
-    /// How the task stands.
+    /// Status of the task.
     pub status: String,
     /// The step it is in.
     pub step: Option<String>,
     /// Tokens taken so far.
     pub tokens: u64,
-    /// Whether a program may be writing meanwhile.
+    /// True if a program may be writing meanwhile.
     pub is_live: bool,
     /// Bytes that the work area may have; of one with more none is made (`TASK-9`).
     pub quota_bytes: u64,
 }
 
-/// What a work area takes of the disk (`TASK-9`).
+/// Disk usage of a work area (`TASK-9`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Bytes of all its files.
     pub bytes: u64,
-    /// What is free on its file system, if that tells.
+    /// Free bytes on its file system, if known.
     pub free_bytes: Option<u64>,
 }
 
-/// Who wants a task removed.
+/// Caller that removes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalFor {
     /// A client, this one alone.
@@ -306,7 +308,7 @@ pub enum RemovalFor {
 pub struct FoundTask {
     /// Its id.
     pub task_id: TaskId,
-    /// How it stands, with the last lines of its history, or why it cannot be read.
+    /// Its state and the last entries of its history, or the reason why it cannot be read.
     pub result: Result<(State, Vec<TaskHappening>), String>,
 }
 
@@ -315,7 +317,7 @@ pub struct FoundTask {
 pub struct NotCreated {
     /// Why.
     pub error: ControlError,
-    /// The task that is there all the same: one from before, or the one that was made in part.
+    /// A task that exists despite the failure: an earlier one, or a partially created one.
     pub found: Option<FoundTask>,
 }
 
@@ -331,7 +333,7 @@ pub struct LostSecrets {
 /// Variables with the secrets they hold, or those that cannot be read.
 pub type SecretsRead = Result<BTreeMap<String, Clear>, LostSecrets>;
 
-/// What came of it.
+/// Result of an operation on the work areas of tasks.
 #[derive(Debug)]
 pub enum TaskDone {
     /// These are the tasks of a workspace.
@@ -355,7 +357,7 @@ pub enum TaskDone {
         /// Why not.
         result: Result<(), Box<NotCreated>>,
     },
-    /// What happened is durable, or not.
+    /// Facts are durable, or the write failed.
     Written {
         /// The task.
         at: TaskRef,
@@ -366,7 +368,7 @@ pub enum TaskDone {
     Logged {
         /// The task.
         at: TaskRef,
-        /// How many bytes of output it was.
+        /// Number of bytes of output.
         bytes: usize,
     },
     /// A value is kept, or not.
@@ -380,13 +382,13 @@ pub enum TaskDone {
         /// Why not.
         result: Result<(), ControlError>,
     },
-    /// What was kept for a run.
+    /// The stored values for a run.
     SecretsRead {
         /// The task.
         at: TaskRef,
         /// The run.
         run: u64,
-        /// What.
+        /// The values.
         result: SecretsRead,
     },
     /// A work area was copied from elsewhere, or not.
@@ -409,7 +411,7 @@ pub enum TaskDone {
     Measured {
         /// The task.
         at: TaskRef,
-        /// What it takes, or why that cannot be told.
+        /// Disk usage, or the reason why it is unknown.
         result: Result<Measured, String>,
     },
     /// A checkpoint was made, or not.
@@ -420,7 +422,7 @@ pub enum TaskDone {
         token: Option<RequestToken>,
         /// The checkpoint, or why there is none.
         result: Result<CheckpointInfo, ControlError>,
-        /// What the work area takes with it, if that was found out.
+        /// Disk usage of the work area with the checkpoint, if known.
         disk: Option<Measured>,
     },
     /// A work area was taken back to a checkpoint, or not.
@@ -429,25 +431,25 @@ pub enum TaskDone {
         at: TaskRef,
         /// The request that waits for it.
         token: RequestToken,
-        /// Whether it is only told what would change.
+        /// True for a dry run.
         is_rehearsal: bool,
-        /// What changed, or why nothing did.
+        /// The changes, or the reason why there are none.
         result: Result<TaskRestored, ControlError>,
     },
     /// A work area was removed, or not.
     Removed {
         /// The task.
         at: TaskRef,
-        /// Who wants it.
+        /// The caller that removes the task.
         reply: RemovalFor,
-        /// Where its copy is, or why it was not.
+        /// Path of the backup, or the reason of the failure.
         result: Result<TaskRemoved, ControlError>,
     },
     /// A HANDOFF names what is not there.
     HandoffRefused {
         /// The task.
         at: TaskRef,
-        /// What.
+        /// The problem.
         problem: String,
     },
     /// It was tried whether a checkpoint could be restored, or could not be tried.
@@ -456,7 +458,7 @@ pub enum TaskDone {
         at: TaskRef,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
-        /// What came of it, or why nothing did.
+        /// Result of the drill, or the reason why there is none.
         result: Result<TaskDrill, ControlError>,
     },
 }

@@ -31,7 +31,7 @@ pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
 /// Why a process ends whose agent asked for it.
 const SELF_RESTART: &str = "its agent asked for a restart";
 
-/// What an agent is called whose name could not be read yet.
+/// Name of an agent whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
 
 fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
@@ -47,7 +47,7 @@ continuation! {
 }
 
 impl Fleet {
-    /// Whether an instance is in a turn, or is about to be.
+    /// True if an instance is in a turn or begins one.
     pub(crate) fn is_in_turn(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
@@ -79,7 +79,7 @@ impl Fleet {
         found
     }
 
-    /// Nobody waits for answers to these requests any more.
+    /// Removes waiters whose clients are gone.
     pub(crate) fn forget_waiters(&mut self, gone: &HashSet<RequestToken>) {
         for workspace in self.workspaces.values_mut() {
             for instance in workspace.instances.values_mut() {
@@ -88,7 +88,7 @@ impl Fleet {
         }
     }
 
-    /// The process of an instance is gone. Whether the instance is to be deleted now.
+    /// Handles the exit of an instance's process. True if the instance must be deleted now.
     pub(crate) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) -> bool {
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
@@ -131,9 +131,9 @@ impl Fleet {
         }
     }
 
-    /// The instance's entry, made if there is none. What has no entry has nothing to do: everything
-    /// that had was taken up with its workspace. An agent that is not known is found out when the
-    /// instance is opened.
+    /// The instance's entry, created if there is none. An instance without an entry has no work,
+    /// because all instances with work were loaded with their workspace. An unknown agent is
+    /// determined when the instance is opened.
     pub(crate) fn instance_entry(
         &mut self,
         at: &InstanceRef,
@@ -146,7 +146,7 @@ impl Fleet {
         Some(entry.or_insert_with(|| Instance::new(agent, now_ms)))
     }
 
-    /// Does whatever is next for an instance.
+    /// Performs the next steps of an instance.
     pub(crate) fn pump(&mut self, at: &InstanceRef) {
         if self.is_held(at) {
             self.holds_due.insert(at.clone());
@@ -216,7 +216,7 @@ impl Fleet {
         }
     }
 
-    /// Whether turns of an instance may begin at all.
+    /// True if turns of an instance may begin.
     fn may_begin(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.filter(|workspace| workspace.closing.is_none());
@@ -226,7 +226,7 @@ impl Fleet {
             && entry.is_some_and(|entry| entry.deleting.is_none() && entry.hold.is_none())
     }
 
-    /// Whether the process that runs was started with another configuration.
+    /// True if the running process was started with another configuration.
     pub(crate) fn is_agent_outdated(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         workspace.is_some_and(|workspace| {
@@ -245,13 +245,13 @@ impl Fleet {
         })
     }
 
-    /// Whether its agent asked for its process to be restarted, and it runs on.
+    /// True if the agent has requested a restart of its process, and the process still runs.
     fn is_to_restart(&mut self, at: &InstanceRef) -> bool {
         let entry = self.instance_mut(at);
         entry.is_some_and(|entry| entry.restarts.due().is_some() && entry.slot.up().is_some())
     }
 
-    /// Whether any agent of a workspace still works with another configuration.
+    /// True if any agent of a workspace still runs with another configuration.
     pub(super) fn is_any_agent_outdated(&self, id: &WorkspaceId) -> bool {
         let agents = self.owners.values();
         agents
@@ -262,8 +262,7 @@ impl Fleet {
             .any(|at| self.is_agent_outdated(at))
     }
 
-    /// Whether any turn of a workspace that a process works on, or is about to be given, began on another
-    /// configuration.
+    /// True if any turn in progress in a workspace began with another configuration.
     pub(super) fn is_any_turn_of_before(&self, id: &WorkspaceId) -> bool {
         let Some(workspace) = self.workspaces.get(id) else {
             return false;
@@ -349,7 +348,8 @@ impl Fleet {
         entry.running = Some(running);
         let process = self.spawn(&Owner::Agent(at.clone()), limits);
         self.start_begun(process);
-        // What a process that crashed or a failed write left behind is read anew, not remembered.
+        // After a crash or a failed write the inbox on disk is read again, because the memory may
+        // be outdated.
         self.read_inbox(at);
     }
 
@@ -383,7 +383,7 @@ impl Fleet {
         })))
     }
 
-    /// Its name among the nodes that have its workspaces, too; none if there are no others.
+    /// Name of this node in the cluster; `None` without other nodes.
     pub(crate) fn node(&self) -> Option<&str> {
         self.facts.node.as_deref()
     }
@@ -501,8 +501,8 @@ impl Fleet {
         }
     }
 
-    /// The store could not do what an agent needs. Its process ends; the next one finds what is
-    /// durable, and the back-off keeps the tries apart. No event is to blame for it.
+    /// Handles a failure of the store. The process ends; the next one continues from durable data,
+    /// with a back-off between attempts. The failure counts against no event.
     pub(crate) fn on_store_failure(
         &mut self,
         at: &InstanceRef,
@@ -585,7 +585,7 @@ impl Fleet {
         self.store(audit, LogAuditFailure);
     }
 
-    /// What puts it down; it is in the log already.
+    /// Audit record of a change to an instance; the change is already logged.
     pub(crate) fn audit_record(&mut self, at: &InstanceRef, what: &str, details: Value) -> Audit {
         let mut record = JsonObject::from_iter([
             ("at".to_owned(), json!(self.now.wall)),

@@ -1,8 +1,8 @@
-//! What a child may ask for (`SEC-7`). Pure functions of the definition its process was started with and
-//! of the turn it was handed.
+//! Rights of child processes (`SEC-7`). Pure functions of the definition with which a process was
+//! started, and of its current turn.
 //!
-//! Nothing here believes what a child says of itself: whose process it is follows from its socket, what
-//! it may do from the checked configuration, and what turn it works on from what it was handed.
+//! Claims of a child about itself are not trusted: its identity follows from its socket, its rights
+//! from the validated configuration, and its turn from what it was sent.
 
 use goondan_protocol::agents::Question;
 use goondan_protocol::base_package::BASE_PACKAGE;
@@ -19,22 +19,22 @@ const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
 
-/// What makes an agent one that gives others their files.
+/// Tool export that makes an agent a coordinator.
 const PREPARE: (&str, &str) = ("sandbox", "prepare");
-/// What makes an agent one that works in a sandbox.
+/// Tool export that makes an agent a worker.
 const SUBMIT: (&str, &str) = ("proposal", "submit");
 
-/// Whether an agent works in a sandbox if one is prepared for it.
+/// True if an agent works in a sandbox when one is prepared for it.
 pub(super) fn is_worker(agent: &AgentDefinition) -> bool {
     agent.has_export(SUBMIT.0, SUBMIT.1)
 }
 
-/// Whether an agent gives others their files, and may read what they make of them.
+/// True if an agent prepares sandboxes for others, and may read their results.
 pub(super) fn is_coordinator(agent: &AgentDefinition) -> bool {
     agent.has_export(PREPARE.0, PREPARE.1)
 }
 
-/// Whether an agent changes its own configuration.
+/// True if an agent changes its own configuration.
 pub(super) fn is_author(agent: &AgentDefinition) -> bool {
     agent.has_export("swarm-bundle", "open")
 }
@@ -61,8 +61,9 @@ fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Whether an agent may ask that. The modules of its extensions may, too: the project's own code, which
-/// the configuration names, is given the way to other agents, though not to a restart.
+/// Checks that an agent may make a request. The modules of its extensions may make it, too: they
+/// are the project's own code, which the configuration names. They may contact other agents, but
+/// not restart their own.
 ///
 /// # Errors
 ///
@@ -91,8 +92,8 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
     Err(Refused::new("E_NOT_GRANTED", message))
 }
 
-/// Whether an agent may ask about the sandbox that a question is about: its own, or another agent's if it is
-/// one that prepares them. Nobody may ask to have a proposal applied: there is no such question.
+/// Checks that an agent may access a sandbox: its own, or any if the agent is a coordinator. No
+/// agent can apply a proposal, because there is no such request.
 fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
     match question.sandbox_of() {
         Some(other) if *other != agent.name && !is_coordinator(agent) => {
@@ -107,7 +108,7 @@ fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refuse
     }
 }
 
-/// Whether a step's id is one of a turn: of a step, or of a summary before one.
+/// True if a step id belongs to a turn: to a step, or to a summary before one.
 pub(super) fn is_step_of(turn_id: &TurnId, step_id: &StepId) -> bool {
     let rest = step_id.as_str().strip_prefix(turn_id.as_str());
     let Some(rest) = rest.and_then(|rest| rest.strip_prefix('.')) else {
@@ -117,12 +118,12 @@ pub(super) fn is_step_of(turn_id: &TurnId, step_id: &StepId) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether an agent may have a call made: by its own model, for the reply of a step, which is recorded
-/// and metered; by the connections that its tools work by; and only in the turn that is in progress.
+/// Checks that an agent may request a call: to its own model for the reply of a step, which is
+/// recorded and metered, or to the connections of its tools; and only in its current turn.
 ///
 /// # Errors
 ///
-/// `refused`, with what the agent may do.
+/// `refused`, with the allowed calls.
 pub(crate) fn may_call(
     agent: &AgentDefinition,
     turn: &Turn,
@@ -154,14 +155,14 @@ pub(crate) fn may_call(
     }
 }
 
-/// Whether all of these states are of extensions that the agent has.
+/// True if all of these states belong to extensions of the agent.
 pub(super) fn may_remember(agent: &AgentDefinition, states: &ExtensionStates) -> bool {
     states
         .keys()
         .all(|name| agent.extensions.iter().any(|held| held.name == *name))
 }
 
-/// Where in the turn's own trace something belongs: the span is what the child says, the trace is not.
+/// Trace context within the turn's own trace: the child chooses the span, but not the trace.
 pub(crate) fn trace_within(turn: &Turn, said: Option<TraceContext>) -> TraceContext {
     let own = turn.context.trace;
     match said {

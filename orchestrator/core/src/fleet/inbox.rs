@@ -1,8 +1,8 @@
-//! What an instance has to do, as far as that is known: the events that wait for their turns, and how often
-//! each of them crashed whoever worked on it.
+//! Queue of an instance, as far as known: the events that wait for their turns, and the number of
+//! crashes that each caused.
 //!
-//! The inbox on disk is the store's. Here is what it was said to hold, and what was added since. After
-//! anything that leaves a doubt it is read again before the next turn.
+//! The store owns the inbox on disk. This is a copy of its reported content, and of later
+//! additions. In case of doubt it is read again before the next turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,31 +13,31 @@ use goondan_store::instance::Arranged;
 
 use super::turn::Turn;
 
-/// Whether it is known what an instance has to do.
+/// State of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knowledge {
     /// Not since the store was last asked, or it could not say.
     Unread,
     /// The store is asked.
     Reading,
-    /// What waits here is what the inbox holds.
+    /// The copy matches the inbox on disk.
     Read,
 }
 
-/// What an instance has to do.
+/// Pending events of an instance.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     knowledge: Knowledge,
     /// Durable events that are not done, in the order of their turns; the turn in progress answers the first.
     waiting: VecDeque<AgentEvent>,
-    /// Those of them that a person has wait until they are resumed.
+    /// Events that a user has paused.
     paused: BTreeSet<EventId>,
     /// Those that a person wants to wait, while that is on its way to the disk.
     pausing: BTreeSet<EventId>,
     /// When each event was handed to the store that is not reported yet, the oldest first: the store reports them in this
     /// order.
     accepting: VecDeque<Timestamp>,
-    /// How many processes crashed in the turns of waiting events, where any did.
+    /// Number of process crashes in the turns of each waiting event, if there were any.
     crashes: BTreeMap<EventId, u32>,
     /// The turn in which the latest process crashed, and how.
     last_crash: Option<(Turn, String)>,
@@ -57,12 +57,12 @@ impl Inbox {
         }
     }
 
-    /// Whether the store is to be asked what it holds.
+    /// True if the inbox must be read from the store.
     pub(super) fn is_unread(&self) -> bool {
         self.knowledge == Knowledge::Unread
     }
 
-    /// Whether what waits here is what the inbox holds.
+    /// True if the copy matches the inbox on disk.
     pub(super) fn is_read(&self) -> bool {
         self.knowledge == Knowledge::Read
     }
@@ -72,7 +72,7 @@ impl Inbox {
         self.knowledge = Knowledge::Reading;
     }
 
-    /// What is here may not be what the inbox holds any more.
+    /// Marks the copy as possibly outdated.
     pub(super) fn invalidate(&mut self) {
         self.knowledge = Knowledge::Unread;
     }
@@ -97,13 +97,13 @@ impl Inbox {
         }
     }
 
-    /// There is no inbox: nothing waits.
+    /// The inbox is gone, so nothing waits.
     pub(super) fn vanish(&mut self) {
         self.knowledge = Knowledge::Read;
         self.waiting.clear();
     }
 
-    /// What waits will not have its turn.
+    /// Drops waiting events, which will not get a turn.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -115,17 +115,17 @@ impl Inbox {
             .filter(|event| !self.is_paused(&event.id))
     }
 
-    /// Whether no turn is in progress or may begin.
+    /// True if no turn is in progress or may begin.
     pub(super) fn has_nothing_ready(&self) -> bool {
         self.ready().next().is_none()
     }
 
-    /// Whether a person has an event wait until it is resumed.
+    /// True if a user has paused an event.
     pub(super) fn is_paused(&self, id: &EventId) -> bool {
         self.paused.contains(id) || self.pausing.contains(id)
     }
 
-    /// How many events a person has wait.
+    /// Number of paused events.
     pub(super) fn paused(&self) -> usize {
         self.waiting.len() - self.ready().count()
     }
@@ -135,12 +135,12 @@ impl Inbox {
         self.pausing.insert(id);
     }
 
-    /// Whether it waits is on the disk, or could not be put there.
+    /// Pausing an event has ended: durably, or with an error.
     pub(super) fn end_pausing(&mut self, id: &EventId) {
         self.pausing.remove(id);
     }
 
-    /// The store says in which order those that wait have their turns; what came since is behind them.
+    /// Applies the order that the store reports; newer events come after it.
     pub(super) fn arrange(&mut self, arranged: Arranged) {
         let Arranged { order, paused } = arranged;
         let place = |event: &AgentEvent| {
@@ -161,12 +161,12 @@ impl Inbox {
         self.waiting.iter().find(|event| event.id == *id)
     }
 
-    /// How many events wait or are on their way here.
+    /// Number of events that wait or are being accepted.
     pub(super) fn pending(&self) -> usize {
         self.waiting.len() + self.accepting.len()
     }
 
-    /// Whether events are on their way here.
+    /// True if events are being accepted.
     pub(super) fn is_accepting(&self) -> bool {
         !self.accepting.is_empty()
     }
@@ -176,7 +176,7 @@ impl Inbox {
         self.accepting.push_back(now);
     }
 
-    /// Since when an event waits to be durable, and its sender to hear of it; none if none does.
+    /// Start of the oldest acceptance in progress; `None` if there is none.
     pub(super) fn accepting_since(&self) -> Option<Timestamp> {
         self.accepting.front().copied()
     }
@@ -202,12 +202,12 @@ impl Inbox {
         count
     }
 
-    /// How many processes crashed in the turns of an event.
+    /// Number of process crashes in the turns of an event.
     pub(super) fn crashes_of(&self, id: &EventId) -> u32 {
         self.crashes.get(id).copied().unwrap_or(0)
     }
 
-    /// How the latest process crashed, if that was in a turn of this event.
+    /// Description of the latest crash, if it was in a turn of this event.
     pub(super) fn last_crash_of(&self, id: &EventId) -> Option<&str> {
         let last = self.last_crash.as_ref();
         let last = last.filter(|(turn, _)| turn.context.event_id == *id);
@@ -219,7 +219,8 @@ impl Inbox {
         self.crashes.remove(id);
     }
 
-    /// An event is out of the way. Gives the turn in which the latest process crashed, if it was one of it.
+    /// Removes a parked event. Returns the turn of the latest crash, if it was a turn of this
+    /// event.
     pub(super) fn parked(&mut self, id: &EventId) -> Option<Turn> {
         self.done(|done| done == id);
         self.forgive(id);

@@ -29,7 +29,7 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
     }
 }
 
-/// Who is told that an event is durable.
+/// Receiver of an acknowledgment that an event is durable.
 #[derive(Debug)]
 pub(crate) enum AcceptReply {
     /// A connector.
@@ -39,14 +39,15 @@ pub(crate) enum AcceptReply {
         /// The event's id in the connector's own words.
         said: EventId,
     },
-    /// An agent that asked. `reply` is what is to bring the answer, if it comes as an event.
+    /// An agent that sent a request. `reply` identifies the event that will bring the answer, if it
+    /// comes as an event.
     Agent {
         requester: Requester,
         reply_mode: ReplyMode,
         question: EventId,
         reply: Box<AgentEvent>,
     },
-    /// Nobody: the event is the answer to a question of its instance.
+    /// None: the event is the answer to a request of its instance.
     Answer,
     /// A task, whose run it is.
     Run(Box<ConversationRun>),
@@ -64,12 +65,13 @@ continuation! {
 }
 
 continuation! {
-    /// What became of an event that does not wait any more, and for which somebody waits.
+    /// The outcome of a finished event that a caller waits for.
     LookingUp { event_id: EventId } after LookUpEvent => &core.fleet.on_looked_up
 }
 
 impl Fleet {
-    /// Hands an event to the store. `reply` is told when it is durable, or why it is not.
+    /// Sends an event to the store. `reply` receives the acknowledgment, or the reason of the
+    /// failure.
     pub(crate) fn accept(
         &mut self,
         instance: InstanceRef,
@@ -142,7 +144,7 @@ impl Fleet {
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
             AcceptReply::Run(of) => self.tell_task(of, RunNews::Refused(message)),
-            // It is tried again: that it is to come is on record.
+            // Retried later, because the pending answer is recorded.
             AcceptReply::Answer => {}
             &AcceptReply::Client { token, .. } => {
                 let (code, suggestion) = match code {
@@ -206,7 +208,7 @@ impl Fleet {
         self.pump(instance);
     }
 
-    /// Tells whoever handed an event in that it is durable.
+    /// Acknowledges a durable event to its sender.
     fn tell_sender(
         &mut self,
         instance: &InstanceRef,
@@ -262,7 +264,7 @@ impl Fleet {
         let outcome = match before {
             EventState::Done(outcome) => Some(outcome),
             EventState::Unknown | EventState::Waiting if !wait => None,
-            // Nothing comes of it until a person decides: to wait would be in vain.
+            // A parked event needs a decision by a person, so waiting for it is pointless.
             EventState::Parked(parked) if wait => {
                 let error = parked_error(&parked.event.id, &parked.reason);
                 return self.respond_error(token, error);
@@ -299,7 +301,8 @@ impl Fleet {
         is_deleting.then(|| deleted_error(&at.instance_key))
     }
 
-    /// An event was not accepted. `may_be_there`: what was written of it may have survived.
+    /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
+    /// survived.
     fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
         if let Some(entry) = self.instance_mut(instance) {
             entry.inbox.end_accept(None);
@@ -332,7 +335,7 @@ impl Fleet {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
             (_, AcceptReply::Client { .. } | AcceptReply::Run(_)) => self.refuse(reply, code, text),
-            // Whoever posts is told nothing of this machine; the log has it.
+            // Senders receive no details about this machine; they are in the log.
             (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }
     }
@@ -406,8 +409,8 @@ impl Fleet {
         }
     }
 
-    /// Answers those whose turn has not begun with an error. The turn in progress is finished,
-    /// and who waits for it hears of it.
+    /// Answers waiters for later turns with an error. The turn in progress is finished, and its
+    /// waiters get the result.
     pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
         let current = self.turn_of(at).map(|turn| turn.context.event_id.clone());
         self.cancel_waiters_but(at, current.as_ref(), error, QuestionStatus::Stands);

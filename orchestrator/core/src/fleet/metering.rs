@@ -1,8 +1,8 @@
-//! What is counted of workspaces, conversations and processes, and how they stand when somebody asks
+//! Counters of workspaces, conversations and processes, and samples of their current state
 //! (`OBS-3`).
 //!
-//! Everything that a configuration names has its series from the beginning on, also while there is nothing to
-//! count: a query cannot see that a counter grew which was not there before.
+//! Every configured item has its series from the start, even with the value 0, because a query
+//! cannot detect the growth of a counter that did not exist before.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use super::views::Work;
 use super::{Fleet, Owner, Workspace, health};
 use crate::Effect;
 
-/// How turns end, as they are counted.
+/// Outcomes of turns, as counted.
 pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
 
-/// How requests to models end, as they are counted.
+/// Outcomes of model requests, as counted.
 pub(crate) const REQUEST_OUTCOMES: [&str; 2] = ["completed", "failed"];
 
-/// The labels of what belongs to a workspace.
+/// Labels of a workspace's metrics.
 pub(crate) fn of_workspace(id: &WorkspaceId) -> Labels {
     Labels::none().with(Label::Workspace, id.as_str())
 }
 
-/// How the conversations of one agent stand together.
+/// Totals over the conversations of one agent.
 #[derive(Debug, Default)]
 struct OfAgent {
     waiting: usize,
@@ -47,7 +47,7 @@ impl Fleet {
         }));
     }
 
-    /// A process ended though nobody had asked it to.
+    /// Counts an unexpected exit of a process.
     pub(super) fn count_child_crash(&mut self, owner: &Owner) {
         if let Some(labels) = self.labels_of(owner) {
             self.count(Metric::ChildCrashes, labels, Micros::whole(1));
@@ -68,7 +68,7 @@ impl Fleet {
         self.count(Metric::Turns, labels, Micros::whole(1));
     }
 
-    /// What a process is counted under; none if it belongs to nothing any more.
+    /// Labels of a process; `None` if it has no owner.
     fn labels_of(&self, owner: &Owner) -> Option<Labels> {
         let labels = of_workspace(owner.workspace_id());
         Some(match owner {
@@ -82,7 +82,7 @@ impl Fleet {
         })
     }
 
-    /// Whether a connection was started as one that tells what is counted.
+    /// True if a connection was started as one that serves metrics.
     pub(crate) fn may_read_metrics(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
@@ -94,7 +94,7 @@ impl Fleet {
         })
     }
 
-    /// How everything stands now.
+    /// Samples the current state.
     pub(crate) fn samples(&self, work: &impl Work) -> Vec<Sample> {
         let mut samples = Samples::default();
         let waiting = match self.room.short_of() {
@@ -169,9 +169,10 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
     for instance in workspace.instances.values() {
         let of = agents.entry(&instance.agent).or_default();
         of.waiting += instance.pending();
-        // What a person has wait is nobody's delay.
+        // Paused events are not a delay.
         let ready = instance.inbox.ready().map(|event| event.created_at);
-        // One that is not acknowledged yet waits, too: while nothing is, there are no others.
+        // Events that are not acknowledged yet count, too: while acknowledgments fail, there are no
+        // others.
         let oldest = ready.chain(instance.inbox.accepting_since());
         of.oldest = of.oldest.into_iter().chain(oldest).min();
         of.running += u64::from(instance.slot.up().is_some());

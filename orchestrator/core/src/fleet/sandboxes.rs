@@ -1,8 +1,8 @@
-//! What agents ask about sandboxes and proposals: whose those are, what is done for them, and what they are
-//! told of it (`BOX-1`, `PROP-1`).
+//! Agents' requests about sandboxes and proposals: ownership, execution, and answers (`BOX-1`,
+//! `PROP-1`).
 //!
-//! The sandboxes of one conversation are one run. In it an agent has one sandbox, named after the agent. Run
-//! and name follow from whose process asks and never from what it says.
+//! The sandboxes of one conversation form one run. In a run an agent has one sandbox, named after
+//! the agent. Run and name follow from the requesting process, never from its message.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ use crate::router;
 /// Characters of a conversation's key that its run is named by, for people.
 const RUN_WORD_CHARS: usize = 40;
 
-/// Bytes of the digest that tells runs apart.
+/// Length of the digest that distinguishes runs, in bytes.
 const RUN_DIGEST_BYTES: usize = 12;
 
 /// Why a process is replaced, in words.
@@ -48,7 +48,7 @@ fn run_of(conversation: &str) -> Result<RunId, Refused> {
 }
 
 impl Fleet {
-    /// What is to be done for a question about files; none for one about anything else.
+    /// Work for a request about files; `None` for other requests.
     pub(super) fn file_work(
         &self,
         at: &InstanceRef,
@@ -97,7 +97,7 @@ impl Fleet {
         }))
     }
 
-    /// Whether files may be given to that agent: it is one of the swarm, and may hand in what it makes of them.
+    /// Checks that an agent may receive files: it belongs to the swarm, and can submit proposals.
     fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), Refused> {
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
@@ -147,8 +147,7 @@ impl Fleet {
         })
     }
 
-    /// Where the sandbox of an instance is, if one is prepared for it; none for an agent that could not hand
-    /// anything in.
+    /// Directory of an instance's sandbox; `None` for an agent that cannot submit proposals.
     pub(super) fn sandbox_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.instances.get(&at.instance_key)?;
@@ -160,7 +159,7 @@ impl Fleet {
         Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
     }
 
-    /// Where the sandboxes of its conversation are, for an agent that may read all of them.
+    /// Directory of the conversation's sandboxes, for an agent that may read all of them.
     pub(super) fn run_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.instances.get(&at.instance_key)?;
@@ -172,7 +171,7 @@ impl Fleet {
         Some(run_dir(&sandboxes, &own.run_id))
     }
 
-    /// The same as [`Self::sandbox_dir_of`] for whatever process it has, or none.
+    /// As [`Self::sandbox_dir_of`], independent of the running process.
     pub(crate) fn sandbox_of(&self, at: &InstanceRef, agent: &AgentName) -> Option<PathBuf> {
         let definition = self.bundle(&at.workspace_id)?.agents.get(agent)?;
         if !authority::is_worker(definition) {
@@ -183,7 +182,7 @@ impl Fleet {
         Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
     }
 
-    /// Patterns of the files of the project that hold secrets of either agent, whatever they are called.
+    /// Patterns of project files that hold secrets of either agent.
     fn secret_patterns(&self, at: &InstanceRef, agent: &AgentName) -> Vec<String> {
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             return Vec::new();
@@ -199,12 +198,12 @@ impl Fleet {
         files.filter_map(|file| pattern_of(file, root)).collect()
     }
 
-    /// Where the sandboxes of a workspace are.
+    /// Directory of a workspace's sandboxes.
     pub(crate) fn sandboxes(&self, id: &WorkspaceId) -> PathBuf {
         self.facts.layout.sandboxes(id)
     }
 
-    /// Patterns of the files of the project that hold its secrets, whatever they are called.
+    /// Patterns of project files that hold the project's secrets.
     pub(crate) fn secret_patterns_of_project(&self, id: &WorkspaceId) -> Vec<String> {
         let Some(workspace) = self.workspaces.get(id) else {
             return Vec::new();
@@ -251,7 +250,7 @@ impl Fleet {
     }
 }
 
-/// A file as a pattern of what is left out, if it is in the project.
+/// Exclusion pattern of a file, if it is in the project.
 fn pattern_of(file: &Path, project_root: &Path) -> Option<String> {
     let relative = file.strip_prefix(project_root).ok()?.to_str()?;
     let mut pattern = "/".to_owned();
@@ -264,11 +263,11 @@ fn pattern_of(file: &Path, project_root: &Path) -> Option<String> {
     Some(pattern)
 }
 
-/// What an agent is told of what was done for it.
+/// Converts a result to an agent's answer.
 pub(crate) fn told(is_sandbox: bool, answer: Result<Value, ControlError>) -> AgentAnswer {
     let read = |error: serde_json::Error| Refused::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
-        // What it suggests is for people, who have other means.
+        // The suggestion is for people, who have other means.
         Refused::new(code_of(error.code), error.message).into()
     });
     let value = match answer {

@@ -69,7 +69,7 @@ impl Fleet {
         workspace.sources = sources.clone();
     }
 
-    /// Notes of which workspaces nothing is acknowledged, and tells people of what changed.
+    /// Records the workspaces without acknowledgments, and reports changes to users.
     pub(crate) fn on_unacknowledged(&mut self, silent: &BTreeMap<WorkspaceId, Unacknowledged>) {
         let mut events = Vec::new();
         for (id, workspace) in &mut self.workspaces {
@@ -95,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// A workspace that is closed is not known any more.
+    /// Removes a closed workspace.
     pub(crate) fn forget_workspace(&mut self, id: &WorkspaceId) -> Option<Workspace> {
         self.workspaces.remove(id)
     }
@@ -108,15 +108,15 @@ impl Fleet {
         agents.collect()
     }
 
-    /// Whether a process works for a conversation.
+    /// True if a process works for a conversation.
     pub(crate) fn has_process(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
         entry.is_some_and(|entry| entry.slot.up().is_some())
     }
 
-    /// Runs a valid configuration. Gives what that changes, and the models, whose processes are to be
-    /// looked at.
+    /// Runs a valid configuration. Returns its changes, and the models whose processes may need
+    /// changes.
     pub(crate) fn run(
         &mut self,
         id: &WorkspaceId,
@@ -143,8 +143,9 @@ impl Fleet {
         (applied, models)
     }
 
-    /// Makes a valid configuration the one that runs. What it outdates is restarted; turns in progress
-    /// finish on what they began with. Gives the models, whose processes are to be looked at.
+    /// Replaces the running configuration by a valid one. Outdated processes are restarted; turns
+    /// in progress finish with the old configuration. Returns the changes, and the models whose
+    /// processes may need changes.
     fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> (Applied, Vec<ResourceName>) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return (Applied::default(), Vec::new());
@@ -199,7 +200,7 @@ impl Fleet {
         (Applied { changes, processes }, models)
     }
 
-    /// Whether what was read may take the place of what runs.
+    /// Checks that a loaded configuration may replace the running one.
     pub(crate) fn check_loaded(
         &self,
         purpose: &LoadPurpose,
@@ -307,8 +308,8 @@ impl Fleet {
         self.announce(id, event, None);
     }
 
-    /// Runs nothing of a workspace any more until a valid configuration is read: its processes end, after
-    /// the turns and calls in progress and within their grace period; events wait.
+    /// Stops running a workspace until a valid configuration is read: its processes end after the
+    /// turns and calls in progress, within their grace period; events wait.
     pub(crate) fn withdraw(&mut self, id: &WorkspaceId, reason: &str) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return;
@@ -323,7 +324,7 @@ impl Fleet {
         for connector in workspace.connectors.values_mut() {
             connector.wanted = None;
         }
-        // A turn in progress has no use for what it may not be run with any more.
+        // A turn in progress must not use the withdrawn connections and models.
         for name in self.connections_of(id) {
             self.drain_connector(id, &name, reason);
         }
@@ -375,7 +376,7 @@ impl Fleet {
         running
     }
 
-    /// Has another node run a workspace, once nothing of it runs here.
+    /// Moves a workspace to another node, once nothing of it runs here.
     pub(crate) fn move_workspace(
         &mut self,
         token: Option<RequestToken>,
@@ -495,15 +496,16 @@ impl Fleet {
         !agents.any(works) && !tasks.any(works)
     }
 
-    /// A process that may have been the last one at work has ended: what only worked for it ends, too.
+    /// After the last working process of a closing workspace has ended, stops the processes that
+    /// only served it.
     pub(super) fn on_worker_gone(&mut self, id: &WorkspaceId) {
         if self.is_ending(id) && self.is_past_work(id) {
             self.pump_connectors(id);
         }
     }
 
-    /// How long a connection or a model of a workspace has to end, in milliseconds. One that ends last has what
-    /// the turns left of the grace period, and at least some seconds.
+    /// Remaining grace period of a connection or a model of a workspace, in milliseconds. One that
+    /// ends last gets the rest of the grace period after the turns, and at least some seconds.
     pub(super) fn grace_left_ms(&self, id: &WorkspaceId) -> u64 {
         let grace_period_ms = self.grace_period_ms(id);
         let closing = self.workspaces.get(id).and_then(|w| w.closing.as_ref());
@@ -517,8 +519,8 @@ impl Fleet {
         }
     }
 
-    /// Records workspaces as closed whose processes are gone, after the store has let go of their
-    /// instances: whoever opens one next reads what is on disk.
+    /// Records workspaces as closed when their processes are gone and the store has released their
+    /// instances: the next opening reads them from disk.
     pub(super) fn finish_closed_workspaces(&mut self, is_busy: impl Fn(&WorkspaceId) -> bool) {
         let closing = self.workspaces.iter().filter(|(id, workspace)| {
             let is_closing = workspace.closing.as_ref().is_some_and(|c| !c.is_writing);

@@ -1,9 +1,9 @@
 //! Requests that only a person may make (`SEC-4`).
 //!
-//! [`person_only`] is the one table of them: it has an arm for each method, so a new method does not compile
-//! before it says which kind it is. [`Core::on_request`](crate::Core) reads it before anything else sees a
-//! request. The shell decides what a client is ([`Peer`](crate::Peer)); only what is known to be a person's
-//! passes.
+//! [`person_only`] is the only table of them: it has an arm for each method, so that a new method
+//! does not compile without a decision. [`Core::on_request`](crate::Core) checks it before anything
+//! else handles a request. The shell determines the kind of a client ([`Peer`](crate::Peer)); only
+//! clients that are known to be a person's pass.
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::InstanceKey;
@@ -11,17 +11,17 @@ use goondan_protocol::shell::shell_quoted;
 
 use crate::{Peer, Standing};
 
-/// What a person runs to see the tasks that wait for them.
+/// Command that lists the tasks that wait for the user.
 const WAITING_TASKS: &str = "gdn task list --needs-me";
-/// What a person runs to see the proposals of a project.
+/// Command that lists the proposals of a project.
 const PROPOSALS: &str = "gdn proposal list";
 
 /// A request that only a person may make.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PersonOnly {
-    /// What it does, as the beginning of a sentence.
+    /// Its effect, as the beginning of a sentence.
     what: String,
-    /// What a person runs.
+    /// The command for a person.
     command: String,
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         | Call::ListSecrets(_)
         | Call::ListGrants(_)
         | Call::ShowGrant(_)
-        // What a worker does with its own copy, and whoever looks at what it made.
+        // Operations on a worker's own copy, and reads of its results.
         | Call::ReviewProposal(_)
         | Call::PrepareSandbox(_)
         | Call::RemoveSandbox(_)

@@ -1,8 +1,8 @@
-//! Sandboxes and proposals, as far as the core has a say: who may decide, in which order work on files is
-//! done, and where it is told that something happened (`PROP-3`, `PROP-5`).
+//! The core's part in sandboxes and proposals: permissions, the order of work on files, and reports
+//! of events (`PROP-3`, `PROP-5`).
 //!
-//! The work itself takes as long as the files are many. Of one workspace one piece of it is done at a time,
-//! so that no two change the same files; the others wait in line.
+//! The work itself can take long with many files. In each workspace one operation runs at a time,
+//! so that no two change the same files; the others are queued.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ use crate::limits::PROPOSAL_REQUESTS_MAX;
 use crate::tasks::proposing::SandboxStep;
 use crate::{Core, Effect, RequestToken, Standing};
 
-/// What waits for its turn, by workspace; the first of each is being done.
+/// Queues of work, by workspace; the first item of each is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(BTreeMap<WorkspaceId, VecDeque<Waiting>>);
 
@@ -30,7 +30,7 @@ struct Waiting {
     work: Option<ProposalWork>,
 }
 
-/// Who waits for it.
+/// Caller that waits for the result.
 #[derive(Debug)]
 pub(crate) enum Asker {
     /// A client.
@@ -39,11 +39,11 @@ pub(crate) enum Asker {
     Agent(Requester),
     /// A verification that a client waits for.
     Verification(RequestToken),
-    /// A task, whose own sandbox it is. What only a person may do, one has decided.
+    /// A task, for its own sandbox. A person has made the decisions that only a person may make.
     Task(SandboxStep),
 }
 
-/// What an agent may not ask for: only a person may, as [`super::persons`] has it of clients.
+/// Description of work that only a person may request, matching [`super::persons`] for clients.
 fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     match work {
         ProposalWork::Apply(_) => Some("to apply a proposal"),
@@ -60,7 +60,7 @@ fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     }
 }
 
-/// What a piece of work is about, for whoever asked for it.
+/// Subject of the work, for the caller's answer.
 #[derive(Debug)]
 enum Subject {
     /// A sandbox of this worker, which is new.
@@ -144,7 +144,8 @@ impl Core {
         }
     }
 
-    /// Something was done, or found done when the daemon started: then nobody waits for it.
+    /// Handles a finished operation; without a caller if it was found finished at the daemon's
+    /// start.
     pub(crate) fn on_proposals(&mut self, id: &WorkspaceId, is_asked: bool, done: ProposalsDone) {
         for event in done.happened {
             if let Some(event) = lifecycle_event(event) {
@@ -185,7 +186,7 @@ impl Core {
     }
 }
 
-/// What is told of a line of a run's log beyond the run.
+/// Lifecycle event for an entry of a run's log, if it concerns more than the run.
 fn lifecycle_event(event: RunEvent) -> Option<LifecycleEvent> {
     let RunEvent {
         kind,

@@ -35,7 +35,7 @@ continuation! {
 #[derive(Debug)]
 struct VerifyingOwnFiles {
     token: RequestToken,
-    /// Whose losses a person acknowledges.
+    /// Workspace whose losses a person acknowledges.
     repaired: Option<WorkspaceId>,
 }
 
@@ -270,7 +270,7 @@ impl Verifying {
     }
 }
 
-/// A finding as a client is told it.
+/// Converts a finding to the format for clients.
 #[must_use]
 pub fn finding_told(
     instance_key: Option<InstanceKey>,

@@ -1,4 +1,4 @@
-//! What clients ask for about tasks. Only a person changes anything.
+//! Requests of clients about tasks. Only a person changes anything.
 
 use goondan_config::Bundle;
 use goondan_protocol::control::{
@@ -202,7 +202,7 @@ impl Tasks {
         self.input(fleet, at, input, Some(Decision::new(token, what)));
     }
 
-    /// The id of what waits for a person: the one that is named, by its id or name, or the only one.
+    /// Id of the open question or approval: the named one, by its id or name, or the only one.
     fn only_ask(
         &self,
         at: &TaskRef,
@@ -334,7 +334,7 @@ impl Tasks {
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
         let task_id = match create.task_id {
             Some(task_id) => match space.entries.get(&task_id) {
-                // Whether there is one is not known before that is durable.
+                // Until its creation is durable, it is unknown if the task exists.
                 Some(entry) if entry.made_for.is_some() => return Err(being_made(&id, &task_id)),
                 Some(_) => return Err(taken(&id, &task_id)),
                 None => task_id,
@@ -347,7 +347,7 @@ impl Tasks {
             return Err(without_source(&worker.name));
         }
         let checks = worker.checks(&source);
-        // What changes the project is reviewed.
+        // Changes to the project are reviewed.
         let phases_min = u32::from(!source.is_none());
         let new = NewTask {
             task_id: task_id.clone(),
@@ -399,7 +399,7 @@ impl Tasks {
             let Some(found) = found else {
                 return Self::tell_error(fleet, &decision.asker, error);
             };
-            // Otherwise its id would be taken by a task that nobody can show or start.
+            // Otherwise its id would be taken by a task that cannot be shown or started.
             let entry = Entry::found(found.result, now);
             space.entries.insert(found.task_id, entry);
             Self::tell_error(fleet, &decision.asker, there_all_the_same(at, error));
@@ -540,7 +540,7 @@ impl Tasks {
     }
 }
 
-/// Whether one more task may be in a workspace.
+/// Checks that a workspace may have one more task.
 fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
     if space.entries.len() < TASKS_PER_WORKSPACE_MAX {
         return Ok(());
@@ -550,7 +550,7 @@ fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
     Err(error.suggest("`gdn task rm` removes those that have ended"))
 }
 
-/// Why a task of an agent that is no program has no source.
+/// Error for a source with an agent that is not a program.
 fn without_source(agent: &AgentName) -> ControlError {
     let text = format!(
         "agent `{agent}` is of `runtime.kind: llm`, whose tasks work in their work area and in no copy of the project"
@@ -571,7 +571,7 @@ fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
     ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")
 }
 
-/// What is told of a failure to make a task that is there all the same.
+/// Error for a task that was created despite a failure.
 fn there_all_the_same(at: &TaskRef, error: ControlError) -> ControlError {
     if error.code == ErrorCode::TaskTaken {
         return error;
@@ -595,7 +595,7 @@ fn free_id(
     is_taken: impl Fn(&TaskId) -> bool,
 ) -> Result<TaskId, ControlError> {
     let day = id_of_day(now);
-    // So many tasks cannot be there that all of these are taken.
+    // There cannot be enough tasks to take all of these ids.
     let ids = (0..=TASKS_PER_WORKSPACE_MAX as u128).filter_map(|beyond| {
         let part = random_part(random.as_u128().wrapping_add(beyond));
         TaskId::try_from(format!("{day}{part}")).ok()

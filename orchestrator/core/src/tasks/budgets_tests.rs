@@ -21,7 +21,7 @@ fn budget(scope: BudgetScope, agent: Option<&str>, period: BudgetPeriod, tokens:
     }
 }
 
-/// What a run has taken in all.
+/// Total usage of a run.
 fn taken(tokens: u64) -> Event {
     Event::Usage(UsageReport {
         counter: Counter::Run,

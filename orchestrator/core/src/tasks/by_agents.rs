@@ -1,8 +1,8 @@
-//! What agents ask for about tasks: to have one made, to be told how it stands, and to wait for it (`TASK-8`).
+//! Requests of agents about tasks: create a task, return its status, and wait for it (`TASK-8`).
 //!
-//! An agent has to do with the tasks of its own conversation alone. It answers nothing and approves nothing:
-//! that is for people. A task's id is made of the tool call that asks for it, so that the same call asked again,
-//! after a crash of either side, is the same task.
+//! An agent can only access tasks of its own conversation. It cannot answer questions or approve
+//! phases, which is for people. A task's id is derived from the tool call that creates it, so that
+//! a repeated call, after a crash of either side, refers to the same task.
 
 use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, Question};
 use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, ListTasks, TaskInfo};
@@ -30,7 +30,7 @@ const KIND: &str = "delegated";
 pub(super) struct Waiter {
     at: TaskRef,
     requester: Requester,
-    /// How long, on the clock of `Now::mono_ms`.
+    /// Deadline, on the clock of `Now::mono_ms`.
     until_ms: u64,
 }
 
@@ -214,7 +214,7 @@ impl Tasks {
         AgentAnswer::Tasks { tasks, more }
     }
 
-    /// Tells an agent how a task stands.
+    /// Sends the status of a task to an agent.
     pub(super) fn tell_agent(&self, fleet: &mut Fleet, requester: &Requester, at: &TaskRef) {
         let answer = match self.detail_of(fleet, at) {
             Ok(detail) => AgentAnswer::Task {
@@ -255,14 +255,14 @@ impl Tasks {
 }
 
 impl Entry {
-    /// Whether it is durably completed, failed or cancelled.
+    /// True if the task is durably completed, failed or canceled.
     fn has_ended(&self) -> bool {
         let state = self.durable();
         state.is_some_and(|state| state.status().is_final())
     }
 }
 
-/// What it suggests is for people, who have other means.
+/// The suggestion is for people, who have other means.
 fn told_refusal(error: ControlError) -> AgentAnswer {
     let code = match error.code {
         ErrorCode::TaskNotFound => "E_NO_TASK",

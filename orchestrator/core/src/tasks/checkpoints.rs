@@ -17,7 +17,7 @@ use crate::fleet::Fleet;
 use crate::limits::TASK_CHECKPOINTS_WAITING_MAX;
 use crate::{LogEvent, RequestToken};
 
-/// What a run's process hears when its files are to be taken back.
+/// Reason sent to a run's process before its files are restored.
 const RESTORED: &str = "the task's files are restored";
 
 fn word_of(status: TaskStatus) -> String {
@@ -26,7 +26,7 @@ fn word_of(status: TaskStatus) -> String {
 }
 
 impl Tasks {
-    /// Has a checkpoint made, for a client or by itself.
+    /// Makes a checkpoint, for a client or automatically.
     pub(super) fn make_checkpoint(
         &mut self,
         fleet: &mut Fleet,
@@ -80,7 +80,8 @@ impl Tasks {
         );
     }
 
-    /// A checkpoint of a task is to be made or tried, for a client or by itself, unless too many are already.
+    /// Begins to make or drill a checkpoint of a task, for a client or automatically, unless too
+    /// many are pending.
     pub(super) fn begin_checkpoint_work(
         &mut self,
         at: &TaskRef,
@@ -141,7 +142,7 @@ impl Tasks {
         Some(fleet.now().mono_ms.saturating_add(each_ms))
     }
 
-    /// Makes checkpoints of those that have run for long since their last.
+    /// Makes checkpoints of tasks that have run for long since their last one.
     pub(super) fn make_periodic_checkpoints(&mut self, fleet: &mut Fleet) {
         let now_ms = fleet.now().mono_ms;
         let mut due = Vec::new();
@@ -165,7 +166,8 @@ impl Tasks {
         }
     }
 
-    /// Takes a work area back, once no run is under way; or tells what that would change.
+    /// Restores a work area once no run is in progress; or reports the changes that this would
+    /// make.
     pub(super) fn restore(
         &mut self,
         fleet: &mut Fleet,
@@ -214,7 +216,7 @@ impl Tasks {
         self.begin_restore(fleet, at);
     }
 
-    /// No run is under way any more: a restore that waited for that begins.
+    /// No run is in progress: a pending restore begins.
     pub(super) fn begin_restore(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         let order = self.entry_mut(at).and_then(|entry| entry.restore.take());
         if let Some(order) = order {
@@ -278,7 +280,7 @@ impl Tasks {
         self.input(fleet, at, input, Some(decision));
     }
 
-    /// What waited for a task that cannot be used any more.
+    /// Cancels the pending restore of a task that is no longer usable.
     pub(super) fn give_up_restore(&mut self, at: &TaskRef) -> Option<RequestToken> {
         let entry: &mut Entry = self.entry_mut(at)?;
         let order = entry.restore.take()?;

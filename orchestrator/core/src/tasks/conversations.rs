@@ -1,7 +1,9 @@
-//! Runs of tasks whose agent is of `runtime.kind: llm`: each is the turn of one event in a conversation (`TASK-8`).
+//! Runs of tasks whose agent is of `runtime.kind: llm`: each is the turn of one event in a
+//! conversation (`TASK-8`).
 //!
-//! What the agent answers is read as what a program writes in plain text: protocol blocks count in it. A pause ends the
-//! turn, and the task goes on in the same conversation; so does a run that a crash interrupted, by itself.
+//! The agent's reply is read like the plain text output of a program: protocol blocks in it count.
+//! A pause ends the turn, and the task resumes in the same conversation; a run that a crash
+//! interrupted resumes automatically.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,10 +40,10 @@ const ENDED: &str = "the run is over";
 /// The code of a turn that failed since a call might have passed a budget.
 const OVER_BUDGET: &str = "E_BUDGET";
 
-/// What the ledger has of a task is told as figures of this counter.
+/// Counter under which the ledger's figures for a task are reported.
 const COUNTER: &str = "ledger";
 
-/// What agents hear whose conversation is gone.
+/// Error for agents whose conversation is gone.
 const GONE: &str = "the conversation is not there any more";
 
 fn instance_of(id: &WorkspaceId, instance_key: InstanceKey) -> InstanceRef {
@@ -95,7 +97,7 @@ impl Tasks {
         in_conversation.or_else(|| fleet.run_of(&at.workspace_id, &at.task_id))
     }
 
-    /// How many runs are turns.
+    /// Number of runs that are turns.
     pub(super) fn conversing(&self) -> usize {
         let entries = self.spaces.values().flat_map(|s| s.entries.values());
         entries.filter(|entry| entry.conversing.is_some()).count()
@@ -177,7 +179,7 @@ impl Tasks {
         self.accounting.reckon(&of.at);
     }
 
-    /// A run that was under way when the daemon ended goes on.
+    /// Resumes a run that was in progress when the daemon ended.
     pub(super) fn take_up_conversing(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         let Some(state) = self.entry(at).and_then(Entry::state) else {
             return;
@@ -211,7 +213,7 @@ impl Tasks {
         fleet.look_up_run(of);
     }
 
-    /// What was provided for a run that goes on was read. Whether one waits for it.
+    /// Handles the secrets for a resumed run. True if a run waited for them.
     pub(super) fn on_secrets_of_conversing(
         &mut self,
         fleet: &mut Fleet,
@@ -237,7 +239,7 @@ impl Tasks {
         None
     }
 
-    /// The turn of a run is to end, since the run is over or paused. Whether there is one.
+    /// Ends the turn of a run that is over or paused. True if there is a turn.
     pub(super) fn end_conversing(
         &mut self,
         fleet: &mut Fleet,
@@ -251,7 +253,7 @@ impl Tasks {
             return false;
         };
         let is_first = conversing.ending.is_none();
-        // Who ends a run that is to be paused ends it.
+        // A run that is being paused can still be ended.
         if !is_pause || is_first {
             conversing.ending = Some(if is_pause {
                 Ending::Paused
@@ -298,7 +300,7 @@ impl Tasks {
                 self.on_found(fleet, of, found, told, ending);
             }
             RunNews::Refused(error) => {
-                // What could not be written may be there all the same: the next run is another event.
+                // The failed write may have survived, so the next run uses a different event.
                 fleet.cancel_run(of, ENDED);
                 let error = format!("the conversation did not take its event: {error}");
                 let input = TaskInput::NotSpawned { run: of.run, error };
@@ -337,7 +339,7 @@ impl Tasks {
                 let error = format!("its conversation cannot be read: {error}");
                 self.conversing_over(fleet, of, vec![TaskInput::NotSpawned { run, error }]);
             }
-            // Nobody was told anything yet.
+            // The event was not submitted yet.
             (Ok(_), Some(_)) if ending.is_some() => self.conversing_over(fleet, of, stopped()),
             (Ok(Some(_)), Some(prompt)) => self.hand_in(fleet, of, prompt, true),
             (Ok(None), Some(_)) => {
@@ -350,7 +352,7 @@ impl Tasks {
             (Ok(Some(EventState::Unknown) | None), None) => {
                 self.conversing_over(fleet, of, stopped());
             }
-            // It is the same event, whatever is said with it now.
+            // It is the same event, so its text does not matter.
             (Ok(Some(_)), None) => self.hand_in(fleet, of, String::new(), false),
         }
     }
@@ -397,12 +399,12 @@ impl Tasks {
                 inputs.push(exited(Some(0)));
                 inputs
             }
-            // The turn stays as it is on disk, and goes on when the task is opened again.
+            // The turn stays on disk, and resumes when the task is opened again.
             (Err(_), _) if is_ending(fleet, at) => Vec::new(),
             (_, Some(Ending::Paused)) => vec![stopped, TaskInput::Tick],
             (_, Some(Ending::Over)) => vec![exited(None)],
             (Ok(TurnOutcome::Failed { code, .. }), None) if code == CANCELLED => {
-                // Whoever ended the turn does not want the task to begin it again.
+                // The user who ended the turn does not want the task to repeat it.
                 vec![TaskInput::Pause, stopped]
             }
             (Ok(TurnOutcome::Failed { code, .. }), None) if code == OVER_BUDGET => {
@@ -414,7 +416,7 @@ impl Tasks {
         self.conversing_over(fleet, of, inputs);
     }
 
-    /// A run is over, and this is what the task hears of it.
+    /// Ends a run, with these inputs for the task.
     fn conversing_over(&mut self, fleet: &mut Fleet, of: &ConversationRun, inputs: Vec<TaskInput>) {
         let at = &of.at;
         let now_ms = fleet.now().mono_ms;
@@ -423,13 +425,13 @@ impl Tasks {
         };
         entry.conversing = None;
         if entry.damage().is_some() {
-            // What it did last may not be on disk: the task is read again, and the run is looked for.
+            // The last write may be lost: the task is read again, and the run is searched.
             entry.reload_at(now_ms);
         } else {
             let is_restoring = entry.is_restoring;
             for input in inputs {
                 let input = match input {
-                    // The files are to be taken back before anything else runs.
+                    // The files must be restored before anything else runs.
                     TaskInput::Exited { run, code } if is_restoring => {
                         TaskInput::Stopped { run, code }
                     }
@@ -457,7 +459,7 @@ impl Tasks {
         named.collect()
     }
 
-    /// The tasks of which it is to be told what the ledger has of them.
+    /// Drains the tasks whose spending must be read from the ledger.
     pub(crate) fn take_unreckoned(&mut self) -> Vec<(TaskRef, LedgerTask)> {
         let unreckoned = self.accounting.take_unreckoned();
         let named = unreckoned.into_iter().filter_map(|at| {
@@ -467,7 +469,7 @@ impl Tasks {
         named.collect()
     }
 
-    /// What the ledger has of a task whose agent converses.
+    /// Handles the ledger's figures for a task whose agent is of `runtime.kind: llm`.
     pub(crate) fn on_reckoned(&mut self, fleet: &mut Fleet, at: &TaskRef, taken: Taken) {
         let state = self.entry(at).and_then(Entry::state);
         let Some(run) = state.and_then(|state| state.run.as_ref()) else {
@@ -501,12 +503,12 @@ impl Tasks {
         known: Vec<InstanceRef>,
     ) {
         let mut gone: BTreeSet<InstanceRef> = known.into_iter().collect();
-        // One that was begun and told nothing yet.
+        // A conversation that was created but got no event yet.
         gone.extend(fleet.forget_task(at));
         self.gone_conversations.extend(gone);
     }
 
-    /// The conversations that are to be deleted with their tasks.
+    /// Drains the conversations that must be deleted with their tasks.
     pub(crate) fn take_gone_conversations(&mut self) -> Vec<InstanceRef> {
         std::mem::take(&mut self.gone_conversations)
     }
@@ -520,7 +522,7 @@ fn result_of(is_ok: bool, text: String) -> Event {
     })
 }
 
-/// What an answer says, as what a program would have written.
+/// Parses a reply like the output of a program.
 fn events_of(reply: &str) -> Vec<Event> {
     let mut parser = Parser::new(Format::Plain, &Setup::default());
     let mut events = parser.push(reply.as_bytes());

@@ -1,7 +1,8 @@
-//! What the work areas of tasks take of the disk, and what follows from that (`TASK-9`).
+//! Disk usage of tasks' work areas, and its consequences (`TASK-9`).
 //!
-//! A work area is looked at with each of its checkpoints, now and then while a run is under way, and when somebody
-//! asks and the last look is old. Nothing is ever deleted: a run that fills the disk is held, and a person decides.
+//! A work area is measured with each of its checkpoints, periodically during a run, and on request
+//! if the last measurement is old. Nothing is ever deleted: a run that exceeds its quota is paused
+//! until a person decides.
 
 use goondan_protocol::control::TaskDisk;
 use goondan_tasks::machine::{DiskUse, Input as TaskInput};
@@ -15,17 +16,17 @@ use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{TASK_DISK_BYTES_DEFAULT, TASK_DISK_EACH_MS, TASK_DISK_FRESH_MS};
 use crate::{LogEvent, RequestToken};
 
-/// What waits for a look.
+/// Action that waits for a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AfterLook {
     /// A client is shown the task.
     Show(RequestToken),
-    /// A person lets it go on.
+    /// Resume the task for a user.
     Resume(RequestToken),
 }
 
 impl Tasks {
-    /// Bytes that the work area of a task may have: what a person said for it, else its agent's configuration.
+    /// Disk quota of a task's work area: from the task itself, or from its agent's configuration.
     pub(super) fn quota_of(&self, fleet: &Fleet, at: &TaskRef) -> u64 {
         let state = self.entry(at).and_then(Entry::durable);
         let of_task = state.and_then(|state| state.task.budget.disk_bytes);
@@ -37,7 +38,7 @@ impl Tasks {
         of_task.or_else(of_agent).unwrap_or(TASK_DISK_BYTES_DEFAULT)
     }
 
-    /// What is told of the last look.
+    /// The last measurement, for clients.
     pub(super) fn disk_of(&self, fleet: &Fleet, at: &TaskRef) -> Option<TaskDisk> {
         let look = self.entry(at)?.last_look?;
         let found = look.found?;
@@ -49,14 +50,14 @@ impl Tasks {
         })
     }
 
-    /// Whether what is known of a work area is too old to be told, or nothing is.
+    /// True if the last measurement is missing or too old to report.
     pub(super) fn is_look_old(&self, fleet: &Fleet, at: &TaskRef) -> bool {
         let look = self.entry(at).and_then(|entry| entry.last_look);
         let now_ms = fleet.now().mono_ms;
         look.is_none_or(|look| now_ms >= look.at_ms.saturating_add(TASK_DISK_FRESH_MS))
     }
 
-    /// Whether a work area took more than it may at the last look.
+    /// True if a work area exceeded its quota at the last measurement.
     pub(super) fn is_over_quota(&self, fleet: &Fleet, at: &TaskRef) -> bool {
         let disk = self.disk_of(fleet, at);
         disk.is_some_and(|disk| disk.bytes > disk.quota_bytes)
@@ -101,7 +102,7 @@ impl Tasks {
         }
     }
 
-    /// Keeps what was found, and tells the task's machine.
+    /// Stores a measurement, and notifies the task's state machine.
     pub(super) fn note_look(&mut self, fleet: &mut Fleet, at: &TaskRef, found: Option<Measured>) {
         let now = fleet.now();
         let quota_bytes = self.quota_of(fleet, at);

@@ -1,5 +1,5 @@
-//! Restore drills: whether a task's newest checkpoint could be restored, tried by policy or because a person asks
-//! (`CKPT-4`). What comes of one is a fact of the task.
+//! Restore drills: checks that a task's newest checkpoint can be restored, by policy or on request
+//! (`CKPT-4`). The result is a fact of the task.
 
 use goondan_protocol::control::{ControlError, TaskDrill, WorkspaceInfo};
 use goondan_protocol::time::Timestamp;

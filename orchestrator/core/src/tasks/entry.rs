@@ -1,4 +1,4 @@
-//! One task, and what of it is on its way to disk.
+//! One task, and its pending writes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::fleet::answers::waiting::Requester;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 
-/// Who waits for what is asked of a task.
+/// Caller that waits for the result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asker {
     /// A client.
@@ -35,13 +35,13 @@ impl From<RequestToken> for Asker {
     }
 }
 
-/// What somebody wants of a task, and waits for.
+/// A pending request about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) asker: Asker,
-    /// What, for the audit log.
+    /// Description for the audit log.
     pub(super) what: String,
-    /// The answer; if none, how the task stands then.
+    /// The answer; by default the resulting status of the task.
     pub(super) answer: Option<Value>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct RestoreOrder {
     pub(super) checkpoint_id: Option<String>,
 }
 
-/// What came of inputs, and what follows once it is durable.
+/// Facts from inputs, and their effects once they are durable.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     facts: Vec<Happened>,
@@ -70,25 +70,25 @@ pub(super) struct Batch {
     pub(super) decisions: Vec<Decision>,
 }
 
-/// What is durable now.
+/// Facts that have become durable.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) batch: Batch,
-    /// How the task stands, and what it waits for, if that is another now.
+    /// The new status and what the task waits for, if they changed.
     pub(super) changed: Option<(TaskStatus, Option<String>)>,
-    /// Whether it took tokens or money.
+    /// True if tokens or money were spent.
     pub(super) has_spent: bool,
 }
 
-/// A run that is to be started.
+/// A run to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StartOrder {
     pub(super) run: u64,
     pub(super) session: Option<String>,
     pub(super) prompt: String,
-    /// Variables that hold secrets, with the references of these.
+    /// Environment variables with secrets, and the references of these.
     pub(super) environment: Vec<(String, String)>,
-    /// What it does.
+    /// Kind of the run.
     pub(super) kind: TaskRunKind,
 }
 
@@ -96,11 +96,11 @@ pub(super) struct StartOrder {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) order: StartOrder,
-    /// Whether its program is to be stopped at once.
+    /// True if its program must be suspended immediately.
     pub(super) is_held: bool,
-    /// Whether the budgets that it shares with others allow it.
+    /// True if its shared budgets allow it.
     pub(super) is_allowed: bool,
-    /// Whether its sandbox is there, if its task has a source.
+    /// True if its sandbox is ready, for a task with a source.
     pub(super) has_sandbox: bool,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct LastLook {
     pub(super) at_ms: u64,
     /// The same, for people.
     pub(super) at: Timestamp,
-    /// What it takes; none if that could not be told.
+    /// Disk usage; `None` if it could not be measured.
     pub(super) found: Option<Measured>,
 }
 
@@ -147,41 +147,41 @@ pub(super) struct LastLook {
 #[derive(Debug)]
 pub(super) struct Entry {
     body: Body,
-    /// How it stands on disk, as far as that was ever known.
+    /// Durable state, as far as known.
     durable: Option<Arc<State>>,
-    /// What happened last, in words.
+    /// Latest history, as text.
     recent: VecDeque<TaskHappening>,
-    /// What is being written, and how the task stands with it.
+    /// The write in progress, and the resulting state.
     writing: Option<(Batch, Arc<State>)>,
     next: Batch,
-    /// When its machine is to see the time.
+    /// Next time at which its state machine must be called.
     due: Option<Timestamp>,
     /// The run that is under way and has no process yet.
     pub(super) pending: Option<Pending>,
     /// The run that is a turn.
     pub(super) conversing: Option<Conversing>,
-    /// Whoever waits for it to be made, and whether it is started then.
+    /// Caller that waits for the creation, and true if the task is then started.
     pub(super) made_for: Option<(Decision, bool)>,
     /// Checkpoints that are asked for and not made yet.
     pub(super) checkpoints: usize,
     /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
     pub(super) checkpoint_at_ms: Option<u64>,
-    /// No policy has a drill of it made before, on the clock of `Now::mono_ms`.
+    /// No earlier drill by policy, on the clock of `Now::mono_ms`.
     pub(super) drill_at_ms: u64,
-    /// Whether its files are being taken back, or will be when its run is over.
+    /// True if its files are being restored, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
     /// The approval that waits until its proposal is applied.
     pub(super) delivering: Option<Decision>,
-    /// Which budget lets it take no more, as its machine knows it.
+    /// The exhausted budget that its state machine was notified of.
     pub(super) shortage: Option<String>,
     /// The last look at its work area.
     pub(super) last_look: Option<LastLook>,
-    /// The end of what a command beside its agent's program has written.
+    /// The end of the output of a command that runs besides its agent's program.
     pub(super) printed: String,
     /// Bytes of output that are on their way to its log.
     pub(super) output_waiting: usize,
-    /// Bytes of output that were dropped, and not yet told of.
+    /// Bytes of output that were dropped and not reported yet.
     pub(super) output_dropped: usize,
 }
 
@@ -224,7 +224,7 @@ impl Entry {
         match result {
             Ok((state, recent)) => {
                 let durable = Arc::new(state.clone());
-                // What it waits for is to be told when it is there.
+                // Its state machine must be notified when this budget allows more.
                 let shortage = state.shared_budget().map(ToOwned::to_owned);
                 let body = Body::Open(Task::restored(state));
                 Self {
@@ -250,7 +250,7 @@ impl Entry {
         }
     }
 
-    /// How it stands, with what is still to become durable.
+    /// Current state, including facts that are not durable yet.
     pub(super) fn state(&self) -> Option<&State> {
         match &self.body {
             Body::Open(task) => Some(task.state()),
@@ -258,13 +258,13 @@ impl Entry {
         }
     }
 
-    /// What the run that is under way does.
+    /// Kind of the run in progress.
     pub(super) fn run_kind(&self) -> TaskRunKind {
         let run = self.state().and_then(|state| state.run.as_ref());
         run.map(|run| run.kind).unwrap_or_default()
     }
 
-    /// How it stands on disk, as far as that is known.
+    /// Durable state, as far as known.
     pub(super) fn durable(&self) -> Option<&State> {
         self.durable.as_deref()
     }
@@ -290,7 +290,7 @@ impl Entry {
         }
     }
 
-    /// What a list says of it; none while it is not there yet.
+    /// Its entry in lists; `None` until its creation is durable.
     pub(super) fn info(&self, id: &WorkspaceId) -> Option<TaskInfo> {
         let state = self.durable.as_ref()?;
         Some(TaskInfo {
@@ -299,7 +299,7 @@ impl Entry {
         })
     }
 
-    /// Whether something of it is still to become durable.
+    /// True if there are pending writes.
     pub(super) fn is_busy(&self) -> bool {
         let is_written = self.writing.is_none() && self.next.is_empty();
         !is_written || matches!(self.body, Body::New(..))
@@ -312,7 +312,7 @@ impl Entry {
         }
     }
 
-    /// Gives its machine an input. `told` says whom connections tell of a fact.
+    /// Sends an input to its state machine. `told` returns the connections to notify of a fact.
     pub(super) fn handle(
         &mut self,
         input: Input,
@@ -346,7 +346,7 @@ impl Entry {
         Ok(())
     }
 
-    /// What is to be written now: nothing while something is being written.
+    /// The next write; `None` while a write is in progress.
     pub(super) fn next_write(&mut self) -> Option<(Vec<Happened>, Arc<State>)> {
         let Body::Open(task) = &self.body else {
             return None;
@@ -361,13 +361,13 @@ impl Entry {
         Some((facts, state))
     }
 
-    /// What needs no writing, and stands behind nothing that does.
+    /// Effects that need no write, if no write precedes them.
     pub(super) fn take_unwritten(&mut self) -> Option<Batch> {
         let is_free = self.writing.is_none() && self.next.facts.is_empty();
         (is_free && !self.next.is_empty()).then(|| std::mem::take(&mut self.next))
     }
 
-    /// What was being written is durable.
+    /// The write in progress is durable.
     pub(super) fn written(&mut self) -> Option<Written> {
         let (batch, state) = self.writing.take()?;
         for fact in &batch.facts {
@@ -390,8 +390,8 @@ impl Entry {
         })
     }
 
-    /// What was being written is not. Whoever waits for it, or for what was to be written next; none of it
-    /// is known any more.
+    /// The write in progress failed. Returns the callers that wait for it or for the next write;
+    /// all of these facts are discarded.
     pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<Asker> {
         let writing = self.writing.take().map(|(batch, _)| batch);
         let next = std::mem::take(&mut self.next);
@@ -404,14 +404,14 @@ impl Entry {
         askers
     }
 
-    /// No process runs for it any more: a damaged one is to be read again.
+    /// No process of it runs any longer: a damaged task must be read again.
     pub(super) fn reload_at(&mut self, at_ms: u64) {
         if let Body::Damaged { reload_at_ms, .. } = &mut self.body {
             *reload_at_ms = Some(at_ms);
         }
     }
 
-    /// What was wrong with it may be mended: it is read again at once, if it waits for that.
+    /// Its damage may have been repaired: reads it again immediately, if that is pending.
     pub(super) fn hasten_reload(&mut self, now_ms: u64) {
         if let Body::Damaged {
             reload_at_ms: Some(at_ms),
@@ -422,7 +422,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is damaged and to be read again now, which then is under way.
+    /// True if it is damaged and must be read again now; the read counts as begun.
     pub(super) fn begin_reload(&mut self) -> bool {
         match &mut self.body {
             Body::Damaged { reload_at_ms, .. } => reload_at_ms.take().is_some(),
@@ -460,7 +460,7 @@ impl Entry {
         }
     }
 
-    /// Whether there is anything to do about it at this time.
+    /// True if there is work to do at this time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         match &self.body {
             Body::Open(_) => !self.is_restoring && self.due.is_some_and(|due| now.wall >= due),
@@ -476,13 +476,13 @@ impl Entry {
         self.pending.as_ref().map(|pending| pending.order.run)
     }
 
-    /// The number of a run that shows no sign of life by itself.
+    /// Number of a run that sends no signs of life.
     pub(super) fn unwatched_run(&self) -> Option<u64> {
         let conversing = self.conversing.as_ref();
         self.queued_run().or_else(|| Some(conversing?.run()))
     }
 
-    /// Its work area is to be removed: nothing changes it any more.
+    /// Its work area is being removed: it no longer changes.
     pub(super) fn leave(&mut self) {
         if let Body::Open(task) = &self.body {
             self.body = Body::Leaving(task.clone());

@@ -75,8 +75,7 @@ impl Tasks {
         }
     }
 
-    /// A task goes on from what is on disk. A run that was under way is over: nobody listens to it any more,
-    /// and what was left of it was ended.
+    /// Resumes a task from disk. A run that was in progress is over, because its process has ended.
     pub(super) fn take_up(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         self.accounting.note_spent(at);
         self.take_up_notifications(fleet, at);
@@ -106,7 +105,8 @@ impl Tasks {
         self.input(fleet, at, input, None);
     }
 
-    /// A task of a workspace that several nodes have is on this one: its agent is told if it was on another before.
+    /// Records that a task of a replicated workspace is on this node: its agent is notified if it
+    /// was on another before.
     pub(super) fn enter_node(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         if let Some(node) = fleet.node().map(str::to_owned) {
             self.input(fleet, at, TaskInput::OnNode(node), None);
@@ -140,7 +140,7 @@ impl Tasks {
         }
     }
 
-    /// Runs that wait for a place are not started any more, but when the tasks are opened again.
+    /// Cancels queued runs; they start when the tasks are opened again.
     fn end_starts(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         let space = self.spaces.get(id).into_iter();
         let queued: Vec<(TaskRef, u64)> = space
@@ -154,7 +154,7 @@ impl Tasks {
         }
     }
 
-    /// A closed workspace is not known any more.
+    /// Removes a closed workspace.
     pub(crate) fn forget(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.spaces.remove(id);
         self.waiting.retain(|at| at.workspace_id != *id);

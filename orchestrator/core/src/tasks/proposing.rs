@@ -1,9 +1,9 @@
-//! The sandboxes and proposals of tasks with a source (`REPO-1`, `REPO-3`).
+//! Sandboxes and proposals of tasks with a source (`REPO-1`, `REPO-3`).
 //!
-//! The sandbox of a task is that of its agent in the run that has the task's id. It is prepared before each run begins,
-//! which does nothing if it is there, so that nothing has to be remembered of it. What is complete is made a proposal
-//! once its run is over, and that is asked for again by a daemon that finds it missing. An approval of the last phase
-//! waits until the proposal is applied; one that was applied already is done.
+//! The sandbox of a task is its agent's sandbox in the run that has the task's id. It is prepared
+//! before each run, which is idempotent, so that no state is needed. A complete phase becomes a
+//! proposal after its run; a daemon that finds the proposal missing requests it again. An approval
+//! of the last phase waits until the proposal is applied; applying it again has no effect.
 
 use std::path::PathBuf;
 
@@ -26,10 +26,10 @@ use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 use crate::{LogEvent, RequestToken};
 
-/// What something that is done about a sandbox is for.
+/// Purpose of an operation on a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A run is to begin in it.
+    /// Prepare it for a run.
     Prepare { run: u64 },
     /// A phase is complete.
     Propose { phase: u32 },
@@ -61,7 +61,7 @@ fn sandbox_of(state: &State) -> Option<SandboxRef> {
     has_source.then(|| sandbox_ref(&task.task_id, &task.agent))?
 }
 
-/// What a task remembers of its proposal.
+/// Summary of a proposal for the task's history.
 fn told(detail: ProposalDetail) -> TaskProposal {
     let more_files = detail.files.len().saturating_sub(TASK_PROPOSAL_FILES_TOLD);
     let files = detail.files.into_iter().map(|file| TaskProposalFile {
@@ -86,7 +86,7 @@ fn in_words(error: &ControlError) -> String {
 }
 
 impl Tasks {
-    /// What is to be done about sandboxes, in order.
+    /// Drains the pending operations on sandboxes, in order.
     pub(crate) fn take_sandbox_works(&mut self) -> Vec<(SandboxStep, ProposalWork)> {
         std::mem::take(&mut self.sandbox_works)
     }
@@ -96,7 +96,7 @@ impl Tasks {
         self.sandbox_works.push((SandboxStep { at, step }, work));
     }
 
-    /// Where the agent of a task works, for people.
+    /// Directory in which the agent of a task works, for users.
     pub(super) fn sandbox_told(
         &self,
         fleet: &Fleet,
@@ -122,7 +122,7 @@ impl Tasks {
         Some(self.sandbox_directory(fleet, at)?.join(SANDBOX_WORK))
     }
 
-    /// Has the sandbox prepared that a run is to begin in; false if the run needs none, or has it.
+    /// Prepares the sandbox for a run; false if the run needs none, or it is ready.
     pub(super) fn prepare_sandbox(&mut self, fleet: &mut Fleet, at: &TaskRef) -> bool {
         let Some(entry) = self.entry(at) else {
             return false;
@@ -161,7 +161,7 @@ impl Tasks {
         run: u64,
         result: Result<Value, ControlError>,
     ) {
-        // It may be that the run does not wait any more, or that another one does.
+        // The run may no longer be queued, or another one may be.
         if self.entry(at).and_then(Entry::queued_run) != Some(run) {
             return self.start_waiting(fleet);
         }
@@ -189,7 +189,7 @@ impl Tasks {
         self.start_waiting(fleet);
     }
 
-    /// Has a proposal made of what is complete.
+    /// Requests a proposal for a complete phase.
     pub(super) fn make_proposal(
         &mut self,
         fleet: &mut Fleet,
@@ -198,7 +198,7 @@ impl Tasks {
         words: Option<String>,
         test_log: Option<String>,
     ) {
-        // The next daemon, or whoever opens the workspace, finds it missing.
+        // The next daemon, or the next opening of the workspace, finds it missing.
         if is_ending(fleet, at) {
             return;
         }
@@ -286,7 +286,7 @@ impl Tasks {
         self.sandbox_work(at, Step::Deliver { phase, digest }, work);
     }
 
-    /// How the proposal of a task is delivered, as the configuration has it now.
+    /// Current delivery setting for the task's proposal.
     fn delivery_of(&self, fleet: &Fleet, at: &TaskRef) -> TaskDelivery {
         let state = self.entry(at).and_then(Entry::state);
         let agent = state.map(|state| &state.task.agent);
@@ -310,7 +310,7 @@ impl Tasks {
         };
         match result {
             Ok(answer) => {
-                // Of one that was applied the answer tells more, and is no text.
+                // The answer for an applied proposal is not a text.
                 let branch = answer.as_str().map(ToOwned::to_owned);
                 let delivery = Delivery::Delivered { digest, branch };
                 let input = TaskInput::Approve { phase, delivery };
@@ -325,7 +325,7 @@ impl Tasks {
         let work = ProposalWork::Remove(RemoveSandbox {
             workspace_id: at.workspace_id.clone(),
             at: of,
-            // What became a branch is still a proposal, and nobody waits for it.
+            // A proposal that became a branch still counts as pending, but is no longer needed.
             force: is_delivered,
         });
         self.sandbox_work(at, Step::Remove, work);

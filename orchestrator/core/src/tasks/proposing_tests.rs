@@ -10,7 +10,7 @@ fn new(task: &str) -> Value {
 }
 
 fn prepared() -> Result<Value, ControlError> {
-    // Nothing of it is read.
+    // The value is not used.
     Ok(Value::Null)
 }
 

@@ -1,4 +1,4 @@
-//! What clients are told of tasks: what is durable of them.
+//! Views of tasks for clients, from durable state.
 
 use goondan_protocol::control::{
     BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo, TasksPage,
@@ -16,7 +16,7 @@ use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
 
 impl Tasks {
-    /// Answers with what a list says of a task, an agent with all that is known of it.
+    /// Answers a client with a task's entry in lists, and an agent with its details.
     pub(super) fn tell_info(&self, fleet: &mut Fleet, asker: &Asker, at: &TaskRef) {
         let token = match asker {
             Asker::Client(token) => *token,
@@ -115,14 +115,14 @@ impl Tasks {
     }
 }
 
-/// Whether a task waits for a person, a call of its agent's included.
+/// True if a task waits for a person, including approvals of its agent's tool calls.
 pub(super) fn needs_person(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> bool {
     let of_state =
         |state: &State| state.needs_person() || approvals_of(fleet, at, state).next().is_some();
     entry.damage().is_some() || entry.durable().is_some_and(of_state)
 }
 
-/// What a list says of a task of which anything was ever read.
+/// Entry in lists of a task that was read at least once.
 fn info_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
     let mut info = entry.info(&at.workspace_id)?;
     let state = entry.durable();
@@ -138,7 +138,7 @@ fn add_approval(info: &mut TaskInfo, is_asked: bool) {
     }
 }
 
-/// What a list says of a task; of one of which nothing was ever read, that.
+/// Entry in lists of a task; for one that was never read, its damage.
 fn shown(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
     info_of(fleet, at, entry).or_else(|| {
         let damaged = entry.damage()?.to_owned();

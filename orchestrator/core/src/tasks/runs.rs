@@ -22,11 +22,11 @@ use crate::fleet::runs::RunEnd;
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
 
-/// What a run's process hears when it is to end its program.
+/// Reason sent to a run's process to end its program.
 const ENDED: &str = "the run is over";
 
 impl Tasks {
-    /// A run is to be started when there is a place for it.
+    /// Queues a run until there is capacity for it.
     pub(super) fn queue_run(&mut self, fleet: &mut Fleet, at: &TaskRef, order: StartOrder) {
         let Some(entry) = self.entry_mut(at) else {
             return;
@@ -47,7 +47,7 @@ impl Tasks {
         self.accounting.ask_for(at);
     }
 
-    /// The run of a task does not wait for a place any more.
+    /// Removes the run of a task from the queue.
     pub(super) fn forget_start(&mut self, at: &TaskRef) {
         self.waiting.retain(|waiting| waiting != at);
         self.reading.remove(at);
@@ -114,7 +114,7 @@ impl Tasks {
         result: SecretsRead,
     ) {
         if !self.reading.remove(at) {
-            // It does not wait any more.
+            // The run is no longer queued.
             return;
         }
         let Some(result) = self.on_secrets_of_conversing(fleet, at, run, result) else {
@@ -158,7 +158,7 @@ impl Tasks {
         }
         let run = order.run;
         let agent = agent_of(fleet, at, &name).and_then(|agent| {
-            // How a run's end is read was settled when the task was made.
+            // The result protocol was fixed when the task was created.
             if agent.format.tells_result() == tells_result {
                 let kind = order.kind;
                 agent.for_run(kind).ok_or_else(|| {
@@ -187,7 +187,7 @@ impl Tasks {
         }
     }
 
-    /// A run is to end.
+    /// Ends a run.
     pub(super) fn end_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
         if self.end_conversing(fleet, at, run, false) {
             return;
@@ -195,12 +195,12 @@ impl Tasks {
         if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
             return fleet.end_run(at, ENDED);
         }
-        // It has no process yet, or none any more.
+        // It has no process, or its process is gone.
         self.forget_start(at);
         self.input(fleet, at, TaskInput::Exited { run, code: None }, None);
     }
 
-    /// A run's program is to be stopped where it is, or goes on.
+    /// Suspends or continues a run's program.
     pub(super) fn hold_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64, is_held: bool) {
         if let Some(entry) = self.entry_mut(at)
             && let Some(pending) = &mut entry.pending
@@ -209,7 +209,7 @@ impl Tasks {
             pending.is_held = is_held;
             self.start_waiting(fleet);
         } else if is_held && self.end_conversing(fleet, at, run, true) {
-            // The task goes on by another turn.
+            // The task resumes with another turn.
         } else if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
             fleet.hold_run(at, is_held);
         }
@@ -239,7 +239,7 @@ impl Tasks {
         }
     }
 
-    /// A run's process says something. What it may not say is an error, and ends it.
+    /// Handles a message of a run's process. An invalid message is an error that ends the process.
     pub(crate) fn on_message(
         &mut self,
         fleet: &mut Fleet,
@@ -307,7 +307,7 @@ impl Tasks {
         output: TaskOutput,
     ) -> Result<(), String> {
         let TaskOutput { stream, mut text } = output;
-        // A mask may be longer than what it stands for.
+        // A mask may be longer than the masked text.
         if text.len() > 2 * TASK_OUTPUT_BYTES_MAX {
             return Err("it sent more output at once than it may".to_owned());
         }
@@ -347,10 +347,10 @@ impl Tasks {
         if let Some(entry) = self.entry_mut(at)
             && entry.damage().is_some()
         {
-            // What it did last may not be on disk: it is told as lost once the task is read again.
+            // The last write may be lost: the run is reported as lost when the task is read again.
             entry.reload_at(now.mono_ms);
         } else {
-            // The files are to be taken back before anything else runs.
+            // The files must be restored before anything else runs.
             let is_restoring = self.entry(at).is_some_and(|entry| entry.is_restoring);
             let is_ending = is_ending(fleet, at) || is_restoring;
             let input = match end {
@@ -378,7 +378,7 @@ impl Tasks {
         }
     }
 
-    /// There was no room for a run's process: it is tried again when the task says so.
+    /// Resources were exhausted when a run's process was started: the task retries.
     pub(crate) fn on_no_room(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         self.start_at_ms = fleet.now().mono_ms.saturating_add(ROOM_RETRY_MS);
         let why = "there is no room for its process";
@@ -388,8 +388,7 @@ impl Tasks {
         }
     }
 
-    /// What happened could not be written: nothing of it is acknowledged, and the task goes on from what is on
-    /// disk.
+    /// A write failed: none of its facts is acknowledged, and the task continues from disk.
     pub(super) fn on_damaged(&mut self, fleet: &mut Fleet, at: &TaskRef, error: &ControlError) {
         let (id, task) = (&at.workspace_id, &at.task_id);
         let event = LogEvent::error("what happened to a task could not be written");
@@ -419,13 +418,13 @@ impl Tasks {
     }
 }
 
-/// Whether the daemon or the workspace ends, so that the task waits until it is opened again.
+/// True if the daemon or the workspace is closing, so that the task waits until it is opened again.
 pub(super) fn is_ending(fleet: &Fleet, at: &TaskRef) -> bool {
     let workspace = fleet.workspace(&at.workspace_id);
     fleet.is_stopping() || workspace.map_or(true, |workspace| workspace.closing.is_some())
 }
 
-/// What the configuration says of a task's program; none if that cannot be told, or another kind of agent works for it.
+/// Configuration of a task's program; `None` if it is unknown, or the agent is of another kind.
 pub(super) fn profile_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<AgentProfile> {
     let state = entry.state().filter(|state| !converses(state))?;
     let workspace = fleet.workspace(&at.workspace_id).ok()?;
@@ -466,7 +465,7 @@ fn assignment(
     let workspace = fleet
         .workspace(&at.workspace_id)
         .map_err(|error| error.message)?;
-    // What was provided to the task wins.
+    // Values provided for the task take precedence.
     let mut variables = agent.secrets.0.clone();
     let provided = secrets.into_iter();
     variables.extend(provided.map(|(name, Clear(value))| (name, value)));

@@ -203,7 +203,7 @@ fn task_1_a_killed_daemon_goes_on_with_every_task() {
     world.tell(process, &[session()]);
     world.settle();
     world.kill_daemon();
-    // What is asked before the tasks are read waits until they are.
+    // Requests before the tasks are loaded wait for that.
     let early = world.ask("task.answer", &json!({"taskId": "asks", "text": "a"}));
     assert!(!world.answers.contains_key(&early));
     world.settle();
@@ -316,7 +316,7 @@ fn task_8_so_many_runs_at_once_and_the_others_wait_in_their_order() {
         world.greet(process);
         world.started(process);
     }
-    // What waits for long is not taken for stalled.
+    // A run that is queued for long does not count as stalled.
     for _ in 0..1_000 {
         world.pass(10_000);
         for process in world.children.keys().copied().collect::<Vec<_>>() {
@@ -467,7 +467,7 @@ fn task_8_a_process_that_lies_is_ended_and_a_run_that_cannot_start_is_told() {
     );
     assert!(world.children.is_empty());
     world.settle();
-    // Without a session, nobody knows what it did.
+    // Without a session, its progress is unknown.
     assert_eq!(world.status("t"), "waiting_question");
     world
         .get("task.answer", &json!({"taskId": "t", "text": "go on"}))
@@ -660,7 +660,7 @@ fn task_1_an_import_takes_the_id_of_one_that_is_being_made_and_that_is_told() {
     };
     let guide = std::path::PathBuf::from("/guide");
     assert_eq!(guides, [("coder".parse().unwrap(), guide)].into());
-    // The copy is there before the core hears of it, and another is asked for by its id.
+    // The copy exists before the core is notified, and another task requests its id.
     let mut copied = world.read(&"t".to_owned().try_into().unwrap());
     copied.task_id = "u".to_owned().try_into().unwrap();
     let made = world.ask("task.new", &new("u", false));

@@ -1,4 +1,4 @@
-//! Who works for a new task (`TASK-8`).
+//! Selects the agent for a new task (`TASK-8`).
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use goondan_tasks::plain_area::PlainWorker;
 
 use crate::fleet::{Fleet, bundle_of};
 
-/// The agent that is to work for a task.
+/// The agent for a task.
 pub(super) struct Worker {
     pub(super) name: AgentName,
     pub(super) runtime: Runtime,
@@ -38,7 +38,7 @@ impl Worker {
         Self {
             name: name.clone(),
             runtime: Runtime::Llm,
-            // How its turn ended is known.
+            // The outcome of its turn is known.
             tells_result: true,
             source: TaskSource::None,
             checks: TaskChecks::default(),
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Which commands a task with this source runs beside it.
+    /// Commands that run besides the agent's program for a task with this source.
     pub(super) fn checks(&self, source: &TaskSource) -> TaskChecks {
         match source {
             TaskSource::None => TaskChecks::default(),
@@ -54,7 +54,7 @@ impl Worker {
         }
     }
 
-    /// The one that is named; if none is, the only program, or the only agent where there are no programs.
+    /// The named agent; by default the only program, or the only agent if there are no programs.
     fn find(bundle: &Bundle, named: Option<&AgentName>) -> Option<Self> {
         let mut programs = bundle.cli_agents();
         let mut others = bundle.agents.keys();

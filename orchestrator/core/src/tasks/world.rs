@@ -62,42 +62,42 @@ pub(super) fn not_created(found: Option<FoundTask>) -> Box<NotCreated> {
 pub(super) struct World {
     pub(super) core: Core,
     pub(super) now_ms: u64,
-    /// How far the clock for people has jumped ahead.
+    /// Offset of the wall clock.
     pub(super) wall_ahead_ms: u64,
-    /// What is on disk.
+    /// Content of the disk.
     pub(super) disk: BTreeMap<TaskId, Vec<Entry>>,
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
-    /// What the daemon wants done, in order.
+    /// Pending operations on work areas, in order.
     pub(super) works: VecDeque<TaskWork>,
-    /// What it wants done about sandboxes, in order.
+    /// Pending operations on sandboxes, in order.
     pub(super) proposal_works: VecDeque<ProposalWork>,
     pub(super) children: BTreeMap<ProcessId, Child>,
     pub(super) answers: BTreeMap<RequestToken, Result<Value, ControlError>>,
     pub(super) logged: Vec<String>,
-    /// Whether the next write fails.
+    /// True if the next write fails.
     pub(super) is_disk_full: bool,
-    /// Whether the next task that is made has its history and nothing else.
+    /// True if the next creation writes only the history.
     pub(super) is_full_behind_history: bool,
     pub(super) has_exited: bool,
-    /// Runs whose process was told what to run, of each task.
+    /// Runs of each task whose process was started.
     pub(super) begun: BTreeSet<(TaskId, u64)>,
     pub(super) checkpoints: u64,
-    /// What every work area takes.
+    /// Disk usage of every work area.
     pub(super) disk_use: Measured,
-    /// What a drill finds wrong.
+    /// Problem that a drill finds.
     pub(super) drill_problem: Option<String>,
-    /// The task of which no drill can be made.
+    /// The task whose drill fails.
     pub(super) without_drill: Option<&'static str>,
-    /// Whether the configuration cannot be read when the workspace is opened.
+    /// True if the configuration is unreadable when the workspace is opened.
     pub(super) is_unconfigured: bool,
     pub(super) audited: Vec<String>,
     /// The process of the connection, if there is one.
     pub(super) connector: Option<ProcessId>,
-    /// What it was asked to do.
+    /// Calls that it received.
     pub(super) calls: Vec<CallOrder>,
     /// The ledger of the workspace.
     pub(super) ledger: Vec<LedgerEntry>,
-    /// Whether what is to be put down there is neither written nor answered.
+    /// True if writes to the ledger are neither executed nor answered.
     pub(super) is_ledger_stuck: bool,
     next_token: u64,
     bundle: Bundle,
@@ -201,7 +201,7 @@ impl World {
         Self::with(bundle())
     }
 
-    /// With a connection that tells people this.
+    /// With a connection that sends these notifications.
     pub(super) fn notifying(notify: &[Notify]) -> Self {
         let mut bundle = bundle();
         for agent in bundle.cli_agents.keys() {
@@ -454,7 +454,7 @@ impl World {
         self.ask_as(Peer::person(), method, params)
     }
 
-    /// Asks, and goes on until all is done.
+    /// Sends a request and runs until idle.
     pub(super) fn get(&mut self, method: &str, params: &Value) -> Result<Value, ControlError> {
         let token = self.ask(method, params);
         self.settle();
@@ -467,7 +467,7 @@ impl World {
         shown["info"]["status"].as_str().unwrap().to_owned()
     }
 
-    /// Whether something is to be done about sandboxes that `is_it` knows.
+    /// True if the next operation on sandboxes matches `is_it`.
     pub(super) fn is_next_about_sandboxes(&self, is_it: impl Fn(&ProposalWork) -> bool) -> bool {
         self.proposal_works.front().is_some_and(is_it)
     }
