@@ -5,16 +5,16 @@ use goondan_protocol::limits::MAX_FRAME_BYTES;
 /// Traces of an agent's latest turns that its log lines may name: one may be read after its turn.
 pub(crate) const AGENT_TRACES_REMEMBERED: usize = 64;
 
-/// How often it is measured what there is of descriptors, processes and memory, in ticks.
+/// Interval of measurements of available descriptors, processes and memory, in ticks.
 pub(crate) const TICKS_OF_MEASURE: u64 = 2;
 /// Part of the file descriptors that the store keeps for open conversations at most: one in so many.
 pub(crate) const STORE_DESCRIPTORS_PART: u64 = 8;
 
-/// Lines that a snapshot of all that is counted has at most (`OBS-3`). What does not fit is told together as `other`.
+/// Maximum number of lines in a metrics snapshot (`OBS-3`). The rest is combined as `other`.
 pub(crate) const METRIC_LINES_MAX: usize = 2_000;
-/// Those of them that are kept for what is told together.
+/// Number of these lines that are reserved for `other`.
 pub(crate) const METRIC_LINES_OF_OTHERS: usize = 400;
-/// Lines that one metric has at most, what is told together left out.
+/// Maximum number of lines of one metric, without `other`.
 pub(crate) const METRIC_LINES_EACH_MAX: usize = 400;
 const _: () = assert!(METRIC_LINES_OF_OTHERS + METRIC_LINES_EACH_MAX <= METRIC_LINES_MAX);
 
@@ -23,20 +23,20 @@ const _: () = assert!(METRIC_LINES_OF_OTHERS + METRIC_LINES_EACH_MAX <= METRIC_L
 pub(crate) const WATCH_QUIET_MS: u64 = 100;
 /// Longest wait for that, in milliseconds: files that never rest are read nevertheless.
 pub(crate) const WATCH_QUIET_MAX_MS: u64 = 2_000;
-/// How often the files of a watched project are compared where the system cannot tell of changes, in
+/// Interval of comparisons of a watched project's files where the system cannot report changes, in
 /// milliseconds.
 pub(crate) const WATCH_POLL_MS: u64 = 5_000;
-/// How often they are compared where it can, in milliseconds: some file systems tell nothing of what
-/// other machines change.
+/// Interval of comparisons where the system can report changes, in milliseconds, because some file
+/// systems do not report changes by other machines.
 pub(crate) const WATCH_LOOK_MS: u64 = 60_000;
 
-/// How many times as long as it took to look how processes are it is not looked again, for those who watch them.
+/// Pause between two scans of the processes for watchers, as a multiple of the scan's duration.
 pub(crate) const PROCESS_LOOK_REST_FACTOR: u32 = 10;
-/// One in so many of these looks is at the memory of all processes, too: at most one in a tick
+/// One in this many scans also reads the memory of all processes: at most one in a tick
 /// (`goondan_core::limits::TICK_MS`).
 pub(crate) const PROCESS_LOOKS_OF_MEMORY: u64 = 4;
 
-/// How often it is looked whether the control socket's file is still there, in milliseconds.
+/// Interval of checks that the control socket's file still exists, in milliseconds.
 pub(crate) const SOCKET_LOOK_MS: u64 = 1_000;
 
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
@@ -45,8 +45,8 @@ pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 /// Messages of a child that are handed to the core at once, if so many have come.
 pub(crate) const CHILD_BATCH_MESSAGES: usize = 16;
 
-/// Batches of one child that wait for the core. Only then is more read of it, so that all children take
-/// turns (`SEC-8`).
+/// Maximum number of batches of one child that wait for the core. Reading from the child pauses at
+/// this number, so that all children take turns (`SEC-8`).
 pub(crate) const CHILD_BATCHES_WAITING: usize = 2;
 
 /// Bytes that unfinished frames of all children may hold together (`SEC-8`). A child whose frame finds no
@@ -58,23 +58,23 @@ pub(crate) const CONTROL_FRAMES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest frame that counts towards neither, in bytes.
 pub(crate) const FRAME_UNCOUNTED_BYTES: usize = 64 * 1024;
 
-/// What happened and waits for the core. Whoever reports more waits.
+/// Maximum number of inputs that wait for the core. Further senders wait.
 pub(crate) const CORE_QUEUE_INPUTS: usize = 1_024;
 
-/// How much of what has happened is dealt with at most before the store hears what follows from it.
+/// Maximum number of events that are handled before the resulting jobs are sent to the store.
 pub(crate) const SUPERVISOR_BATCH_EVENTS: usize = 64;
 
-/// Control connections at a time that have greeted and have no request that waits. One more takes the place of the
-/// one that has had no request open for longest; if each has one open, it gets a reserved place. One client has
-/// half of them at most. An eighth of the file descriptors the daemon may have, if that is less.
+/// Maximum number of greeted control connections without a waiting request. One more replaces the
+/// one that has been idle for longest; if each has an open request, it gets a reserved place. One
+/// client can use half of them. At most an eighth of the daemon's file descriptor limit.
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
 /// Reserved places beside these: for requests that decide something, show what waits for a decision, or administer
 /// the daemon. Another request there, and another connection, is refused as `overloaded`. A thirty-second of the file
 /// descriptors the daemon may have, if that is less.
 pub(crate) const CONTROL_CONNECTIONS_RESERVED: usize = 16;
-/// Control connections at a time with a request that waits: for an answer, a restart, a login, or whatever happens
-/// next. One more such request is refused as `overloaded`, and no other. One client has half of them at most. An
-/// eighth of the file descriptors the daemon may have, if that is less.
+/// Maximum number of control connections with a waiting request: for an answer, a restart, a login,
+/// or the next event. One more such request is refused as `overloaded`; other requests are not. One
+/// client can use half of them. At most an eighth of the daemon's file descriptor limit.
 pub(crate) const WAITING_CONNECTIONS: usize = 256;
 /// Requests that one control connection may have open. One more is refused as `overloaded`.
 pub(crate) const CONTROL_REQUESTS_OPEN: usize = 128;
@@ -88,7 +88,7 @@ pub(crate) const GREETING_TIMEOUT_MS: u64 = 10_000;
 pub(crate) const ACCEPT_PAUSE_FIRST_MS: u64 = 20;
 /// Longest such pause, in milliseconds.
 pub(crate) const ACCEPT_PAUSE_MAX_MS: u64 = 1_000;
-/// Least time between two lines of the log that tell of such failures, in milliseconds.
+/// Minimum interval of log lines about such failures, in milliseconds.
 pub(crate) const ACCEPT_WARNING_INTERVAL_MS: u64 = 60_000;
 /// Frames that may wait for one client. A client that does not read them is cut off.
 pub(crate) const CLIENT_QUEUE_FRAMES: usize = 1_024;
@@ -115,28 +115,31 @@ pub(crate) const MASKED_LINE_BYTES_MIN: usize = 16;
 /// Pieces in which a value is looked for that may be longer than what can be kept of a log line, in bytes
 /// (`SEC-2`). Of a value cut in two, less than this is left at the cut.
 pub(crate) const MASKED_PIECE_BYTES: usize = 64;
-/// Bytes at the end of what a task's program has written so far that are kept back at most, since a value may
-/// begin with them (`SEC-2`). With what stands in place of values, a message of output stays below twice its
-/// size.
+/// Maximum number of bytes at the end of a task program's output that are held back, because a
+/// secret value may begin there (`SEC-2`). Including replacements for values, an output message
+/// stays below twice its size.
 pub(crate) const MASKED_BEGINNING_BYTES_MAX: usize = 32 * 1024;
 
-/// How long git may look at a patch, in milliseconds, besides [`GIT_TIMEOUT_MS_PER_MIB`]. One that takes longer is
-/// not accepted.
+/// Timeout of git's check of a patch, in milliseconds, in addition to [`GIT_TIMEOUT_MS_PER_MIB`]. A
+/// patch whose check takes longer is not accepted.
 pub(crate) const GIT_TIMEOUT_MS: u64 = 60_000;
 
-/// How much longer for each MiB of the patch, in milliseconds: it is inflated, applied and hashed.
+/// Additional timeout for each MiB of the patch, in milliseconds: it is inflated, applied and
+/// hashed.
 pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 
-/// How long git may copy the repository of a project for a task, in milliseconds.
+/// Timeout of git's copy of a project's repository for a task, in milliseconds.
 pub(crate) const GIT_COPY_TIMEOUT_MS: u64 = 600_000;
 
-/// How long a client waits for a workspace to become this node's, in milliseconds: as long as taking one over may take.
+/// Timeout of a client that waits until this node owns a workspace, in milliseconds: the maximum
+/// duration of a takeover.
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
-/// How often a workspace is looked at whether all of it is in its log, before it is not given up after all.
+/// Maximum number of checks that the log has all of a workspace before its release is canceled.
 pub(crate) const RELEASE_TRIES: u32 = 10;
-/// How long the end of the daemon waits for a log that does not answer, in milliseconds.
+/// Maximum wait of the daemon's shutdown for a log that does not answer, in milliseconds.
 pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
-/// How long a part of a snapshot is offered or asked for before the snapshot is given up, in milliseconds.
+/// Timeout for writing or reading one part of a snapshot, in milliseconds; then the snapshot is
+/// abandoned.
 pub(crate) const SNAPSHOT_PART_TIMEOUT_MS: u64 = 60_000;
 /// Pause before a part of a snapshot is offered or asked for again, in milliseconds.
 pub(crate) const SNAPSHOT_PART_PAUSE_MS: u64 = 500;
@@ -145,21 +148,22 @@ pub(crate) const SNAPSHOT_PART_PAUSE_MS: u64 = 500;
 pub(crate) const REPLICA_RESTART_FIRST_MS: u64 = 100;
 /// Longest such pause, in milliseconds.
 pub(crate) const REPLICA_RESTART_MAX_MS: u64 = 5_000;
-/// How often it is looked whether this node could run the workspaces that it stands by for, in milliseconds.
+/// Interval of checks that this node could run the workspaces that it follows, in milliseconds.
 pub(crate) const FITNESS_LOOK_MS: u64 = 2_000;
-/// How long what was found of this machine counts when that is looked at, in milliseconds: what the kernel can confine, and
-/// which node runs modules.
+/// Maximum age of facts about this machine in these checks, in milliseconds: the kernel's
+/// confinement rights, and the node version for modules.
 pub(crate) const FITNESS_MACHINE_MS: u64 = 60_000;
 /// Pause before a workspace that cannot be loaded here is handed on again to a node that could run it, in milliseconds.
 pub(crate) const HAND_ON_PAUSE_MS: u64 = 30_000;
-/// How long a node that could not load a workspace does not take it over, although nothing is found that is missing, in
-/// milliseconds.
+/// Time for which a node that failed to load a workspace does not take it over, even if no
+/// requirement is missing, in milliseconds.
 pub(crate) const NOT_LOADED_MS: u64 = 600_000;
-/// How often it is looked whether `config.json` names another URL of the log's server, in milliseconds.
+/// Interval of checks for a changed URL of the log's server in `config.json`, in milliseconds.
 pub(crate) const REPLICA_CONFIG_LOOK_MS: u64 = 2_000;
-/// How long a log confirms nothing before people are told that nothing is acknowledged, in milliseconds.
+/// Time without confirmation by a log before users are notified that nothing is acknowledged, in
+/// milliseconds.
 pub(crate) const UNACKNOWLEDGED_TOLD_MS: u64 = 3_000;
-/// How often it is looked whether logs confirm what they are asked, in milliseconds.
+/// Interval of checks that logs confirm requests, in milliseconds.
 pub(crate) const UNACKNOWLEDGED_LOOK_MS: u64 = 500;
 
 /// Writer threads of the store.
@@ -174,7 +178,7 @@ const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);
 
 /// Work areas of tasks that are open at one time; each takes a descriptor.
 pub(crate) const TASK_AREAS_OPEN_MAX: usize = 64;
-/// Bytes that a log of a task holds at most; what comes beyond is not kept, which the log says.
+/// Maximum size of a task's log, in bytes; further output is dropped, which the log reports.
 pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of a log of a task that one answer holds.
 pub(crate) const TASK_LOG_PART_BYTES: usize = 64 * 1024;
@@ -183,5 +187,5 @@ pub(crate) const TASK_BACKUPS_OF_ONE_ID_MAX: usize = 1000;
 
 /// Bytes of all joint checkpoints of a conversation from which the oldest go; never the newest, and none with a name.
 pub(crate) const JOINT_CHECKPOINT_BYTES_KEPT: u64 = 2 * 1024 * 1024 * 1024;
-/// Messages that a rewind takes out of a conversation and that are told one by one; of the others it is told how many.
+/// Maximum number of removed messages that a rewind lists individually; the others are counted.
 pub(crate) const REWIND_MESSAGES_TOLD: usize = 50;

@@ -1,4 +1,4 @@
-//! Carrying out what is to be done about what agents make of their own configuration (`BUNDLE-7`).
+//! Executes operations on agents' own configurations (`BUNDLE-7`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ use serde_json::Value;
 use super::loading::{OverlayOf, Projects};
 use super::rehearsing::{self, Stage};
 
-/// Where modules and rehearsals work, in the directory of the bundle. It is removed when they have.
+/// Working directory of modules and rehearsals, in the directory of the bundle. Removed afterwards.
 const GROUND: &str = "gate";
 
 /// Loads the whole configuration, as the daemon does.
@@ -48,7 +48,7 @@ impl FullLoad<'_> {
         self.on_ground(started).and_then(|started| started)
     }
 
-    /// What a process of an agent would work with that works where nothing of the conversation is.
+    /// Assignment of an agent process that works apart from the conversation's files.
     fn apart(&self, agent: AgentDefinition, ground: &Path) -> AgentAssignment {
         AgentAssignment {
             workspace_id: self.at.workspace_id.clone(),
@@ -101,7 +101,7 @@ impl FullLoad<'_> {
     }
 }
 
-/// Whether a tool is a module that this agent does not have, or has with other exports.
+/// True if a tool is a module that this agent does not have, or has with other exports.
 fn is_new_module(tool: &ToolDefinition, before: Option<&AgentDefinition>) -> bool {
     let same = |other: &ToolDefinition| {
         other.source == tool.source && other.exports == tool.exports && other.config == tool.config
@@ -133,7 +133,7 @@ impl Gate for FullLoad<'_> {
         if agent.tools.is_empty() {
             return Ok(());
         }
-        // They are to start, not to work: nobody is to be reached yet.
+        // They only start and do no work, so they get no network access.
         agent.sandbox.network = Network::None;
         for modules in &mut agent.package_sandboxes {
             modules.sandbox.network = Network::None;
@@ -215,7 +215,7 @@ fn perform(
         is_on_probation: it.is_on_probation,
         problem: it.problem,
     });
-    // What could not be armed has said so already.
+    // A failed preparation has already reported its status.
     done.standing = done.standing.take().or(standing);
     result
 }
@@ -266,7 +266,7 @@ fn act(
     Ok(())
 }
 
-/// A page of the changesets that wait for a person, of these conversations.
+/// Returns a page of the changesets of these conversations that wait for a person.
 pub(super) fn waiting(
     instances: &Path,
     mut known: Vec<Metadata>,
@@ -312,7 +312,7 @@ pub(super) fn waiting(
     page
 }
 
-/// The agent with what it is told besides its prompt.
+/// Adds a notice to the agent's system prompt.
 fn told(mut definition: Box<AgentDefinition>, notice: Option<String>) -> Box<AgentDefinition> {
     if let Some(notice) = notice {
         let prompt = definition.system_prompt.take().unwrap_or_default();

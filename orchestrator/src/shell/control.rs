@@ -1,7 +1,8 @@
-//! The control socket: who may connect, and what goes in and out (`CTL-1`, `SEC-4`).
+//! The control socket: access control, requests and answers (`CTL-1`, `SEC-4`).
 //!
-//! Each connection is one task that reads requests and one that writes answers. A client that sends
-//! what is no request, or does not read its answers, loses its connection; nothing else notices.
+//! Each connection has one task that reads requests and one that writes answers. A client that
+//! sends an invalid request, or does not read its answers, loses its connection; others are not
+//! affected.
 
 use std::io;
 use std::pin::Pin;
@@ -48,17 +49,17 @@ pub(super) mod client;
 mod places;
 pub(super) mod socket;
 
-/// What a client of another version does.
+/// Hint for a client of another version.
 const OTHER_VERSION_HINT: &str = "use binaries of one build; `gdn shutdown` stops the daemon";
 
-/// What every connection needs.
+/// State shared by all connections.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     /// Room for requests that are not whole yet.
     pub(super) frames: FrameMemory,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) hub: Arc<LogHub>,
-    /// What the daemon's own children, and all that they start, are recognized by.
+    /// Recognizes the daemon's own children, and all of their descendants.
     pub(super) descent: Arc<Descent>,
     pub(super) ending: CancellationToken,
 }
@@ -121,7 +122,7 @@ impl Server {
                 return;
             }
         };
-        // Both directions share the stream; it closes when both tasks have let go of it.
+        // Both directions share the stream; it closes when both tasks have dropped it.
         let stream = Arc::new(stream);
         let (read, write) = (SharedStream(stream.clone()), SharedStream(stream));
         let (outgoing, frames) = mpsc::channel(CLIENT_QUEUE_FRAMES);
@@ -144,7 +145,7 @@ impl Server {
                     if spoken.greeting != Greeting::None {
                         return next.await;
                     }
-                    // What has come is read before anybody is judged as silent.
+                    // Received frames are read before the greeting deadline is checked.
                     timeout_at(greet_by, next).await.unwrap_or(None)
                 } => frame,
                 () = connection.cancelled() => None,
@@ -166,7 +167,7 @@ impl Server {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Deals with a frame of a client; false if its connection is to end.
+    /// Handles a frame of a client; false to end the connection.
     async fn on_frame(
         &self,
         client: &Client,
@@ -217,7 +218,7 @@ impl Server {
             Ok(wait) => client.waiting(wait),
             Err(no_place) => {
                 client.respond(id, Err(overloaded(no_place)));
-                // What was admitted stays, and may ask for something else.
+                // An admitted client stays, and may send another request.
                 return !is_greeting;
             }
         };
@@ -249,7 +250,7 @@ impl Server {
     }
 }
 
-/// What a client has said so far.
+/// State of the conversation with a client.
 #[derive(Default)]
 struct Spoken {
     greeting: Greeting,
@@ -257,7 +258,7 @@ struct Spoken {
     followers: JoinSet<()>,
 }
 
-/// Which version a client has said it is of.
+/// Version of a client, according to its greeting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Greeting {
     /// It has not said.
@@ -265,12 +266,13 @@ enum Greeting {
     None,
     /// The daemon's own.
     Same,
-    /// Another one, or one that cannot be read. It may ask for what has the same form in all versions (`REL-1`).
+    /// Another version, or an unreadable one. Requests with the same form in all versions are
+    /// allowed (`REL-1`).
     Other,
 }
 
 impl Spoken {
-    /// The client is of another version; false if its connection is to end.
+    /// Handles a client of another version; false to end the connection.
     fn is_of_another_version(&mut self, place: &mut Place, peer: Peer) -> bool {
         // Once is enough: it knows now.
         let is_first = self.greeting == Greeting::None;
@@ -310,7 +312,7 @@ impl AsyncWrite for SharedStream {
     }
 }
 
-/// Who connects, if it may.
+/// Identifies a connecting client, if it is allowed.
 fn check_peer(stream: &Stream, descent: &Descent) -> Result<Peer, String> {
     let ours = nix::unistd::geteuid().as_raw();
     let peer = stream
@@ -387,7 +389,7 @@ async fn write_frames(write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver
         if sink.feed(frame).await.is_err() {
             return;
         }
-        // What waits is written with one call.
+        // Waiting frames are written with one call.
         while let Ok(frame) = frames.try_recv() {
             if sink.feed(frame).await.is_err() {
                 return;
@@ -440,6 +442,7 @@ async fn send_line(client: &Client, request_id: u64, line: &[u8]) {
     let Ok(body) = serde_json::to_vec(&notification) else {
         return;
     };
-    // Unlike an answer, a log line may wait for its reader: what it misses meanwhile is counted.
+    // Unlike an answer, a log line may wait for its reader: lines that it misses meanwhile are
+    // counted.
     drop(client.outgoing.send(Bytes::from(body)).await);
 }

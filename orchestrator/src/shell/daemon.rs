@@ -91,7 +91,7 @@ impl StartFailure {
         let mut lines = vec![format!("error: {}", self.message)];
         lines.extend(self.hint.iter().map(|hint| format!("hint: {hint}")));
         let status = lines.join("; ").replace('\n', " ");
-        // If nobody listens there, stderr and the exit code have to do.
+        // Without a listener there, stderr and the exit code must suffice.
         drop(sd_notify::notify(&[NotifyState::Status(&status)]));
         let mut err = std::io::stderr().lock();
         let is_journal = journal::is_stream(&err);
@@ -148,7 +148,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         .map_err(|error| StartFailure::new(&error))?;
     let ended = runtime.block_on(run(args, &root, Arc::new(launcher)));
     if ended.is_err() {
-        // What still waits for something does not hold the end up.
+        // Pending work must not delay the exit.
         runtime.shutdown_background();
     }
     ended
@@ -175,7 +175,8 @@ fn not_taken(error: &StoreError) -> StartFailure {
     StartFailure { code, ..failure }.hint(hint)
 }
 
-/// Refuses a state root of which another user owns or can write a part, before anything is read from it (`SEC-4`).
+/// Refuses a state root that another user owns or can partly write, before anything is read from it
+/// (`SEC-4`).
 fn check_owners(state_root: &Path) -> Result<(), StartFailure> {
     let user = nix::unistd::geteuid().as_raw();
     for path in state_root::owned(state_root) {
@@ -200,8 +201,8 @@ fn check_owners(state_root: &Path) -> Result<(), StartFailure> {
     Ok(())
 }
 
-/// Refuses a state root inside the project it is to serve before anything is made in it (`ROOT-1`,
-/// `ROOT-2`).
+/// Refuses a state root inside the project that it will serve, before anything is created in it
+/// (`ROOT-1`, `ROOT-2`).
 fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
     // A project that is not there is refused by its loading; of a state root that is not there yet,
     // the part that is decides.
@@ -227,7 +228,7 @@ fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
 /// child (`SEC-6`). macOS has no way to do the first without `unsafe`.
 fn hide_memory() {
     use nix::sys::resource::{Resource, setrlimit};
-    // What cannot be had on this system is done without: there is nothing to be done about it.
+    // Unsupported protections are skipped, because there is no alternative.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     #[cfg(target_os = "linux")]
     if !is_memory_open() {
@@ -235,7 +236,7 @@ fn hide_memory() {
     }
 }
 
-/// Whether whoever started the daemon lets others look into memory, to find a fault.
+/// True if the user who started the daemon allows others to read its memory, for debugging.
 fn is_memory_open() -> bool {
     std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
@@ -245,7 +246,7 @@ fn is_memory_open() -> bool {
 fn guarded_disk(layout: &Layout) -> GuardedDisk {
     let workspaces = Guard {
         directory: layout.workspaces(),
-        // The workspace, and what of it: `tasks`, `instances`, `sandboxes`.
+        // The workspace and its part: `tasks`, `instances`, `sandboxes`.
         own_names: 2,
     };
     let tasks = layout.tasks_root().map(|tasks_root| Guard {
@@ -372,8 +373,8 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let recovered = recover_proposals(projects.clone(), events.clone());
     let registered = open_registered(projects, opened, events.clone());
     tasks.spawn(async move {
-        // Who connects meanwhile waits, and so never hears that a registered workspace is not there, nor
-        // finds a project's files between old and new.
+        // Clients that connect meanwhile wait, so that they never see a registered workspace
+        // missing, or a project's files between old and new.
         recovered.await;
         registered.await;
         server.serve(socket).await;
@@ -390,7 +391,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     ending.cancel();
     signal_handle.close();
     while tasks.join_next().await.is_some() {}
-    // Waiting for threads is the last thing there is to do.
+    // Joining threads comes last.
     tasks_thread.finish();
     writers.finish();
     if let Some(replication) = replication {
@@ -404,7 +405,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     Ok(())
 }
 
-/// What replicates workspaces, if the settings say that anything does.
+/// Prepares replication, if it is configured.
 fn prepare_replication(root: &SystemRoot) -> Result<Option<(Replication, Prepared)>, StartFailure> {
     let layout = root.layout();
     let Some(config) = &root.config().replication else {
@@ -420,7 +421,7 @@ fn prepare_replication(root: &SystemRoot) -> Result<Option<(Replication, Prepare
         .map_err(|error| StartFailure::new(&error))
 }
 
-/// What is written without the log would be taken for what the log says when this node joins again.
+/// Changes without the log would be taken for the log's state when this node joins again.
 fn has_left(layout: &Layout) -> StartFailure {
     let dir = layout.replication();
     StartFailure {
@@ -566,8 +567,8 @@ fn writer_threads(descriptors: u64) -> usize {
         .clamp(1, WRITER_THREADS)
 }
 
-/// Ends what an earlier daemon of this System Root left behind, and marks what this one will start.
-/// What it will start is known by the mark; none if it cannot be marked.
+/// Ends processes of an earlier daemon of this System Root, and marks this daemon, whose children
+/// inherit the mark; `None` if marking fails.
 fn end_orphans(root: &Path) -> Option<Mark> {
     match orphans::mark_descendants(root) {
         Ok(mark) => {
@@ -591,10 +592,10 @@ fn end_orphans(root: &Path) -> Option<Mark> {
     }
 }
 
-/// Finishes what an earlier daemon did not, before anybody can ask for more.
+/// Finishes interrupted operations of an earlier daemon, before clients can send new ones.
 async fn recover_proposals(projects: Projects, events: mpsc::Sender<Event>) {
     if projects.replication.is_some() {
-        // That is done of each workspace once it is this node's.
+        // Each workspace is recovered when this node takes it.
         return;
     }
     let now = Timestamp::from_unix_millis(unix_millis_now());

@@ -31,7 +31,7 @@ use goondan_core::{
     Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, UnknownCalls, parked_among,
 };
 
-/// What projects are read with.
+/// Dependencies for reading projects.
 #[derive(Clone)]
 pub(super) struct Projects {
     pub(super) disk: Arc<dyn Disk>,
@@ -42,28 +42,28 @@ pub(super) struct Projects {
     agent_process: PathBuf,
     vault: Arc<Vault>,
     pub(super) secrets: Arc<SecretKeeper>,
-    /// Whether a project whose configuration is not valid is not run at all (`--strict`).
+    /// True if a project with an invalid configuration does not run at all (`--strict`).
     pub(super) is_strict: bool,
-    /// Where a workspace has to be this node's before its files may be changed.
+    /// Set if this node must own a workspace before it may change the workspace's files.
     pub(super) replication: Option<Replication>,
     /// Loads follow one another, so that of two the later one is never the older.
     turn: Arc<Mutex<()>>,
 }
 
-/// What is to be read.
+/// Parameters of reading a project.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wanted {
     /// The workspace the project must be, if it is known.
     pub(super) workspace_id: Option<WorkspaceId>,
-    /// What a client says about how it is run.
+    /// The client's settings.
     pub(super) settings: Settings,
-    /// Whether its last known good configuration will do.
+    /// True if the last known good configuration may be used.
     pub(super) may_fall_back: bool,
-    /// Whether every instance is wanted, since they may be begun anew.
+    /// True if all instances are needed, because they may be restarted from scratch.
     pub(super) all_instances: bool,
 }
 
-/// What project a conversation's own configuration is one of.
+/// Project of a conversation's own configuration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OverlayOf<'a> {
     pub(super) project_root: &'a Path,
@@ -71,11 +71,11 @@ pub(super) struct OverlayOf<'a> {
     pub(super) env_files: &'a [PathBuf],
 }
 
-/// What came of reading a project, and what it was read from.
+/// Result of reading a project, and its sources.
 pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
-    /// What of this machine decides whether a project can run on it.
+    /// Properties of this machine that decide if a project can run on it.
     pub(super) fn machine(&self) -> ThisMachine {
         let agent_process = self.agent_process.clone();
         let rights = move || goondan_confinement::probe_all(&agent_process);
@@ -159,7 +159,7 @@ impl Projects {
         let env_files = env_files
             .or_else(|| Some(record.as_ref()?.env_files.clone()))
             .unwrap_or_default();
-        // What calls itself nothing, or cannot be read, is no one that a secret was allowed to.
+        // A project without a readable name has no consents for secrets.
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
@@ -190,7 +190,8 @@ impl Projects {
             (Err(problems), _) => {
                 let error = invalid(&problems, &loaded.secrets, &root);
                 match record.filter(|record| record.registered) {
-                    // What cannot run is not registered, but what is registered stays so.
+                    // A project that cannot run is not registered, but an existing registration
+                    // stays.
                     None => Err(error),
                     Some(record) if wanted.may_fall_back && !self.is_strict => {
                         self.fall_back(&root, record, &env_files, error, wanted, &mut sources)
@@ -213,7 +214,7 @@ impl Projects {
         let read = |id: &WorkspaceId| {
             workspace::recall(disk, &self.layout, id).map_err(|error| storage(&error.into()))
         };
-        // What calls itself nothing, or cannot be read, may be the one that is expected all the same.
+        // A project without a readable name may still be the expected one.
         let package = goondan_config::package_name(root).unwrap_or_default();
         let id = goondan_store::naming::workspace_id(root, package.as_deref())
             .map_err(|problem| ControlError::new(ErrorCode::Internal, problem.to_string()))?;
@@ -231,11 +232,11 @@ impl Projects {
         let mut of_root = records
             .into_iter()
             .filter(|record| record.registered && record.project_root == root);
-        // Which of several the project would be cannot be told.
+        // With several candidates, the right one is unknown.
         Ok((of_root.next().filter(|_| of_root.next().is_none()), None))
     }
 
-    /// Registers the workspace of a valid project, with what a client says of it.
+    /// Registers the workspace of a valid project, with the client's settings.
     fn open(
         &self,
         root: &Path,
@@ -302,7 +303,7 @@ impl Projects {
         };
         let files = kept.files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
-        // It is what it was when it was kept, whatever the project calls itself now.
+        // The stored configuration keeps its package name, even if the project has changed it.
         let project = ProjectIdentity::new(root, record.package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
@@ -324,14 +325,14 @@ impl Projects {
                 (Err(ControlError { message, ..error }), None)
             }
         };
-        // As for one that is valid: what crashes left over is removed before anything runs.
+        // As for a valid configuration: remains of crashes are removed before anything runs.
         let package = record.package.as_deref();
         let record = self.open_known(root, package)?;
         let found = self.read_instances(record, bundle, wanted)?;
         Ok(LoadedWorkspace { fallback, ..found })
     }
 
-    /// Loads the configuration that a conversation has of its own, all of it. Blocks.
+    /// Loads a conversation's own configuration in full. Blocks.
     pub(super) fn load_overlay(
         &self,
         of: &OverlayOf<'_>,
@@ -368,7 +369,7 @@ impl Projects {
         started.map_err(|problems| self.masks.text(&problems).into_owned())
     }
 
-    /// Reads which instances a workspace has, and which of them have something to do.
+    /// Reads the instances of a workspace, and which of them have pending work.
     fn read_instances(
         &self,
         record: WorkspaceRecord,
@@ -409,8 +410,8 @@ impl Projects {
         })
     }
 
-    /// Reads a workspace that was registered when the daemon last ran. One whose project cannot be read
-    /// any more is still there, with the reason. Blocks.
+    /// Reads a workspace that was registered when the daemon last ran. A workspace with an
+    /// unreadable project is still returned, with the reason. Blocks.
     pub(super) fn read_registered(&self, record: WorkspaceRecord) -> Read {
         let wanted = Wanted {
             workspace_id: Some(record.workspace_id.clone()),
@@ -425,12 +426,12 @@ impl Projects {
         (sources, found)
     }
 
-    /// Whether a workspace of another node could run here, with what this node has: its project, its environment files,
-    /// its secrets and its programs, or the last known good configuration. Nothing is changed. Blocks.
+    /// Checks if a workspace of another node could run here: its project, environment files,
+    /// secrets and programs, or the last known good configuration. Changes nothing. Blocks.
     ///
     /// # Errors
     ///
-    /// Why it could not, in words.
+    /// The reason why it could not, as text.
     pub(super) fn check_runnable(
         &self,
         record: &WorkspaceRecord,
@@ -525,7 +526,7 @@ fn renamed(root: &Path, id: &WorkspaceId) -> ControlError {
 
 fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) -> ControlError {
     let message = format!("the configuration is not valid\n\n{diagnostics}");
-    // What is to be allowed is said in the message; a person can be asked for it.
+    // The message names the secrets to allow, so that a person can be asked.
     let is_all = |code: &str| {
         diagnostics
             .as_slice()
@@ -559,7 +560,7 @@ fn storage(error: &StoreError) -> ControlError {
     goondan_core::control_error(error)
 }
 
-/// What is known of instances, whoever looked.
+/// Cached facts about instances.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     pub(super) index: InstanceIndex,
@@ -598,12 +599,12 @@ impl Known {
     }
 }
 
-/// What was said to be unusable, so that it is said once (`INST-4`).
+/// Paths that were already reported as unusable, to report each once (`INST-4`).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Warned(Arc<Mutex<BTreeSet<PathBuf>>>);
 
 impl Warned {
-    /// Says which directories cannot be used, of those of which it was not said before.
+    /// Logs unusable directories that were not logged before.
     pub(super) fn report(&self, unusable: &[workspace::Unusable]) {
         for found in unusable {
             if self.is_new(&found.path) {

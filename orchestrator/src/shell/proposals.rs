@@ -1,5 +1,5 @@
-//! Carrying out what is to be done about sandboxes and proposals, and finishing at the start what an earlier
-//! daemon did not (`PROP-3`).
+//! Executes operations on sandboxes and proposals, and at the start finishes interrupted ones of an
+//! earlier daemon (`PROP-3`).
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ use git::Git;
 #[derive(Debug, Clone)]
 pub(super) struct ProposalFiles {
     files: DaemonFiles,
-    /// Whether there are other nodes.
+    /// True if there are other nodes.
     hands_on: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn carry_out(
 
 type Answer = Result<Value, ControlError>;
 
-/// Puts what was found in sandboxes and elsewhere together. A file that is told of already is not told of again.
+/// Merges findings from sandboxes and elsewhere, without duplicates of the same file.
 fn verified((count, mut found): (u64, Verified), mut others: Verified) -> Answer {
     let told = |path: &Path| found.findings.iter().any(|finding| finding.path == path);
     others.findings.retain(|finding| !told(&finding.path));
@@ -132,10 +132,10 @@ fn answer(result: &impl Serialize) -> Answer {
         .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
 }
 
-/// Finishes, in every workspace there is, what was interrupted. Blocks. What cannot be finished is logged, and
-/// tried again by the next request about it.
+/// Finishes interrupted operations in every workspace. Blocks. Failures are logged, and retried by
+/// the next request about the same proposal.
 pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp) -> Vec<Input> {
-    // Whoever opens workspaces says why they cannot be listed.
+    // An error of the listing is reported when workspaces are opened.
     let (records, _) = workspace::list(files.files.disk(), layout).unwrap_or_default();
     let recovered = records.into_iter().map(|record| {
         recover(

@@ -1,17 +1,17 @@
-//! Workspaces that other nodes have, too (`REP-1`): the daemon's part in it.
+//! Replicated workspaces (`REP-1`): the daemon's part.
 //!
-//! What is decided is in `goondan_replication`: [`machine`] is the thread that asks it. [`link`] is the program that
-//! speaks to the log's server; [`files`] is the thread that changes the files of workspaces that another node may
-//! own, and [`snapshots`] has those that copy them.
+//! `goondan_replication` makes the decisions; [`machine`] is the thread that runs it. [`link`] is
+//! the process that connects to the log's server; [`files`] is the thread that changes the files of
+//! workspaces that another node may own, and [`snapshots`] has the threads that copy them.
 //!
 //! ```text
 //!  store, loading ──▶ ReplicatedDisk ──▶ machine ──▶ link ──▶ goondan-replica ──▶ PostgreSQL
 //!                                         │   ▲
 //!                                         ▼   │
-//!                                        files ──▶ disk, workspaces that are to run
+//!                                        files ──▶ disk, workspaces to run
 //! ```
 //!
-//! Without `replication` in `config.json` nothing of this is there.
+//! Without `replication` in `config.json` none of these exists.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -60,9 +60,9 @@ pub(super) enum ReplicationFault {
     /// The node has no name that is one.
     #[error("`replication.node` in `{}` is no name of a node: {why}", config.display())]
     Node {
-        /// Where it stands.
+        /// Path of the configuration.
         config: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// The program is not installed.
@@ -70,7 +70,7 @@ pub(super) enum ReplicationFault {
     Program(#[from] ProgramMissing),
 }
 
-/// What is to run it, before it does.
+/// Replication, before it is started.
 pub(super) struct Prepared {
     welcome: Welcome,
     program: PathBuf,
@@ -85,7 +85,7 @@ impl Prepared {
     }
 }
 
-/// What it works with.
+/// Dependencies of replication.
 pub(super) struct Surroundings {
     /// The disk itself, for files that this node does not own.
     pub(super) disk: Arc<dyn Disk>,
@@ -113,7 +113,7 @@ pub(super) fn prepare(
     })?;
     let (machine, incoming) = channel();
     let outlet = machine.clone();
-    // It fails only when the daemon ends: who waits is told by `Recording::end`.
+    // Sending fails only when the daemon ends; `Recording::end` then ends the waits.
     let outlet = move |handed| drop(outlet.send(Message::HandedOver(handed)));
     let recording = Recording::new(layout.workspaces(), Box::new(outlet));
     let handle = Replication {
@@ -136,12 +136,12 @@ pub(super) fn prepare(
     Ok((handle, prepared))
 }
 
-/// Starts it: threads that end when told to, and a task, which ends by the token. What comes out says why the daemon
-/// has to end.
+/// Starts replication: threads that end on request, and a task, which ends by the token. The
+/// returned receiver yields a reason if the daemon must exit.
 ///
 /// # Errors
 ///
-/// As the operating system says when there can be no thread.
+/// The operating system's error if a thread cannot be created.
 pub(super) fn start(
     handle: &Replication,
     prepared: Prepared,
@@ -179,11 +179,11 @@ pub(super) fn start(
     Ok(why)
 }
 
-/// Whether this node has followed the log of any workspace.
+/// True if this node has followed the log of any workspace.
 ///
 /// # Errors
 ///
-/// As the operating system says when it cannot be told.
+/// The operating system's error if that is unknown.
 pub(super) fn has_notes(layout: &Layout) -> io::Result<bool> {
     let dir = layout.replication();
     if RealDisk.stat(&dir)?.is_none() {

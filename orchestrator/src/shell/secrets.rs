@@ -1,9 +1,9 @@
-//! Keeping secrets: the writing half of the store that `goondan_vault` reads (`SEC-1`, `SYS-1`).
+//! Stores secrets: the writing half of the store that `goondan_vault` reads (`SEC-1`, `SYS-1`).
 //!
-//! A secret's file is replaced whole, by way of a temporary one, and so is the identity when it is made;
-//! so a crash at any moment leaves each as it was or as it is to be. The identity is made with the first
-//! secret, and never again: where there are secrets and no identity, it was lost or is given otherwise,
-//! and another one would open nothing.
+//! A secret's file is replaced atomically, and so is the identity when it is created; a crash at
+//! any moment leaves either the old or the new content. The identity is created with the first
+//! secret, and never again: if secrets exist without an identity, it was lost or is provided in
+//! another way, and a new one could not open them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn key_text(key: Option<&SecretKey>) -> String {
     key.map_or_else(String::new, |key| format!(" with an entry `{key}`"))
 }
 
-/// Whether a file of this name below `system/` is a document that is encrypted for the identity.
+/// True if a file of this name below `system/` is a document that is encrypted for the identity.
 fn is_document(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.ends_with(b".sops.yaml") || name.ends_with(b".lock")
@@ -197,7 +197,7 @@ impl SecretKeeper {
         })
     }
 
-    /// What can be told of a secret; `None` if it is gone meanwhile.
+    /// Public facts about a secret; `None` if it was removed meanwhile.
     fn info(
         &self,
         name: SecretName,
@@ -248,7 +248,7 @@ impl SecretKeeper {
             value,
             allow_for,
         } = set;
-        // Whoever may not have it is told before anything is changed.
+        // An unsuitable project is refused before anything is changed.
         let workspace = allow_for
             .map(|root| consents::identify(&root))
             .transpose()?;
@@ -290,7 +290,7 @@ impl SecretKeeper {
             key: key.clone(),
         };
         match &key {
-            // What cannot be read can be removed all the same.
+            // An unreadable secret can be removed, too.
             None => {
                 let found = self.disk.stat(&path).during("look at", &path)?;
                 found.ok_or_else(not_found)?;
@@ -385,7 +385,7 @@ impl SecretKeeper {
         self.replace_in_system(&path, text.as_bytes(), identities)
     }
 
-    /// What is in a directory; nothing if it is not there.
+    /// Entries of a directory; empty if it does not exist.
     fn entries(&self, dir: &Path) -> Result<Vec<Entry>, KeepError> {
         if self.disk.stat(dir).during("look at", dir)?.is_none() {
             return Ok(Vec::new());
@@ -393,7 +393,7 @@ impl SecretKeeper {
         Ok(self.disk.list(dir).during("list", dir)?)
     }
 
-    /// Writes down who was changed, never to what (`SEC-5`).
+    /// Writes an audit record that names the secret, but never its value (`SEC-5`).
     fn audit(&self, event: &str, name: &SecretName, key: Option<&SecretKey>, at: Timestamp) {
         self.record(json!({"event": event, "secret": name, "key": key}), at);
     }
@@ -406,7 +406,7 @@ impl SecretKeeper {
         let disk = self.disk.as_ref();
         let written = workspace::append_system_audit(disk, &self.layout, &record);
         if let Err(error) = written {
-            // What was done is done, and cannot be undone for it.
+            // The change has been made, and is not rolled back for this.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "the audit log could not be written"

@@ -1,9 +1,9 @@
-//! The one loop: turns everything that happens into an input of the core, and carries its effects out.
+//! The event loop: turns every event into an input of the core, and executes its effects.
 //!
-//! This task owns every child and every open request; nothing is shared and nothing is polled. It
-//! waits only where waiting is the stated answer to overload: for a place in a writer's queue. What
-//! has happened when it wakes it deals with in one go, and hands the store all jobs that follow from it
-//! together: each thread is woken once.
+//! This task owns every child and every open request; it shares no state and does not poll. It
+//! waits only where waiting is the defined reaction to overload: for a place in a writer's queue.
+//! When it wakes, it handles all pending events together, and sends the store all resulting jobs in
+//! one batch, so that each thread is woken once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ use goondan_core::{Core, Input, LogEvent, Now, ProcessId, RequestToken, Severity
 
 mod effects;
 
-/// What the shell adds to an answer of the core.
+/// Data that the shell adds to an answer of the core.
 #[derive(Debug, Clone, Copy)]
 enum Addition {
     DroppedLogLines,
@@ -64,17 +64,17 @@ enum Addition {
 struct OpenRequest {
     client: Client,
     id: u64,
-    /// What the shell adds to the answer.
+    /// Data that the shell adds to the answer.
     addition: Option<Addition>,
 }
 
-/// What the supervisor works with.
+/// State of the supervisor.
 pub(super) struct Supervisor {
     pub(super) core: Core,
     launcher: Arc<Launcher>,
-    /// Where workspaces have nodes beside this one.
+    /// Set if workspaces are replicated.
     replication: Option<Replication>,
-    /// The workspaces of which nothing is acknowledged, as the core was told last.
+    /// Workspaces without acknowledgments, as last reported to the core.
     unacknowledged: Arc<UnacknowledgedWorkspaces>,
     pub(super) reports: Reports,
     pub(super) writers: Writers<Worker>,
@@ -84,7 +84,7 @@ pub(super) struct Supervisor {
     packages: Arc<PackageKeeper>,
     watches: Watches,
     process_watches: ProcessWatches,
-    /// How many configurations were handed over to be kept.
+    /// Number of configurations that were handed over for storing.
     kept: u64,
     children: HashMap<ProcessId, RunningChild>,
     cgroups: Cgroups,
@@ -102,7 +102,7 @@ pub(super) struct Supervisor {
     running_time: RunningTime,
     ticks: u64,
     announced_drops: u64,
-    /// Whether a child has ended that may have left something behind.
+    /// True if a child has ended that may have left processes behind.
     strays_are_due: bool,
     is_over: bool,
 }
@@ -188,14 +188,14 @@ impl Supervisor {
         if self.strays_are_due {
             self.end_strays();
         }
-        // What still has something to report reports it to nobody, instead of waiting for a place.
+        // Remaining senders then drop their reports instead of waiting for a place.
         drop(events);
         self.watches = Watches::default();
         self.tasks.shutdown().await;
         (self.writers, self.tasks_thread)
     }
 
-    /// Hands over what the store is to do.
+    /// Sends the collected jobs to the store.
     async fn submit_jobs(&mut self) {
         let jobs = std::mem::take(&mut self.jobs);
         if !jobs.is_empty() && self.writers.submit(jobs).await.is_err() {
@@ -231,7 +231,7 @@ impl Supervisor {
                 }
                 self.step(input);
                 if has_ended && self.core.has_waiting_starts() {
-                    // Somebody may have its place.
+                    // Its place may be available now.
                     self.measure();
                 }
             }
@@ -250,8 +250,8 @@ impl Supervisor {
         }
     }
 
-    /// A workspace was given up to another node. If it was not, it is run here again once all that waited for its end
-    /// has been told.
+    /// Handles the result of a workspace's release to another node. After a failure the workspace
+    /// runs here again, once all waiters for its end were notified.
     fn on_handed_over(
         &mut self,
         workspace_id: WorkspaceId,
@@ -413,14 +413,14 @@ impl Supervisor {
         Arc::new(groups.collect())
     }
 
-    /// Tells the core how much there is of what processes need.
+    /// Reports the available resources to the core.
     fn measure(&mut self) {
         let supply = supply::measure(self.cgroups.dir());
         self.step(Input::Supply(supply));
     }
 
-    /// Has whoever waits for a child look whether it has ended: one whose socket is held by another does
-    /// not tell by closing it.
+    /// Makes the watchers of children check for exits, because a child whose socket is held by
+    /// another process does not signal its exit by closing it.
     fn reap(&mut self) {
         if self.strays_are_due {
             self.end_strays();
@@ -430,7 +430,7 @@ impl Supervisor {
         };
         match self.children.values().find(|child| child.pid == pid) {
             Some(child) => child.look_for_end(),
-            // Whoever started it waits for it.
+            // The task that started it waits for it.
             None if self.replica_pid() == Some(pid) => {}
             None => self.end_strays(),
         }
@@ -458,7 +458,7 @@ impl Supervisor {
         }
     }
 
-    /// What time it is for the core: a pause of the daemon does not count.
+    /// Time for the core, without pauses of the daemon.
     fn now(&mut self) -> Now {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let read = self.running_time.read(self.started.elapsed(), true);
@@ -475,7 +475,7 @@ impl Supervisor {
         }
     }
 
-    /// One step of the core, and of whatever carrying it out leads to at once.
+    /// Executes one step of the core, and all steps that its effects cause immediately.
     fn step(&mut self, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -525,7 +525,7 @@ impl Supervisor {
         }
     }
 
-    /// All that is counted, with how the core says that everything stands.
+    /// A metrics snapshot, including the core's samples.
     fn metrics(&mut self, samples: Vec<Sample>) -> MetricsSnapshot {
         let own = Own {
             at: Timestamp::from_unix_millis(unix_millis_now()),
@@ -536,9 +536,8 @@ impl Supervisor {
         self.metrics.snapshot(samples, own)
     }
 
-    /// Forgets a child that is gone, with whatever it left behind. To look for that takes the longer the
-    /// more children there are, so for those that ended in order it is done for all of them with the next
-    /// tick.
+    /// Removes an exited child and its remaining processes. The search takes longer with more
+    /// children, so for orderly exits it is done once for all of them at the next tick.
     fn bury(&mut self, process: ProcessId) {
         let child = self.children.remove(&process);
         let in_order = child.as_ref().is_some_and(|child| child.ends_in_order);
@@ -563,7 +562,7 @@ impl Supervisor {
                 dropped_in_all = dropped,
                 "log lines were dropped: the log is read too slowly"
             );
-            // If there was no room for this line either, it is said again with the next count.
+            // If this line was dropped, too, it is logged again with the next count.
             if self.reports.hub.dropped_lines().count == dropped {
                 self.announced_drops = dropped;
             }

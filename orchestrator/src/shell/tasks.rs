@@ -1,9 +1,9 @@
-//! The thread that owns the work areas of tasks: what the core asks of them is done here, one after the other
+//! The thread that owns the work areas of tasks and executes the core's operations on them in order
 //! (`TASK-1`).
 //!
-//! What waits for it is bounded by the core: of each task one write, so much output of its program, and so many
-//! requests of clients. What takes long (copying a work area, putting one aside) is done on a thread of its
-//! own.
+//! The core limits its queue: one write for each task, a limited amount of output, and a limited
+//! number of requests. Long operations (copying a work area, moving one aside) run on separate
+//! threads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) use checkpoints::boot;
 use areas::Areas;
 use readers::{Reader, Readers};
 
-/// What the work on tasks needs.
+/// Dependencies of operations on tasks.
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) disk: Arc<dyn Disk>,
@@ -55,7 +55,7 @@ impl Ground {
             .join(at.task_id.as_str())
     }
 
-    /// What is known of the files of a task, outside of its work area.
+    /// Register of a task's files, outside of its work area.
     fn register(&self, at: &TaskRef) -> Register<'_> {
         let workspace = self.layout.workspace(&at.workspace_id);
         let group = Path::new(TASKS_GROUP);
@@ -64,7 +64,7 @@ impl Ground {
 
     fn report(&self, done: TaskDone) {
         let input = Input::Tasks(Box::new(done));
-        // Nobody listens any more only when the daemon is ending.
+        // There is no receiver only when the daemon is stopping.
         drop(self.events.blocking_send(Event::Input(input)));
     }
 
@@ -91,7 +91,8 @@ impl TaskThread {
         let (works, waiting) = channel();
         let (checkpoints, on_checkpoints) = channel();
         let with = ground.clone();
-        // Nobody waits for it when the daemon ends: a checkpoint that is not finished is none.
+        // The daemon does not wait for it at the end, because an unfinished checkpoint is
+        // discarded.
         std::thread::Builder::new()
             .name("checkpoints".to_owned())
             .spawn(move || {
@@ -289,7 +290,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
     }
 }
 
-/// Does something that takes long on a thread of its own; here, if there is none to be had.
+/// Runs a long operation on a separate thread; on the current one if none can be created.
 fn in_background(work: impl FnOnce() + Send + 'static) {
     let work = Arc::new(std::sync::Mutex::new(Some(work)));
     let take = |work: &std::sync::Mutex<Option<_>>| {

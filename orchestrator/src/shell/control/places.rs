@@ -1,16 +1,19 @@
-//! Places of the control connections, and whose place goes to another (`CTL-1`).
+//! Places of control connections, and their replacement (`CTL-1`).
 //!
 //! Three kinds of connections never compete for the same places:
 //!
-//! * **Ungreeted.** When all places are taken, the connection that has been silent for longest ends.
-//! * **Brief.** Greeted connections without a request that waits. When all places are taken, the one that has been
-//!   idle for longest ends; if each has a request open, a newcomer gets one of a few reserved places, in which only
-//!   requests are answered that decide something or administer the daemon ([`CallKind::Decides`]).
-//! * **Waiting.** Connections with a request that waits for something outside of the daemon, such as an answer of an
-//!   agent. With all places taken, one more such request is refused, and nothing else.
+//! * **Ungreeted.** When all places are taken, the connection that has been silent for longest
+//!   ends.
+//! * **Brief.** Greeted connections without a waiting request. When all places are taken, the one
+//!   that has been idle for longest ends; if each has an open request, a new connection gets one of
+//!   a few reserved places. There only requests that decide something or administer the daemon are
+//!   answered ([`CallKind::Decides`]).
+//! * **Waiting.** Connections with a request that waits for something outside of the daemon, such
+//!   as an answer of an agent. When all places are taken, only further requests of this kind are
+//!   refused.
 //!
-//! So whoever waits never keeps out the request that ends the wait. One process takes at most half of the brief
-//! and half of the waiting places, and everything below the daemon counts as one process.
+//! So waiting clients never block the request that ends their wait. One process takes at most half
+//! of the brief and half of the waiting places. All descendants of the daemon count as one process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +47,7 @@ pub(super) enum NoPlace {
 /// Held for each open request of a connection, beside the one that is its own.
 pub(in crate::shell) type InUse = Arc<()>;
 
-/// Who has a connection, as far as it is counted.
+/// Owner of a connection, for the limits per client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// A process of a person, or of an unknown client.
@@ -70,7 +73,7 @@ impl From<Peer> for Owner {
 #[derive(Debug, Clone)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
-/// How many places there are.
+/// Numbers of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sizes {
     ungreeted: usize,
@@ -106,7 +109,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// How many requests are open: the place and the connection itself hold the other references.
+    /// Number of open requests: the place and the connection itself hold the other references.
     fn requests(&self) -> usize {
         Arc::strong_count(&self.in_use).saturating_sub(2)
     }
@@ -127,7 +130,7 @@ pub(super) struct Place {
     number: u64,
 }
 
-/// Held for a request that waits. Its connection is brief again when the last of them is dropped.
+/// Guard of a waiting request. Its connection is brief again when the last guard is dropped.
 #[derive(Debug)]
 pub(in crate::shell) struct Wait {
     places: Places,
@@ -236,17 +239,17 @@ impl Taken {
     }
 }
 
-/// What one client may have of so many places.
+/// Maximum number of places of one client.
 fn share_of_one(places: usize) -> usize {
     (places / 2).max(1)
 }
 
 impl Place {
-    /// The connection has greeted. What it was is known by then.
+    /// Records that the connection has greeted, and its peer.
     ///
     /// # Errors
     ///
-    /// If there is no place for it.
+    /// If no place is free.
     pub(super) fn greet(&mut self, peer: Peer) -> Result<(), NoPlace> {
         let mut taken = self.places.lock();
         let owner = Owner::from(peer);
@@ -275,11 +278,12 @@ impl Place {
         Ok(())
     }
 
-    /// A greeted connection makes a request of this kind. What is returned is held until it is answered.
+    /// Begins a request of this kind on a greeted connection. The caller holds the returned guard
+    /// until the answer.
     ///
     /// # Errors
     ///
-    /// If there is no place for it.
+    /// If no place is free.
     pub(super) fn begin(&mut self, kind: CallKind) -> Result<Option<Arc<Wait>>, NoPlace> {
         let mut taken = self.places.lock();
         let now = taken.number();

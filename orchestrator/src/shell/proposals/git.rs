@@ -1,7 +1,7 @@
-//! What git says of a patch, where it is installed (`PROP-2`, `PROP-7`).
+//! Checks patches with git, where it is installed (`PROP-2`, `PROP-7`).
 //!
-//! Git is run outside of any repository: `GIT_CEILING_DIRECTORIES` ends its search for one. It reads the baseline and
-//! the patch, and writes nothing.
+//! Git runs outside of any repository: `GIT_CEILING_DIRECTORIES` ends its search for one. It reads
+//! the baseline and the patch, and writes nothing.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 
 use crate::limits::{GIT_TIMEOUT_MS, GIT_TIMEOUT_MS_PER_MIB};
 
-/// Bytes of what git says of a failure that are passed on.
+/// Maximum size of git's error output in an error, in bytes.
 const TOLD_BYTES: usize = 2_000;
 
 /// The installed git. To be used on a thread of the runtime that may block.
@@ -60,7 +60,7 @@ fn changed_in(numstat: &[u8]) -> BTreeSet<Vec<u8>> {
     paths.map(<[u8]>::to_vec).collect()
 }
 
-/// How long git may look at a patch of so many bytes, in milliseconds.
+/// Timeout of git's check of a patch of this size, in milliseconds.
 fn timeout_ms(patch_bytes: u64) -> u64 {
     let mebibytes = patch_bytes >> 20;
     GIT_TIMEOUT_MS.saturating_add(mebibytes.saturating_mul(GIT_TIMEOUT_MS_PER_MIB))
@@ -95,7 +95,7 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
     })
 }
 
-/// What git said, in a line.
+/// Error output of git, as one line.
 pub(super) fn words(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().replace('\n', "; ");

@@ -1,7 +1,8 @@
-//! A repository in the copy of a project, made by the installed git (`REPO-1`).
+//! Creates a repository in the copy of a project, with the installed git (`REPO-1`).
 //!
-//! The objects are packed in the project's repository and unpacked in the new one: nothing is shared between them, and no
-//! program that either of them could name is started. The new one is made without a template, before its worker begins.
+//! The objects are packed in the project's repository and unpacked in the new one: the two share
+//! nothing, and no program that either repository configures is started. The new one is created
+//! without a template, before its worker starts.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -21,7 +22,7 @@ use crate::limits::GIT_COPY_TIMEOUT_MS;
 /// Digits of a commit in a repository whose objects are named by SHA-256.
 const SHA_256_DIGITS: usize = 64;
 
-/// The domain of addresses that nobody has.
+/// Domain of addresses that do not exist.
 const NO_DOMAIN: &str = "goondan.invalid";
 
 impl RepositoryMaker for Git {
@@ -91,7 +92,7 @@ async fn make(wanted: &NewRepository<'_>) -> Result<(), Fault> {
     let reference = format!("refs/heads/{branch}");
     run(git_in(work).args(["update-ref", &reference, head])).await?;
     run(git_in(work).args(["read-tree", head])).await?;
-    // It tells by its exit code that files differ from the commit, which they may.
+    // The exit code reports files that differ from the commit, which is allowed.
     git_in(work)
         .args(["update-index", "-q", "--refresh"])
         .output()
@@ -129,7 +130,7 @@ async fn copy_objects(project: &Path, head: &str, work: &Path) -> Result<(), Fau
         .stderr(Stdio::piped())
         .spawn()?;
     let (packed, unpacked) = tokio::join!(pack.wait_with_output(), unpack.wait_with_output());
-    // What the first one said tells more.
+    // The error of the first command is more useful.
     succeeded(&packed?)?;
     succeeded(&unpacked?)
 }
@@ -153,7 +154,8 @@ fn git_in(directory: &Path) -> Command {
     let mut command = Command::new("git");
     command
         .args(git::ARGUMENTS)
-        // Whoever the daemon runs as, it may read the project; what it starts there is git's own.
+        // The daemon may read the project, whoever owns it; only git's own programs are started
+        // there.
         .args(["-c", "safe.directory=*", "-c", "core.fsync=all"])
         .arg("-C")
         .arg(directory)
@@ -181,7 +183,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
         at,
     } = wanted;
     let index = scratch.join(".branch-index");
-    // What a daemon that was killed has left.
+    // Remains of a killed daemon.
     for left in [&index, &scratch.join(".branch-index.lock")] {
         drop(std::fs::remove_file(left));
     }
@@ -209,7 +211,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
         said(in_index().arg("write-tree")).await
     }
     .await;
-    // It is of no use afterwards, and is written anew by the next one.
+    // The index is no longer needed; the next call rewrites it.
     drop(std::fs::remove_file(&index));
     let tree = made?;
     let words = ["commit-tree", &tree, "-p", base, "-m", message];
@@ -230,7 +232,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
     run(by_author().args(["update-ref", &reference, &commit, ""])).await
 }
 
-/// What a command says, without the end of its line.
+/// Output of a command, trimmed.
 async fn said(command: &mut Command) -> Result<String, Fault> {
     let output = command.output().await?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();

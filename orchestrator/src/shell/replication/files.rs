@@ -1,7 +1,8 @@
-//! The thread that changes the files of workspaces which this node stands by for, and starts those that it owns.
+//! The thread that changes the files of workspaces that this node follows, and starts the
+//! workspaces that it owns.
 //!
-//! It writes to the disk itself: what a log says is not to go into a log again. Of a workspace that this node owns it
-//! leaves the files alone.
+//! It writes directly to the disk, because changes from a log must not go into a log again. It does
+//! not change the files of workspaces that this node owns.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -48,10 +49,10 @@ struct LoadFailure {
     handed_on: Option<Instant>,
 }
 
-/// Such workspaces, shared with whoever loads them.
+/// Workspaces that failed to load, shared with the loading threads.
 type NotLoaded = Arc<Mutex<HashMap<WorkspaceId, LoadFailure>>>;
 
-/// What of this machine decides what it can run, as it was found last.
+/// Properties of this machine, and the time of their detection.
 struct FoundMachine {
     machine: ThisMachine,
     found_at: Instant,
@@ -70,11 +71,11 @@ impl FoundMachine {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 pub(super) struct FilesThread {
     node: NodeId,
     disk: Arc<dyn Disk>,
-    /// Where changes go to the log.
+    /// The disk whose changes go to the log.
     recorded: Arc<dyn Disk>,
     layout: Layout,
     recording: Arc<Recording>,
@@ -88,19 +89,19 @@ pub(super) struct FilesThread {
     unlogged: HashSet<WorkspaceId>,
     /// Those whose files are on their way into a log.
     importing: HashSet<WorkspaceId>,
-    /// Those whose files the disk failed with: what is there is not known any more.
+    /// Workspaces whose disk failed: the state of their files is unknown.
     failed: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
     /// Those whose logs are followed here.
     joined: BTreeSet<WorkspaceId>,
-    /// Why this node could not run them, as the machine was told last.
+    /// Reasons why this node could not run workspaces, as last reported to the machine.
     unfit: HashMap<WorkspaceId, Option<String>>,
     /// Those that this node owned and could not load.
     not_loaded: NotLoaded,
     /// When that was last looked at.
     looked_at: Option<Instant>,
-    /// True once this node has left the others: nothing is followed any more.
+    /// True once this node has left the cluster: no log is followed any longer.
     has_left: bool,
 }
 
@@ -181,11 +182,11 @@ impl FilesThread {
                     self.note(chain);
                 }
                 Job::PutAway(Leave { keeps, answer }) => {
-                    // Who waited for too long is gone.
+                    // The caller is gone if it has timed out.
                     answer.send(self.puts_away(&keeps)).ok();
                 }
                 Job::End(done) => {
-                    // Who waited for too long is gone.
+                    // The caller is gone if it has timed out.
                     done.send(()).ok();
                     return;
                 }
@@ -193,9 +194,9 @@ impl FilesThread {
         }
     }
 
-    /// Looks whether this node could run the workspaces that it stands by for: one that could not is not to take them over.
-    /// Of those that it owns and could not load, whether another node could run them, or this one by now. Not more often
-    /// than every so many milliseconds.
+    /// Checks if this node could run the workspaces that it follows; otherwise it must not take
+    /// them over. For owned workspaces that failed to load, checks if this or another node could
+    /// run them now. Rate-limited by [`FITNESS_LOOK_MS`].
     fn look_for_fitness(&mut self, machine: &ThisMachine) {
         let due = Duration::from_millis(FITNESS_LOOK_MS);
         if self.looked_at.is_some_and(|at| at.elapsed() < due) {
@@ -212,7 +213,8 @@ impl FilesThread {
             } else {
                 let unfit = self.why_unfit(&workspace, machine);
                 if unfit.as_deref().is_some_and(|why| why != NOT_FOLLOWED_YET) {
-                    // What is missing is found without loading it, and so is that it is there again.
+                    // The check detects missing requirements, and their return, without loading the
+                    // workspace.
                     not_loaded(&self.not_loaded).remove(&workspace);
                 }
                 unfit.or(why_not_loaded)
@@ -259,8 +261,8 @@ impl FilesThread {
         failures.get(workspace).map(|failure| failure.why.clone())
     }
 
-    /// Loads a workspace again that this node owns and could not load, once nothing is missing for it any more, or another
-    /// node is there that could run it: it is handed on then, if it cannot be loaded again.
+    /// Loads an owned workspace again that failed to load, once its requirements are met or another
+    /// node could run it. If loading fails again, the workspace is moved to such a node.
     fn try_again_to_load(&self, workspace: &WorkspaceId, machine: &ThisMachine) {
         let pause = Duration::from_millis(HAND_ON_PAUSE_MS);
         let is_paused = not_loaded(&self.not_loaded)
@@ -281,7 +283,7 @@ impl FilesThread {
     /// All that have files or a note here.
     fn join_all(&mut self) {
         let (layout, disk) = (&self.layout, self.disk.as_ref());
-        // Whoever copied from there is gone.
+        // All copying threads of an earlier daemon are gone.
         let emptied = disk.remove_tree(&layout.replication().join(SNAPSHOTS));
         let mut names = importing::DIRECTORIES.iter().chain([&SNAPSHOTS]);
         let made = names.try_for_each(|name| {
@@ -336,7 +338,7 @@ impl FilesThread {
                 is_wanted,
             )) => {
                 self.joined.insert(workspace.clone());
-                // What is known of an earlier time with it is not known of this one.
+                // Facts from an earlier period no longer apply.
                 self.unfit.remove(workspace);
                 self.looked_at = None;
                 let noted = (chain.position(), ahead);
@@ -355,7 +357,7 @@ impl FilesThread {
         }
     }
 
-    /// How far a log was followed, and whether what is here is in no log yet.
+    /// Returns the noted position of a log, and true if the local files are in no log yet.
     fn joined(
         &mut self,
         workspace: &WorkspaceId,
@@ -411,7 +413,7 @@ impl FilesThread {
         }
     }
 
-    /// All that is known of a workspace's files is what the next look at them tells.
+    /// Forgets all facts about a workspace's files; the next check reads them again.
     fn forget(&mut self, workspace: &WorkspaceId) {
         self.replicas.remove(workspace);
         self.ahead.remove(workspace);
@@ -440,7 +442,7 @@ impl FilesThread {
                 self.importing.insert(workspace.clone());
             }
         }
-        // What is older than what another node has written is not to take its place.
+        // Local files are outdated after a write of another node, and must not replace newer ones.
         let is_of_another = |record: &RecordChanges| {
             let owner = record.behind.owner();
             owner.is_some_and(|owner| owner.node != self.node)
@@ -455,11 +457,11 @@ impl FilesThread {
         Ok(())
     }
 
-    /// What came of it; nothing of a note.
+    /// Executes the work and returns the outcome; `None` for a note.
     fn do_work(&mut self, workspace: &WorkspaceId, work: FilesWork) -> io::Result<Option<Outcome>> {
         Ok(Some(match work {
             FilesWork::Note(chain) => {
-                // With a note, what is here would be taken for what the log says.
+                // With a note, local files that are in no log would be taken for the log's.
                 if !self.unlogged.contains(workspace) {
                     self.note(chain);
                 }
@@ -513,8 +515,8 @@ impl FilesThread {
         Ok(Ok(()))
     }
 
-    /// Makes the changes of a record. Where they could not be made again after a crash, it is noted in between how many of
-    /// them are made.
+    /// Applies the changes of a record. Where they cannot be repeated after a crash, the number of
+    /// applied changes is noted in between.
     fn apply(&mut self, record: &RecordChanges) -> io::Result<Result<(), DoesNotFit>> {
         let RecordChanges {
             behind: chain,
@@ -559,7 +561,7 @@ impl FilesThread {
         note::write(disk, &path, &Note { files, ..note }).map_err(io::Error::other)
     }
 
-    /// Has the files be those of a snapshot; what comes of it is told when it is done.
+    /// Starts the restore of the files from a snapshot; reports the outcome when it is done.
     fn restore(&mut self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
         self.unmake(workspace)?;
         self.replicas.remove(workspace);
@@ -571,7 +573,7 @@ impl FilesThread {
         parts.restore(self.disk.clone(), dir, aside)
     }
 
-    /// Has the files as they are now be kept as a snapshot; what comes of it is told when it is done.
+    /// Starts the copy of the current files as a snapshot; reports the outcome when it is done.
     fn capture(&self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
         let dir = snapshots::captured(&self.layout, workspace, &reference);
         let captured = self
@@ -598,7 +600,8 @@ impl FilesThread {
     fn own(&mut self, workspace: &WorkspaceId, chain: Chain) -> io::Result<()> {
         self.dir(workspace)?;
         let aside = importing::aside(&self.layout, workspace);
-        // What is put back is not replaced by a record that is made again: all of them are noted as made.
+        // All records are noted as applied, so that a repeated record cannot replace restored
+        // files.
         self.write_note(chain.clone(), 0)?;
         if self.disk.stat(&aside)?.is_some() {
             self.replica(workspace).put_back(&aside)?;
@@ -644,8 +647,8 @@ impl FilesThread {
         }
     }
 
-    /// Puts away what this node has of workspaces whose logs go on without it, and every note: what is left is what it runs
-    /// without a log. True if all of that is done.
+    /// Moves away the files of workspaces whose logs continue without this node, and all notes:
+    /// only workspaces that run here without a log remain. True if it succeeded.
     fn puts_away(&mut self, keeps: &BTreeSet<WorkspaceId>) -> bool {
         self.has_left = true;
         self.replicas.clear();
@@ -676,8 +679,9 @@ impl FilesThread {
         }));
     }
 
-    /// Takes into the log what is not there yet, and tells whoever waits for the workspace; whether anybody does. None if
-    /// it cannot be run before the next start.
+    /// Adds local files to the log that are not in it yet, and notifies the waiters of the
+    /// workspace; true if any was still waiting. `None` if the workspace cannot run before the next
+    /// start.
     fn is_handed_to(&mut self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         if let Err(error) = importing::finish(disk, self.recorded.as_ref(), layout, workspace) {
@@ -692,7 +696,7 @@ impl FilesThread {
         self.importing.remove(workspace);
         self.put_back_the_rest(workspace);
         self.take_on_proposals(workspace);
-        // Whoever has waited for too long is gone.
+        // A waiter is gone if it has timed out.
         let told = waiters
             .into_iter()
             .filter(|waiter| waiter.send(Ok(())).is_ok());
@@ -702,7 +706,7 @@ impl FilesThread {
     /// Unpacks what was handed in on other nodes, and finishes what was interrupted there.
     fn take_on_proposals(&self, workspace: &WorkspaceId) {
         let recalled = workspace::recall(self.disk.as_ref(), &self.layout, workspace);
-        // Whoever runs it says why it cannot be read.
+        // Loading reports why it is unreadable.
         let Ok(Some(record)) = recalled else {
             return;
         };
@@ -711,12 +715,12 @@ impl FilesThread {
         let now = Timestamp::from_unix_millis(unix_millis_now());
         let recovered = proposals::recover(&files, &self.layout, workspace, root, now);
         if let Some(input) = recovered {
-            // Nobody listens any more only when the daemon ends.
+            // There is no receiver only when the daemon ends.
             drop(self.events.blocking_send(Event::Input(input)));
         }
     }
 
-    /// What was put aside and had no place before all of the workspace was in its log.
+    /// Restores local-only files that could not be restored before the log had the whole workspace.
     fn put_back_the_rest(&self, workspace: &WorkspaceId) {
         let (disk, layout) = (self.disk.clone(), &self.layout);
         let aside = importing::aside(layout, workspace);
@@ -765,7 +769,7 @@ impl FilesThread {
                 sources,
                 result,
             });
-            // Nobody listens any more only when the daemon ends.
+            // There is no receiver only when the daemon ends.
             drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
             let Some(why) = why else {
                 not_loaded(&failures).remove(&id);
@@ -810,7 +814,7 @@ fn note_load_failure(
     failures.insert(workspace.clone(), failure);
 }
 
-/// Whether nobody has written anything to a log but that they own it: each seal is one record, and one epoch.
+/// True if a log contains only seals: each seal is one record and one epoch.
 fn has_seals_alone(chain: &Chain) -> bool {
     chain.position().0 == chain.epoch().0
 }
@@ -820,7 +824,7 @@ const NOT_FOLLOWED_YET: &str = "its log is not followed here yet";
 
 const NOTE_SUFFIX: &str = ".json";
 
-/// Where it is noted how far the log of a workspace was followed here.
+/// Path of the note of a workspace's applied position.
 pub(super) fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
     layout
         .replication()

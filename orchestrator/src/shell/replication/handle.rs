@@ -1,4 +1,4 @@
-//! The handle of what replicates workspaces, for those who need nothing of how it does.
+//! Handle of replication for the rest of the shell.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,19 +23,19 @@ use serde_json::Value;
 use super::messages::{Asked, Leave, Message, NotHere, Release};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
-/// The handle of what replicates workspaces.
+/// Handle of replication.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Replication {
     pub(super) recording: Arc<Recording>,
     pub(super) machine: Sender<Message>,
     pub(super) pid: Arc<AtomicU32>,
-    /// The workspaces of which nothing is acknowledged, as the thread that knows found last.
+    /// Workspaces without acknowledgments, as last published by the machine's thread.
     pub(super) unacknowledged: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
-    /// How this node leaves the others when its daemon stops, if it does.
+    /// Parameters for leaving the cluster at the daemon's stop, if requested.
     pub(super) leaving: Arc<Mutex<Option<LeaveNodes>>>,
 }
 
-/// Workspaces of which nothing is acknowledged.
+/// Workspaces without acknowledgments.
 pub(in crate::shell) type UnacknowledgedWorkspaces = BTreeMap<WorkspaceId, Unacknowledged>;
 
 impl Replication {
@@ -49,7 +49,7 @@ impl Replication {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
-    /// The workspaces of which nothing is acknowledged now.
+    /// Current workspaces without acknowledgments.
     pub(in crate::shell) fn unacknowledged(&self) -> Arc<UnacknowledgedWorkspaces> {
         let known = self.unacknowledged.lock();
         Arc::clone(&known.unwrap_or_else(PoisonError::into_inner))
@@ -85,21 +85,21 @@ impl Replication {
         json(&list.page_of(all))
     }
 
-    /// How the logs' server is set. Blocks for as long as it answers, some seconds at most.
+    /// Checks the settings of the log's server. Blocks for the duration of its answer, at most some
+    /// seconds.
     pub(in crate::shell) fn check(&self) -> Result<Value, ControlError> {
         json(&self.ask(Asked::Check)?)
     }
 
-    /// Whether the files are as they were written that this node has of a workspace which another one runs. Blocks until all
-    /// of them are read.
+    /// Verifies the files of a workspace that another node runs. Blocks until all of them are read.
     pub(in crate::shell) fn verify(&self, asked: &VerifyReplica) -> Result<Value, ControlError> {
         let workspace = asked.workspace_id.clone();
         let found = self.ask(|answer| Asked::Verify(workspace, answer))??;
         json(&found)
     }
 
-    /// To which node a workspace of this one is to go: the one that is named, if it follows it, or the best of those that
-    /// do. Blocks for a moment.
+    /// Selects the node to which a workspace is moved: the named one, if it follows the workspace,
+    /// or the best follower. Blocks briefly.
     pub(in crate::shell) fn successor(
         &self,
         workspace: &WorkspaceId,
@@ -145,14 +145,14 @@ impl Replication {
         )))
     }
 
-    /// A workspace that was to be given up was not: it is run here again.
+    /// Cancels the release of a workspace: it runs here again.
     pub(in crate::shell) fn keep(&self, workspace: &WorkspaceId) {
         // Without the thread the daemon ends.
         self.machine.send(Message::Keep(workspace.clone())).ok();
     }
 
-    /// Gives up a workspace of which nothing runs any more. `disk` is that whose changes go to the log, `dir` the
-    /// workspace's. Blocks, for a while at most.
+    /// Releases a workspace that no longer runs. `disk` is the disk whose changes go to the log,
+    /// `dir` the workspace's directory. Blocks, for a limited time.
     pub(in crate::shell) fn hand_over(
         &self,
         disk: &dyn Disk,
@@ -220,11 +220,11 @@ impl Replication {
         json(&Done {})
     }
 
-    /// Has this node leave the others for good when its daemon stops. Blocks for a moment.
+    /// Makes this node leave the cluster permanently when its daemon stops. Blocks briefly.
     ///
     /// # Errors
     ///
-    /// What is to be done before.
+    /// The conditions that must be met before.
     pub(in crate::shell) fn leave(
         &self,
         asked: &LeaveNodes,
@@ -266,8 +266,8 @@ impl Replication {
         json(&Done {})
     }
 
-    /// Leaves the others, when nothing is written any more: ends the logs of the workspaces that this node has, and puts away
-    /// what it has of others. Blocks, for a while at most.
+    /// Leaves the cluster after the last write: ends the logs of owned workspaces, and moves away
+    /// the files of others. Blocks, for a limited time.
     fn leave_now(
         &self,
         asked: &LeaveNodes,
@@ -309,14 +309,16 @@ impl Replication {
         answered.recv().map_err(|_| ending())
     }
 
-    /// The daemon is to end: it does not wait for a log that does not answer. May be said again and again.
+    /// Signals that the daemon is stopping and does not wait for a log that does not answer.
+    /// Idempotent.
     pub(in crate::shell) fn stopping(&self) {
-        // Without the thread nobody waits any more.
+        // Without the thread there are no waiters.
         self.machine.send(Message::Stopping).ok();
     }
 
-    /// Ends it, when nothing is written any more: notes which files are what their logs say, so that they need not be
-    /// made anew. `disk` is that whose changes go to the logs. Blocks, for a while at most.
+    /// Stops replication after the last write: notes which files match their logs, so that they
+    /// need not be rebuilt. `disk` is the disk whose changes go to the logs. Blocks, for a limited
+    /// time.
     pub(in crate::shell) fn stop(&self, disk: &dyn Disk, layout: &Layout) {
         let leaving = self.leaving.lock();
         let leaving = leaving.unwrap_or_else(PoisonError::into_inner).take();

@@ -1,5 +1,5 @@
-//! What was on a node of a workspace before its log: it becomes part of the log if this node is the first to own the
-//! workspace, and is kept aside otherwise.
+//! Files of a workspace that a node had before there was a log: they become part of the log if this
+//! node is the first owner, and are moved aside otherwise.
 //!
 //! ```text
 //!                 this node writes the first seal
@@ -9,8 +9,8 @@
 //!          another node has written to the log, before or since
 //! ```
 //!
-//! The files stay where they are until the log has answered, and are kept until it has all of them: a crash at any moment
-//! loses none, and the next start goes on.
+//! The files stay in place until the log has answered, and are kept until it has all of them. A
+//! crash at any moment loses no file, and the next start continues.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::files::note_path;
 const BEFORE: &str = "before";
 /// Those that are on their way into a log.
 const IMPORTING: &str = "importing";
-/// What is not replicated, while the files of a workspace are made anew.
+/// Directory of local-only files while the files of a workspace are rebuilt.
 const ASIDE: &str = "aside";
 
 /// Directories of `replication/`.
@@ -36,12 +36,12 @@ pub(super) const DIRECTORIES: [&str; 3] = [BEFORE, IMPORTING, ASIDE];
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// Where what is not replicated waits while a workspace's files are made anew.
+/// Path of a workspace's local-only files while its files are rebuilt.
 pub(super) fn aside(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
     layout.replication().join(ASIDE).join(workspace.as_str())
 }
 
-/// Where what is on its way into the log waits.
+/// Path of files that are being imported into the log.
 pub(super) fn unfinished(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
     layout
         .replication()
@@ -49,8 +49,8 @@ pub(super) fn unfinished(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
         .join(workspace.as_str())
 }
 
-/// Where what this node had of a workspace is kept. A node that leaves the others and comes back, and does so again, has
-/// had several: nothing of them is replaced. The later ones have names that no workspace has.
+/// Path of the earlier local files of a workspace. A node that leaves the cluster repeatedly has
+/// several versions, and none is replaced. The later ones have names that no workspace has.
 fn before(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<PathBuf> {
     let dir = layout.replication().join(BEFORE);
     let mut to = dir.join(workspace.as_str());
@@ -62,7 +62,7 @@ fn before(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Resu
     Ok(to)
 }
 
-/// Whether a workspace has any files here.
+/// True if a workspace has files here.
 pub(super) fn has_files(
     disk: &dyn Disk,
     layout: &Layout,
@@ -72,8 +72,8 @@ pub(super) fn has_files(
     Ok(disk.stat(&dir)?.is_some() && !disk.list(&dir)?.is_empty())
 }
 
-/// Moves the files of a workspace away that no log has: to where they become part of it, if this node is the first that
-/// owns the workspace; else to where they are kept.
+/// Moves away the files of a workspace that are in no log: to the import directory if this node is
+/// the first owner; otherwise aside.
 pub(super) fn take_away(
     disk: &dyn Disk,
     layout: &Layout,
@@ -183,7 +183,7 @@ impl Copy<'_> {
                 _ if !scope::is_replicated(&below) => go(self.disk, &from, &to)?,
                 EntryKind::Directory => {
                     self.recorded.create_dir(&to)?;
-                    // What is moved there would go with a directory that a crash takes.
+                    // Otherwise a crash could lose the directory together with the moved files.
                     sync_parent(self.recorded, &to)?;
                     self.directory(&from, &to, Some(&below))?;
                 }

@@ -1,4 +1,4 @@
-//! The thread that knows how all workspaces of this node stand.
+//! The thread that tracks the state of all workspaces of this node.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -25,7 +25,7 @@ use super::handle::{Replication, UnacknowledgedWorkspaces};
 use super::messages::{Asked, Job, Message, NotHere, Release, Verifier, Waiter};
 use crate::limits::{REPLICATION_STOP_MS, UNACKNOWLEDGED_LOOK_MS, UNACKNOWLEDGED_TOLD_MS};
 
-/// What the thread has.
+/// State of the thread.
 pub(super) struct Machine {
     node: Node,
     asks: Option<mpsc::UnboundedSender<Request>>,
@@ -33,17 +33,17 @@ pub(super) struct Machine {
     recording: Arc<Recording>,
     waiting: HashMap<WorkspaceId, Vec<Waiter>>,
     owned: HashSet<WorkspaceId>,
-    /// Who waits for a workspace to be given up.
+    /// Callers that wait for the release of a workspace.
     releasing: HashMap<WorkspaceId, Vec<Sender<bool>>>,
     deposed: Option<oneshot::Sender<String>>,
-    /// Who waits to hear how the server is set.
+    /// Callers that wait for a check of the server.
     checking: Vec<Sender<NodesCheck>>,
-    /// Who waits for a part of a snapshot.
+    /// Callers that wait for a part of a snapshot.
     forwarded: HashMap<u64, Sender<Option<Answer>>>,
     forwards: u64,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
-    /// The workspaces of which nothing is acknowledged, and since when on this clock.
+    /// Workspaces without acknowledgments, and since when on this clock.
     unacknowledged: BTreeMap<WorkspaceId, (u64, Unacknowledged)>,
     published: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
     look_due_ms: u64,
@@ -91,7 +91,7 @@ impl Machine {
         builder.spawn(run).map(drop)
     }
 
-    /// Waits for what comes next and deals with it; false at the end.
+    /// Waits for the next message and handles it; false at the end.
     fn turn(&mut self, incoming: &Receiver<Message>) -> bool {
         let now_ms = self.now_ms();
         let wait_ms = self.node.due_ms().saturating_sub(now_ms);
@@ -114,7 +114,7 @@ impl Machine {
         self.deposed.is_some() && !self.has_stopped()
     }
 
-    /// Lets nobody wait for a log that has confirmed nothing for long while the daemon is to end.
+    /// During a shutdown, ends all waits for a log that has confirmed nothing for long.
     fn give_up(&mut self, now_ms: u64) {
         if !self.is_stopping {
             return;
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    /// Finds out of which workspaces nothing is acknowledged, for those who tell people.
+    /// Determines the workspaces without acknowledgments, to notify users.
     fn look_for_unacknowledged(&mut self, now_ms: u64) {
         if now_ms < self.look_due_ms {
             return;
@@ -258,23 +258,23 @@ impl Machine {
             }
             Asked::Successors(workspace, answer) => {
                 let now_ms = self.now_ms();
-                // Who asked may have gone.
+                // The caller may be gone.
                 answer.send(self.node.successors(now_ms, &workspace)).ok();
             }
             Asked::Release(release) => self.release(release),
             Asked::Verify(workspace, answer) => match self.node.follows(&workspace) {
                 Ok(()) => self.file(Job::Verify(workspace, answer)),
-                // Who asked may have gone.
+                // The caller may be gone.
                 Err(why) => drop(answer.send(Err(not_followed(&workspace, why)))),
             },
             Asked::Drains(is_so) => self.give(Input::Drains(is_so)),
             Asked::Followers(workspace, answer) => {
                 let now_ms = self.now_ms();
-                // Who asked may have gone.
+                // The caller may be gone.
                 answer.send(self.node.followers(now_ms, &workspace)).ok();
             }
             Asked::Leave(leave) => self.file(Job::PutAway(leave)),
-            // Who asked may have gone.
+            // The caller may be gone.
             Asked::List(answer) => drop(answer.send(self.page())),
             Asked::Check(answer) => {
                 self.checking.push(answer);
@@ -283,7 +283,7 @@ impl Machine {
         }
     }
 
-    /// Has files made anew of which something cannot be read; those of which a person has to decide stay.
+    /// Rebuilds files with unreadable parts; files that need a decision by a person stay.
     fn verified(
         &mut self,
         workspace: WorkspaceId,
@@ -306,7 +306,7 @@ impl Machine {
                 self.give(Input::Rebuild(workspace));
             }
         }
-        // Who asked may have gone.
+        // The caller may be gone.
         answer.send(found).ok();
     }
 
@@ -319,7 +319,7 @@ impl Machine {
         } = release;
         let why = format!("it is given up to node {to}");
         if !self.recording.give_up(&workspace, why) {
-            // Who asked may have gone.
+            // The caller may be gone.
             answer.send(false).ok();
             return;
         }
@@ -334,7 +334,7 @@ impl Machine {
         self.owned.remove(&workspace);
         self.file(Job::Leave(chain));
         for asker in self.releasing.remove(&workspace).into_iter().flatten() {
-            // Who asked may have gone.
+            // The caller may be gone.
             asker.send(true).ok();
         }
     }
@@ -349,7 +349,7 @@ impl Machine {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Ask(request) => {
-                // When the program is gone, that is said next.
+                // If the process is gone, that is reported next.
                 let asked = self.asks.as_ref().map(|asks| asks.send(request));
                 drop(asked);
             }
@@ -382,14 +382,14 @@ impl Machine {
             }
             Effect::Forwarded { id, answer } => {
                 if let Some(asker) = self.forwarded.remove(&id) {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     asker.send(answer).ok();
                 }
             }
             Effect::Checked(findings) => {
                 let found = checked(findings, self.node.trouble());
                 for answer in std::mem::take(&mut self.checking) {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     answer.send(found.clone()).ok();
                 }
             }
@@ -421,7 +421,7 @@ impl Machine {
         }
     }
 
-    /// Whether it was told to end and all is in the log; which files are what it says is noted then.
+    /// True if a stop was requested and everything is in the log; then notes which files match it.
     fn has_stopped(&mut self) -> bool {
         if self.stopped.is_none() {
             return false;
@@ -483,7 +483,7 @@ fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
     ControlError::new(code, format!("workspace `{workspace}`: {why}")).suggest(advice)
 }
 
-/// What was found of the server; none if the program that speaks to it does not run, or it did not answer.
+/// Findings about the server. Without an answer, a finding with the reason.
 fn checked(findings: Option<Vec<Finding>>, trouble: Option<&str>) -> NodesCheck {
     let findings = findings.unwrap_or_else(|| {
         vec![Finding {

@@ -1,4 +1,4 @@
-//! What the threads of replication say to each other, and who waits for them.
+//! Messages between the threads of replication, and their waiters.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
@@ -29,18 +29,18 @@ pub(in crate::shell) enum NotHere {
     /// The log was not asked, or has not decided.
     #[error("the workspace could not be taken over within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
     Undecided {
-        /// What it waits for.
+        /// The pending condition.
         why: &'static str,
     },
 }
 
-/// Whoever waits for a workspace to be this node's.
+/// Waits until this node owns a workspace.
 pub(super) type Waiter = Sender<Result<(), NotHere>>;
 
-/// Whoever waits to hear what was found of files.
+/// Waits for the result of a verification.
 pub(super) type Verifier = Sender<Result<Verification, ControlError>>;
 
-/// What comes to the thread that knows how all workspaces stand.
+/// Message to the thread of the machine.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A batch is for its workspace's log.
@@ -51,7 +51,7 @@ pub(super) enum Message {
     Disconnected,
     /// It has answered.
     Answered(Response),
-    /// How far a workspace's log was followed here; `is_wanted` if what is here is in no log yet.
+    /// Applied position of a workspace's log; `is_wanted` if the local files are in no log yet.
     Joined {
         chain: Chain,
         files: Files,
@@ -64,61 +64,62 @@ pub(super) enum Message {
         workspace: WorkspaceId,
         answer: Waiter,
     },
-    /// Files of a workspace that this node stands by for were looked at.
+    /// Files of a followed workspace were verified.
     Verified {
         workspace: WorkspaceId,
         found: Result<Verification, ControlError>,
         answer: Verifier,
     },
-    /// Whether this node could run a workspace was looked at: why not, if it could not.
+    /// Result of a fitness check: the reason why this node could not run a workspace, or `None`.
     Fit(WorkspaceId, Option<String>),
-    /// A workspace was not given up after all: it is to run here again.
+    /// The release of a workspace was canceled: it runs here again.
     Keep(WorkspaceId),
-    /// Somebody asks, or wants something.
+    /// A request.
     Asked(Asked),
-    /// The daemon is to end, and does not wait for a log that does not answer.
+    /// The daemon is stopping, and does not wait for a log that does not answer.
     Stopping,
-    /// Nothing is written any more: the thread is to end when the log has all.
+    /// There are no more writes: the thread must end when the log has everything.
     Stop(Sender<()>),
 }
 
-/// What clients ask for, and those who copy snapshots.
+/// Requests of clients, and of the threads that copy snapshots.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// Whoever keeps or reads a snapshot asks the log.
+    /// A request to the log for a snapshot's part.
     Forward {
         ask: Ask,
-        /// None is told if the log was not asked, or the answer is lost.
+        /// Gets `None` if the request was not sent, or the answer is lost.
         answer: Sender<Option<Answer>>,
     },
-    /// Which nodes a workspace of this one can be moved to is asked: the best first, none if it is not this node's.
+    /// List the nodes to which an owned workspace can be moved, best first; `None` if this node
+    /// does not own it.
     Successors(WorkspaceId, Sender<Option<Successors>>),
-    /// Nothing of a workspace runs any more: another node is to have it.
+    /// A workspace no longer runs here: release it to another node.
     Release(Release),
-    /// Whether this node is to take no workspace that another can take.
+    /// Start or stop draining.
     Drains(bool),
-    /// Which other nodes were lately heard to follow a workspace is asked.
+    /// List the other nodes with recent heartbeats for a workspace.
     Followers(WorkspaceId, Sender<Vec<NodeId>>),
     /// This node leaves the others.
     Leave(Leave),
-    /// The files of a workspace that another node runs are to be looked at.
+    /// Verify the files of a workspace that another node runs.
     Verify(WorkspaceId, Verifier),
-    /// How all stands is asked.
+    /// Return the status of everything.
     List(Sender<NodesPage>),
-    /// How the logs' server is set is asked.
+    /// Check the settings of the log's server.
     Check(Sender<NodesCheck>),
 }
 
-/// A workspace is to be given up.
+/// Release of a workspace.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) workspace: WorkspaceId,
     pub(super) to: NodeId,
-    /// Told when it is; at once, that it is not, if something of it is still on its way to the log.
+    /// Gets true after the release, or immediately false if a change has not reached the log yet.
     pub(super) answer: Sender<bool>,
 }
 
-/// This node leaves the others: nothing is followed any more.
+/// This node leaves the cluster: no log is followed any longer.
 #[derive(Debug)]
 pub(super) struct Leave {
     /// The workspaces that it runs on without a log.
@@ -127,7 +128,7 @@ pub(super) struct Leave {
     pub(super) answer: Sender<bool>,
 }
 
-/// What the thread is to do that changes files.
+/// Work for the thread that changes files.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Look how far a workspace's log was followed here.
@@ -136,13 +137,13 @@ pub(super) enum Job {
     Work(WorkspaceId, FilesWork),
     /// Look whether the files of a workspace are as they were written.
     Verify(WorkspaceId, Verifier),
-    /// The workspace is this node's: tell whoever waits for it, or run it.
+    /// This node owns the workspace: notify the waiters, or run it.
     Start {
-        /// Which.
+        /// The workspace.
         workspace: WorkspaceId,
-        /// Who waits.
+        /// The waiters.
         waiters: Vec<Waiter>,
-        /// Whether it was not this node's before.
+        /// True if this node did not own it before.
         is_new: bool,
     },
     /// The files are what the log says: note it.

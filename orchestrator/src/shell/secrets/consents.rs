@@ -1,7 +1,7 @@
-//! Keeping which workspace may use which secret (`SEC-6`).
+//! Stores consents: which workspace may use which secret (`SEC-6`).
 //!
-//! The file is replaced whole, so that a crash at any moment leaves what was allowed or what is to be.
-//! A change is in the audit log before it holds if it gives, and after it holds if it takes.
+//! The file is replaced atomically, so that a crash leaves either the old or the new consents.
+//! Granting is recorded in the audit log before it takes effect, revoking after it.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,11 @@ pub(super) struct Identified {
     package: Option<String>,
 }
 
-/// Which workspace a project is. Blocks.
+/// Identifies the workspace of a project. Blocks.
 ///
 /// # Errors
 ///
-/// The directory is not there, or its workspace can have no id.
+/// The directory does not exist, or no workspace id can be derived from it.
 pub(super) fn identify(project_root: &Path) -> Result<Identified, KeepError> {
     let path = project_root.to_owned();
     let root = std::fs::canonicalize(project_root);
@@ -63,7 +63,7 @@ impl SecretKeeper {
         })
     }
 
-    /// Takes consents back, also of projects that are not there any more.
+    /// Revokes consents, including those of projects that no longer exist.
     pub(super) fn deny(
         &self,
         deny: DenySecret,
@@ -98,7 +98,7 @@ impl SecretKeeper {
         })
     }
 
-    /// Keeps a consent. Also tells whether it is new.
+    /// Stores a consent. Also returns true if it is new.
     pub(super) fn add_consent(
         &self,
         name: &SecretName,

@@ -31,7 +31,8 @@ impl SecretKeeper {
     /// The register of a document below `system/`, by its name there.
     pub(super) fn register_of(&self, name: &str) -> Register<'_> {
         let group = match name.strip_prefix(OAUTH) {
-            // A change of a register writes all of it, and each user of a project may have a token.
+            // Sharded, because a change rewrites the whole register, and each user of a project may
+            // have a token.
             Some(name) => Path::new(OAUTH).join(shard_of(name)),
             None => PathBuf::new(),
         };
@@ -144,7 +145,7 @@ impl SecretKeeper {
                 finding.severity = Severity::Warning;
                 "acknowledged: it is not reported again".clone_into(&mut finding.advice);
             } else if is_now && opens {
-                // Older copies open as well; nothing tells them from an edit.
+                // Older copies can be opened as well; they cannot be distinguished from an edit.
                 finding.severity = Severity::Warning;
                 finding.advice =
                     "changed with `sops`, or an older copy: see that it holds what it \

@@ -24,7 +24,7 @@ impl SecretKeeper {
         self.vault.system_dir().join("oauth")
     }
 
-    /// Whether there is any document that another identity would not open.
+    /// True if there is any document that another identity could not open.
     pub(super) fn has_oauth_documents(&self) -> Result<bool, KeepError> {
         for kind in KINDS {
             let dir = self.oauth_dir().join(kind);
@@ -37,8 +37,8 @@ impl SecretKeeper {
         Ok(false)
     }
 
-    /// Reads all documents of applications of this name, of whatever workspace. Their secrets are in no log
-    /// from then on.
+    /// Reads all documents of applications of this name, in all workspaces. From then on, their
+    /// secrets are masked in logs.
     pub(in crate::shell) fn read_oauth(&self, app: &ResourceName) -> Documents {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut documents = Documents::default();
@@ -97,11 +97,12 @@ impl SecretKeeper {
         Ok(Some(Fields::new(fields)))
     }
 
-    /// Keeps a document durably, in place of what was. What is in it is in no log from then on.
+    /// Stores a document durably, in place of the previous one. From then on, its secrets are
+    /// masked in logs.
     ///
     /// # Errors
     ///
-    /// Why not, in words.
+    /// The reason, as text.
     pub(in crate::shell) fn write_oauth(
         &self,
         place: &Place,

@@ -1,9 +1,10 @@
-//! Encrypting everything anew for another identity (`SYS-3`).
+//! Re-encrypts everything for another identity (`SYS-3`).
 //!
-//! While it goes on, the file of the identity has both: the new one first, which everything is encrypted for
-//! from then on, and the old one behind it, which opens what is not yet. The old one goes when each document
-//! was read back and opened with the new one alone, and each directory could be listed; a crash in between
-//! leaves everything readable, and a repetition finishes it.
+//! Meanwhile the identity file has both: first the new one, for which everything is encrypted from
+//! then on, then the old one, which opens documents that are not re-encrypted yet. The old one is
+//! removed after each document was read back and opened with only the new one, and each directory
+//! could be listed. A crash in between leaves everything readable, and a repetition finishes the
+//! rotation.
 
 use std::path::{Path, PathBuf};
 
@@ -23,16 +24,16 @@ use super::{KeepError, SecretKeeper, is_document};
 /// Directories below each other in which documents are, at most.
 const DEPTH_MAX: usize = 3;
 
-/// What is encrypted for the identity.
+/// Documents that are encrypted for the identity.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) documents: Vec<PathBuf>,
-    /// Where there may be documents that nobody can see, in words.
+    /// Locations that may have unreadable documents, as text.
     pub(super) problems: Vec<String>,
 }
 
 impl Found {
-    /// What is in a directory; nothing if it is not there.
+    /// Entries of a directory; empty if it does not exist.
     fn entries(&mut self, keeper: &SecretKeeper, dir: &Path) -> Vec<Entry> {
         keeper.entries(dir).unwrap_or_else(|error| {
             self.problems.push(goondan_log::error_chain(&error));
@@ -53,7 +54,7 @@ impl Found {
         found
     }
 
-    /// What a link leads to is not written to.
+    /// The target of a link is not written.
     fn refuse(&mut self, path: &Path) {
         let path = path.display();
         let text = format!("`{path}` is neither a file nor a directory, and is left as it is");
@@ -84,7 +85,7 @@ impl Found {
         }
     }
 
-    /// What was provided for a task, if anything was.
+    /// Adds the secrets that were provided for a task, if there are any.
     fn of_task(&mut self, keeper: &SecretKeeper, task: &Path) {
         let path = task.join(super::tasks::FILE);
         match keeper.disk.stat(&path).during("look at", &path) {
@@ -97,8 +98,8 @@ impl Found {
 }
 
 impl SecretKeeper {
-    /// Encrypts everything anew: for a new identity if it is a file here, else for the first of those that
-    /// were given.
+    /// Re-encrypts everything: for a new identity if the identity is a file here, otherwise for the
+    /// first given one.
     pub(super) fn rotate(&self, at: Timestamp) -> Result<SecretsRotated, KeepError> {
         let found = self.vault.identities(self.files.as_ref())?;
         let found = found.ok_or_else(|| self.why_no_identity())?;
@@ -128,7 +129,7 @@ impl SecretKeeper {
             }
         }
         if let Some((path, new)) = made {
-            // What could not be encrypted anew needs the old one.
+            // Documents that could not be re-encrypted need the old identity.
             rotated.former_kept = !rotated.problems.is_empty();
             if !rotated.former_kept {
                 files::replace(self.disk.as_ref(), &path, new.expose_secret())?;
@@ -154,8 +155,8 @@ impl SecretKeeper {
         }
     }
 
-    /// Puts a new identity before those in the file. Gives all of them, and what the file is to hold in the
-    /// end.
+    /// Adds a new identity before those in the file. Returns all of them, and the final content of
+    /// the file.
     fn add_identity(
         &self,
         path: &Path,
@@ -174,8 +175,8 @@ impl SecretKeeper {
         Ok((identities, SecretSlice::from(new)))
     }
 
-    /// Encrypts a document anew, and opens what is then on disk with the new identity alone. False if it
-    /// is gone meanwhile.
+    /// Re-encrypts a document, and opens the result on disk with only the new identity. False if
+    /// the document was removed meanwhile.
     fn encrypt_anew(
         &self,
         path: &Path,
@@ -198,7 +199,7 @@ impl SecretKeeper {
         Ok(true)
     }
 
-    /// Replaces a document. What was provided for a task is known outside of its work area, too.
+    /// Replaces a document. A task's secrets are also recorded outside of its work area.
     fn replace_document(
         &self,
         path: &Path,

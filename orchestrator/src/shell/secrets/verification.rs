@@ -14,8 +14,8 @@ use secrecy::ExposeSecret as _;
 use super::{KeepError, SecretKeeper};
 
 impl SecretKeeper {
-    /// Checks everything that is encrypted for the identity, and who may use it. What cannot be looked at is a finding.
-    /// A repair acknowledges what is lost.
+    /// Checks everything that is encrypted for the identity, and the consents. An unreadable path
+    /// is a finding. A repair acknowledges lost data.
     pub(super) fn verify(&self, repair: bool) -> Result<Verified, KeepError> {
         let mut found = Verified::default();
         let all = self.all_documents();
@@ -105,7 +105,7 @@ impl SecretKeeper {
         format!("{again}; then `gdn verify --all --repair` acknowledges the loss")
     }
 
-    /// What a person does about a document that is good for nothing.
+    /// Advice for a user about an unusable document.
     fn advice_for(&self, path: &Path) -> String {
         let restore = "restore it from a backup";
         let parts = path.strip_prefix(self.vault.system_dir());
@@ -132,7 +132,7 @@ impl SecretKeeper {
     }
 }
 
-/// The values of a document, each of which must open.
+/// The values of a document, all of which must open.
 fn read(
     bytes: &[u8],
     identities: &Identities,

@@ -25,7 +25,7 @@ use super::checkpoints::{self, RESTORING};
 use super::logs::{self, Sizes};
 use crate::limits::TASK_AREAS_OPEN_MAX;
 
-/// What an import that was not finished is called at first.
+/// Prefix of the directory of an unfinished import.
 pub(super) const STAGING_PREFIX: &str = ".import-";
 
 struct Open {
@@ -46,7 +46,7 @@ fn text_of(error: &WorkAreaError) -> String {
     goondan_log::error_chain(error)
 }
 
-/// Why a work area was not made, as a client is told it.
+/// Error for a client about a work area that was not created.
 pub(super) fn refused(error: &WorkAreaError) -> ControlError {
     let code = match error {
         WorkAreaError::Taken(_) | WorkAreaError::Occupied { .. } => ErrorCode::TaskTaken,
@@ -57,7 +57,7 @@ pub(super) fn refused(error: &WorkAreaError) -> ControlError {
     ControlError::new(code, text_of(error))
 }
 
-/// Logs that what tells how a task stands is behind its history.
+/// Logs that the state file of a task is behind its history.
 fn report_stale(at: &TaskRef, area: &mut WorkArea) {
     if let Some(error) = area.take_stale() {
         tracing::warn!(
@@ -125,8 +125,8 @@ impl Areas {
         Ok(found)
     }
 
-    /// Warns of tasks that are where they were before they got a directory of their own: they are not moved by
-    /// themselves, since that may be another file system.
+    /// Warns of tasks in the directory of earlier versions. They are not moved automatically,
+    /// because it may be another file system.
     fn warn_of_tasks_elsewhere(&self, id: &WorkspaceId, dir: &Path) {
         let usual = self.ground.layout.usual_tasks(id);
         if usual != dir
@@ -143,13 +143,13 @@ impl Areas {
         }
     }
 
-    /// Whether there is no task yet. What cannot be looked at is told when it is read.
+    /// True if the task does not exist yet. An unreadable path is reported when it is read.
     fn is_unfinished(&self, at: &TaskRef) -> bool {
         let root = self.ground.work_area(at);
         WorkArea::is_unfinished(self.ground.disk.as_ref(), &root).unwrap_or(false)
     }
 
-    /// True if a folder has no history, and nothing is known of a task in it. What cannot be looked at is told when it is
+    /// True if a folder has no history and no register. An unreadable path is reported when it is
     /// read.
     fn is_unknown(&self, at: &TaskRef) -> bool {
         let history = self.ground.work_area(at).join(HISTORY);
@@ -243,7 +243,7 @@ impl Areas {
     ) -> Result<(), Box<NotCreated>> {
         let created = self.try_create(at, new, guide, now);
         let area = created.map_err(|error| {
-            // Files of something else are no task, and stay none.
+            // Foreign files are not a task, and are left alone.
             let is_none = matches!(error, WorkAreaError::Occupied { .. }) || self.is_unfinished(at);
             let found = (!is_none).then(|| self.load(at));
             let error = refused(&error);
@@ -266,7 +266,7 @@ impl Areas {
     ) -> Result<WorkArea, WorkAreaError> {
         let Ground { disk, layout, .. } = &self.ground;
         let root = self.ground.work_area(at);
-        // What is known of a folder that is gone is not of this one.
+        // The register of an earlier folder does not apply to this one.
         let register = self.ground.register(at);
         register.begin_again()?;
         register.here().begin_again()?;
@@ -344,7 +344,8 @@ impl Areas {
         });
     }
 
-    /// Appends to a log. What cannot be written is told in the daemon's own log, and nothing depends on it.
+    /// Appends to a task's log. Failures are only logged by the daemon, because nothing depends on
+    /// this log.
     pub(super) fn log(&mut self, at: &TaskRef, text: &LogText) {
         self.append(at, |disk, open| match text {
             LogText::Output(stream, text) => {

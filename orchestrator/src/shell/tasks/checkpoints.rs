@@ -18,7 +18,7 @@ use goondan_trees::{RealFolder, TreeError};
 
 use super::{Ground, disk};
 
-/// What is in the way of a restore that was not finished, below the work area.
+/// Directory of an unfinished restore, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
 
 /// Does one of the works that are about checkpoints.
@@ -132,12 +132,12 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
     ControlError::new(code, text).suggest(hint)
 }
 
-/// What to do about a checkpoint that is none.
+/// Hint for an unknown checkpoint.
 fn list_hint(task: &str) -> String {
     format!("`gdn task checkpoints {task}` lists those there are")
 }
 
-/// Where the checkpoints of a task are, and what they hold.
+/// Location of a task's checkpoints and their files.
 struct Place<'a> {
     ground: &'a Ground,
     at: &'a TaskRef,
@@ -171,7 +171,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Notes the checkpoints of a task outside of its work area. That this fails is no reason to refuse them.
+/// Records the checkpoints of a task outside of its work area. Failures are only logged, because
+/// the checkpoints exist.
 fn note(ground: &Ground, at: &TaskRef, store: &Store) {
     if let Err(error) = store.note(&ground.register(at).here()) {
         tracing::warn!(
@@ -265,7 +266,8 @@ fn make_within(
         measured => measured.ok(),
     };
     let result = make(place, boot, about, now);
-    // Older ones may be gone for it. What a look costs is little beside a checkpoint.
+    // Older checkpoints may have been removed for it. Measuring again is cheap compared to a
+    // checkpoint.
     let after = match &result {
         Ok(_) => place.measured().ok(),
         Err(_) => before,
@@ -314,7 +316,7 @@ fn make(
         .make(&request, now)
         .map_err(|error| told(&error, at.task_id.as_str()))?;
     note(ground, at, &store);
-    // It is made, whatever becomes of the older ones.
+    // The checkpoint exists, even if pruning fails.
     let register = ground.register(at).here();
     if let Err(error) = store.prune_known(Retention::default(), &register) {
         tracing::warn!(

@@ -1,4 +1,5 @@
-//! What a work area takes of the disk (`TASK-9`): by the lengths of its files, and by asking the file system.
+//! Measures the disk usage of a work area (`TASK-9`), from the sizes of its files and the file
+//! system's statistics.
 
 use std::path::Path;
 
@@ -14,10 +15,11 @@ pub(super) fn look(ground: &Ground, at: TaskRef, copy: Option<&Path>) {
     ground.report(TaskDone::Measured { at, result });
 }
 
-/// What a work area takes, in which somebody may be writing, with the sandbox of its copy of the project.
+/// Disk usage of a work area, which may change meanwhile, including the sandbox of its copy of the
+/// project.
 pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<Measured, String> {
     let mut measured = measure_one(path)?;
-    // There is none before the first run.
+    // The sandbox does not exist before the first run.
     let sandbox = copy.and_then(Path::parent).filter(|path| path.is_dir());
     if let Some(sandbox) = sandbox {
         let other = measure_one(sandbox)?;

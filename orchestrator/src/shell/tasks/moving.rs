@@ -31,8 +31,8 @@ fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -
     ControlError::new(ErrorCode::Storage, text)
 }
 
-/// Copies a work area into a workspace. What it holds is not believed: links that lead out of it, devices and
-/// repositories are left out, and what is no task is refused. A crash leaves the task there whole, or not.
+/// Copies a work area into a workspace. Its content is not trusted: links that lead out of it,
+/// devices and repositories are left out, and an invalid task is refused. The import is atomic.
 pub(super) fn import(
     ground: &Ground,
     id: &WorkspaceId,
@@ -151,7 +151,7 @@ fn check(
     let tasks = &ground.layout.tasks(id);
     let staged = tasks.join(staging);
     let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
-        // The copy is gone when somebody reads this.
+        // The message must not name the temporary copy, which is gone by then.
         let why = refused(&error).message;
         let why = why.replace(&staged.display().to_string(), &path.display().to_string());
         ControlError::new(ErrorCode::InvalidRequest, why)
@@ -162,7 +162,7 @@ fn check(
     let recent = area.recent().iter().map(happening).collect();
     drop(area);
     if let Some(guide) = guides.get(&state.task.agent) {
-        // The task goes on without, as it does where its guide is gone.
+        // The task continues without its guide, as if the guide were removed later.
         if let Err(error) = link_guide(&staged, guide) {
             tracing::warn!(
                 task_id = %task_id,
@@ -171,7 +171,7 @@ fn check(
             );
         }
     }
-    // How it stands names the place where it lies.
+    // Its state file contains its path.
     let root = tasks.join(task_id.as_str());
     let there = disk
         .stat(&root)
@@ -179,7 +179,7 @@ fn check(
     if there.is_some() {
         return Err(taken(&task_id));
     }
-    // What is known of a folder that is gone is not of this one.
+    // The register of an earlier folder does not apply to this one.
     let at = TaskRef::new(id, &task_id);
     let register = ground.register(&at);
     register
@@ -239,7 +239,7 @@ pub(super) fn remove(
     files::ensure_dir(disk, ground.layout.above_tasks(), &backups)
         .map_err(|error| storage("create", &backups, &error))?;
     let backup = free_name(ground, &backups, at.task_id.as_str())?;
-    // It is on the same file system: nothing of it is copied, and nothing can be missing.
+    // On the same file system nothing is copied, so nothing can be missing.
     disk.rename(&work_area, &backup)
         .map_err(|error| storage("move", &work_area, &error))?;
     sync(&backups)?;
