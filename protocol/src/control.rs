@@ -1,7 +1,8 @@
 //! The control API: JSON-RPC 2.0 in frames, between a client and the daemon (`CTL-1`).
 //!
-//! Each method is a type of its own that names its result ([`Method`]); a server reads any of them as
-//! a [`Call`]. The first request on a connection must be [`Connect`], which checks the exact version.
+//! Each method is a separate type that names its result ([`Method`]); a server decodes any of them
+//! as a [`Call`]. The first request on a connection must be [`Connect`], which checks the exact
+//! version.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::bundle::{BundleStatus, ChangesetInfo};
 use crate::metrics::MetricsSnapshot;
 use crate::rehearsal::Rehearsal;
 
-/// Declares requests that are about one thing of a workspace, with what each of them says beside it.
+/// Declares requests about one item of a workspace, with their additional fields.
 macro_rules! requests_about {
     ($about:tt $($(#[$doc:meta])* $name:ident { $($fields:tt)* })*) => {
         $(requests_about!(@one $about [$(#[$doc])*] $name { $($fields)* });)*
@@ -155,7 +156,7 @@ pub use workspace::{
 pub trait Method: Serialize {
     /// Its name on the wire.
     const NAME: &'static str;
-    /// What it returns.
+    /// Its result.
     type Output: Serialize + DeserializeOwned;
 }
 
@@ -197,17 +198,17 @@ methods! {
     ListProcesses = "daemon.processes" -> ProcessesPage;
     /// The processes as they are, and as they change, as `process.change` notifications under the request's id.
     WatchProcesses = "process.watch" -> Done;
-    /// The nodes, and which of them has which workspace.
+    /// Lists the nodes and the workspaces that each of them runs.
     ListNodes = "node.list" -> NodesPage;
-    /// How the server is set that the logs of workspaces stand in.
+    /// Checks the settings of the server that stores the logs of workspaces.
     CheckNodes = "node.check" -> NodesCheck;
     /// Checks the files of a workspace that another node runs.
     VerifyReplica = "node.verify" -> Verification;
     /// Has another node run a workspace.
     MoveWorkspace = "node.move" -> Done;
-    /// Whether this node is to take workspaces over.
+    /// Starts or ends draining: a draining node takes no workspace over.
     DrainNode = "node.drain" -> Done;
-    /// Has this node leave the others for good when its daemon stops.
+    /// Makes this node leave the cluster permanently when its daemon stops.
     LeaveNodes = "node.leave" -> Done;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
@@ -219,14 +220,15 @@ methods! {
     Restart = "workspace.restart" -> Restarted;
     /// Reads configurations again, and restarts what changed, after the turns in progress.
     Reload = "workspace.reload" -> Reloaded;
-    /// How a workspace is and what happens in it, as `workspace.change` notifications under the request's id.
+    /// Subscribes to a workspace's state and events, as `workspace.change` notifications with the
+    /// request's id.
     WatchWorkspace = "workspace.watch" -> Done;
-    /// What happens in the turns of a conversation, and what its models say as they say it, as `turn.progress` and
-    /// `turn.piece` notifications under the request's id.
+    /// Subscribes to the turns of a conversation, including partial model replies, as
+    /// `turn.progress` and `turn.piece` notifications with the request's id.
     FollowTurns = "turn.follow" -> Done;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
-    /// What replies of models took.
+    /// Reports the usage and costs of model replies.
     ReadUsage = "workspace.usage" -> UsageReport;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> Sent;
@@ -246,7 +248,7 @@ methods! {
     MoveEvent = "event.move" -> Done;
     /// The questions that wait for a person's answer.
     ListQuestions = "question.list" -> QuestionsPage;
-    /// One of them, with the form of its answer.
+    /// Shows one question, with the form of its answer.
     ShowQuestion = "question.show" -> QuestionDetail;
     /// Answers a question. Only a person may.
     AnswerQuestion = "question.answer" -> QuestionClosed;
@@ -254,13 +256,13 @@ methods! {
     DeclineQuestion = "question.decline" -> QuestionClosed;
     /// The tool calls that wait for a person to approve them.
     ListApprovals = "approval.list" -> ApprovalsPage;
-    /// One of them, with its arguments.
+    /// Shows one approval, with the arguments of its tool call.
     ShowApproval = "approval.show" -> ApprovalDetail;
     /// Approves or denies a tool call that waits. Only a person may.
     DecideApproval = "approval.decide" -> ApprovalDecided;
-    /// The tool calls of which nobody knows if they had their effect.
+    /// Lists tool calls with an unknown outcome.
     ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
-    /// Says that a person has looked after one of them. Only a person may.
+    /// Marks one of them as resolved by a person. Only a person may.
     SettleCall = "call.settle" -> CallSettled;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> InstancesPage;
@@ -276,21 +278,22 @@ methods! {
     VerifyInstances = "instance.verify" -> Verification;
     /// Checks what belongs to no workspace, and whose each folder of a workspace is.
     VerifyRoot = "root.verify" -> Verification;
-    /// What happened in the turns of an instance.
+    /// Lists the runtime events in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
-    /// What followed from one event, across agents.
+    /// Lists everything that one event caused, across agents.
     PageTrace = "trace.page" -> TracePage;
     /// One part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
     /// Makes a conversation from an archive.
     ImportInstance = "instance.import" -> Imported;
-    /// Deletes the conversations that nobody has used for long, or tells which they are.
+    /// Deletes conversations that have been unused for long, or lists them.
     PruneInstances = "instance.prune" -> Pruned;
     /// Makes a joint checkpoint of an instance: its files, conversation and extensions together. Only a person may.
     CheckpointInstance = "instance.checkpoint" -> InstanceCheckpoint;
     /// The joint checkpoints of an instance.
     ListInstanceCheckpoints = "instance.checkpoints" -> InstanceCheckpointsPage;
-    /// Takes files, conversation and extensions back to one, or tells what that would change. Only a person may.
+    /// Rewinds files, conversation and extensions to a joint checkpoint, or reports the changes
+    /// that this would make. Only a person may.
     RewindInstance = "instance.rewind" -> InstanceRewound;
     /// Stops an instance's process and removes its state.
     DeleteInstance = "instance.delete" -> Deleted;
@@ -298,7 +301,7 @@ methods! {
     PrepareSandbox = "sandbox.prepare" -> SandboxDetail;
     /// The sandboxes of a workspace.
     ListSandboxes = "sandbox.list" -> SandboxesPage;
-    /// One of them, with every file that it was given.
+    /// Shows one sandbox, with every file that it was given.
     ShowSandbox = "sandbox.show" -> SandboxDetail;
     /// Removes a sandbox with the proposal in it.
     RemoveSandbox = "sandbox.remove" -> Done;
@@ -306,27 +309,27 @@ methods! {
     CreateProposal = "proposal.create" -> ProposalDetail;
     /// The proposals of a workspace.
     ListProposals = "proposal.list" -> ProposalsPage;
-    /// One of them, with all that is known of it.
+    /// Shows one proposal in full.
     ShowProposal = "proposal.show" -> ProposalDetail;
     /// A part of its patch.
     DiffProposal = "proposal.diff" -> ProposalDiff;
-    /// Whether it can be applied, and why not. Writes nothing.
+    /// Checks if a proposal can be applied, and lists the obstacles. Writes nothing.
     CheckProposal = "proposal.check" -> ProposalReview;
-    /// The same, as a review: what was found is put into the run's log.
+    /// The same, as a review: the result is recorded in the run's log.
     ReviewProposal = "proposal.review" -> ProposalReview;
-    /// Puts it in place, all of it or nothing. Only a person may.
+    /// Applies a proposal atomically. Only a person may.
     ApplyProposal = "proposal.apply" -> ProposalApplied;
     /// Turns it down. Only a person may.
     RejectProposal = "proposal.reject" -> ProposalInfo;
-    /// Takes an applied proposal back, all of it or nothing. Only a person may.
+    /// Reverts an applied proposal atomically. Only a person may.
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
     /// The changesets that wait for a person.
     ListWaitingChangesets = "bundle.waiting" -> WaitingChangesetsPage;
-    /// How the configuration of a conversation stands, and what its agent proposed.
+    /// Shows the state of a conversation's configuration, and its agent's proposed changes.
     ShowBundle = "bundle.status" -> BundleStatus;
-    /// What became of each changeset, in order.
+    /// Lists the outcome of each changeset, in order.
     ReadBundleLog = "bundle.log" -> BundleLogs;
     /// One changeset, with what it changes.
     ShowChangeset = "bundle.show" -> ShownChangeset;
@@ -344,15 +347,15 @@ methods! {
     CreateTask = "task.new" -> TaskInfo;
     /// The tasks.
     ListTasks = "task.list" -> TasksPage;
-    /// One of them, with all that a person needs to act.
+    /// Shows one task, with everything that a person needs to act.
     ShowTask = "task.show" -> TaskDetail;
     /// Starts a task. Only a person may, as with all that changes one.
     StartTask = "task.start" -> TaskInfo;
     /// Stops a task's agent where it is.
     PauseTask = "task.pause" -> TaskInfo;
-    /// Lets it go on.
+    /// Resumes a task.
     ResumeTask = "task.resume" -> TaskInfo;
-    /// Ends a task for good.
+    /// Cancels a task permanently.
     CancelTask = "task.cancel" -> TaskInfo;
     /// Provides what the agent needs.
     ProvideTask = "task.provide" -> TaskInfo;
@@ -370,7 +373,7 @@ methods! {
     CheckpointTask = "task.checkpoint" -> CheckpointInfo;
     /// The checkpoints of a task.
     ListCheckpoints = "task.checkpoints" -> CheckpointsPage;
-    /// Takes the work area back to a checkpoint, or tells what that would change.
+    /// Restores the work area to a checkpoint, or reports the changes that this would make.
     RestoreTask = "task.restore" -> TaskRestored;
     /// Tries whether the newest checkpoint could be restored.
     DrillTask = "task.drill" -> TaskDrill;
@@ -384,21 +387,21 @@ methods! {
     ListSecrets = "secret.list" -> SecretList;
     /// Keeps a value, encrypted, and restarts what uses it.
     SetSecret = "secret.set" -> SecretChanged;
-    /// Forgets a secret, or one entry of it.
+    /// Removes a secret, or one entry.
     RemoveSecret = "secret.remove" -> SecretChanged;
     /// Allows a workspace to use a secret.
     AllowSecret = "secret.allow" -> SecretConsentChanged;
     /// Takes that back.
     DenySecret = "secret.deny" -> SecretConsentChanged;
-    /// Encrypts everything anew for another identity. Only a person may.
+    /// Re-encrypts everything for another identity. Only a person may.
     RotateSecrets = "secret.rotate" -> SecretsRotated;
     /// Unpacks a package into the store. Only a person may.
     StorePackage = "package.store" -> PackageStored;
-    /// Removes packages from the store that nobody uses. Only a person may.
+    /// Removes unused packages from the store. Only a person may.
     PrunePackages = "package.prune" -> PackagesPruned;
-    /// How the tokens of applications stand.
+    /// Lists the state of the tokens of applications.
     ListGrants = "oauth.list" -> Vec<GrantInfo>;
-    /// How those of one stand.
+    /// Shows the state of one application's tokens.
     ShowGrant = "oauth.show" -> GrantInfo;
     /// Begins a login at an authorization server. Only a person may, as with all that follows.
     BeginLogin = "oauth.login" -> LoginBegun;
@@ -418,16 +421,14 @@ pub const LOG_LINE: &str = "logs.line";
 /// [`TurnProgress`].
 pub const TURN_PROGRESS: &str = "turn.progress";
 
-/// Name of the notification that carries a part of what comes of a call in a turn a client waits for:
-/// `params` is [`TurnPiece`].
+/// Name of the notification with a partial result of a call in a followed turn: `params` is
+/// [`TurnPiece`].
 pub const TURN_PIECE: &str = "turn.piece";
 
-/// Name of the notification that carries what a client that watches a workspace is told: `params` is
-/// [`WorkspaceChange`].
+/// Name of the notification about a watched workspace: `params` is [`WorkspaceChange`].
 pub const WORKSPACE_CHANGE: &str = "workspace.change";
 
-/// Name of the notification that carries what a client that watches processes is told: `params` is
-/// [`ProcessChange`].
+/// Name of the notification about watched processes: `params` is [`ProcessChange`].
 pub const PROCESS_CHANGE: &str = "process.change";
 
 /// Nothing more to say than that it is done.

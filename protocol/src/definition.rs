@@ -1,4 +1,4 @@
-//! What a child process is told about itself in the orchestrator's `welcome`.
+//! Definitions of child processes, sent in the orchestrator's `welcome`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -34,28 +34,28 @@ pub struct AgentAssignment {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// What the agent is.
+    /// Definition of the agent.
     pub agent: AgentDefinition,
     /// The directory its tools may write to, and run in unless the agent works elsewhere.
     pub work_dir: PathBuf,
     /// The project it belongs to; its tools may read it.
     pub project_root: PathBuf,
-    /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
+    /// Proxy socket of its programs, if they may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
-    /// The same for modules of packages, by what [`ModuleSandbox::caller`] says of them.
+    /// Proxy sockets of modules of packages, by [`ModuleSandbox::caller`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub package_sockets: BTreeMap<String, PathBuf>,
-    /// Where its sandbox is if one was prepared for it: then that is where it works (`BOX-3`). Only for an
-    /// agent that may hand in proposals.
+    /// Directory of its sandbox, if one was prepared: its tools then work there (`BOX-3`). Only for
+    /// an agent that can submit proposals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
-    /// Where the sandboxes of its conversation are, if it prepares those of others: its tools may read them. The
-    /// directory is made with the first sandbox.
+    /// Directory of its conversation's sandboxes, if it prepares sandboxes for others: its tools
+    /// may read them. The directory is created with the first sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<PathBuf>,
-    /// Where the working copies of its changesets are, if it may make any: its file tools may write there
-    /// (`BUNDLE-3`).
+    /// Directory of its changesets' working copies, if it may make changesets: its file tools may
+    /// write there (`BUNDLE-3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changesets: Option<PathBuf>,
     /// The task it works for, if it does: then `work_dir` is the work area of that (`TASK-8`).
@@ -72,7 +72,7 @@ pub struct AgentAssignment {
 pub struct AgentDefinition {
     /// Its name.
     pub name: AgentName,
-    /// What it is for: for people, and for other agents that look for help.
+    /// Description for people, and for other agents that look for help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its system prompt, sent to the model with every step.
@@ -82,60 +82,60 @@ pub struct AgentDefinition {
     pub model: ModelDefinition,
     /// The tools it may call.
     pub tools: Vec<ToolDefinition>,
-    /// What stands around its turns, the outermost first.
+    /// Extensions around its turns, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<ExtensionDefinition>,
     /// Most steps of one turn; a turn that needs more fails.
     pub max_steps_per_turn: u32,
     /// When a turn goes in circles and fails.
     pub loop_breaker: LoopBreaker,
-    /// Where what its tools start works.
+    /// Working directory of its tools' programs.
     #[serde(default, skip_serializing_if = "CwdMode::is_usual")]
     pub cwd_mode: CwdMode,
-    /// How much of the machine its process with its tools may take.
+    /// Resource limits of its process, including its tools.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
-    /// Files that its file tools do not open, absolute, whatever they are called: those that the workspace
-    /// takes environment variables from.
+    /// Absolute paths of files that its file tools never open: the environment files of the
+    /// workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<PathBuf>,
-    /// How what its tools and modules start is confined, and what that may touch beside the usual.
+    /// Confinement of its tools' and modules' programs, and additional rights.
     pub sandbox: SandboxPolicy,
-    /// How its tools' modules of packages are confined: never to more than `sandbox`.
+    /// Confinement of its tools' modules of packages: never with more rights than `sandbox`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub package_sandboxes: Vec<ModuleSandbox>,
-    /// How the process of its extensions' modules is, if any of them is of a package.
+    /// Confinement of the process of its extensions' modules, if any of them belongs to a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension_sandbox: Option<Box<ModuleSandbox>>,
     /// Folders of skills, which its file tools may read as well. Absolute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<PathBuf>,
-    /// Which contract its tools and modules are written for.
+    /// Contract of its tools and modules.
     #[serde(default, skip_serializing_if = "BaseContract::is_own")]
     pub contract: BaseContract,
-    /// The Swarm it takes part in, if its tools and modules tell of that.
+    /// Its Swarm, if the contract of its tools and modules includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<SwarmView>,
 }
 
-/// What modules of packages may touch: what the packages were granted, within what their agent's programs may
-/// (`PKG-3`).
+/// Rights of modules of packages: those granted to the packages, within the rights of their agent's
+/// programs (`PKG-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModuleSandbox {
     /// The packages: one, unless extensions of several share a process.
     pub packages: Vec<String>,
-    /// The folders of these packages, absolute.
+    /// Absolute paths of the packages' folders.
     pub folders: Vec<PathBuf>,
-    /// What they may touch.
+    /// Their rights.
     pub sandbox: SandboxPolicy,
-    /// Which secrets of a task they are given, by name.
+    /// Names of a task's secrets that they receive.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub secrets: BTreeSet<String>,
 }
 
 impl ModuleSandbox {
-    /// Who they are to the egress.
+    /// Their identity for the egress.
     #[must_use]
     pub fn caller(&self, agent: &AgentName) -> EgressCaller {
         EgressCaller::Packages {
@@ -144,7 +144,7 @@ impl ModuleSandbox {
         }
     }
 
-    /// Whether a module is of these packages, by its absolute path.
+    /// True if a module, by its absolute path, belongs to these packages.
     #[must_use]
     pub fn holds_for(&self, module: &Path) -> bool {
         let mut folders = self.folders.iter();
@@ -152,7 +152,7 @@ impl ModuleSandbox {
     }
 }
 
-/// A Swarm, as the older contract of `@goondan/base` tells agents of it.
+/// A Swarm, in the form that the older contract of `@goondan/base` gives agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SwarmView {
@@ -166,7 +166,8 @@ pub struct SwarmView {
 }
 
 impl AgentDefinition {
-    /// How what it starts is confined: a command of `bash`, or a module. None if it starts no programs.
+    /// Confinement level of its programs: commands of `bash`, or modules. `None` if it starts no
+    /// programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
         let is_any =
@@ -174,13 +175,13 @@ impl AgentDefinition {
         is_any.then_some(self.sandbox.require)
     }
 
-    /// How modules of packages are confined that it uses.
+    /// Confinements of the modules of packages that it uses.
     pub fn module_sandboxes(&self) -> impl Iterator<Item = &ModuleSandbox> {
         let of_extensions = self.extension_sandbox.as_deref();
         self.package_sandboxes.iter().chain(of_extensions)
     }
 
-    /// Whether modules of the project are among its extensions.
+    /// True if its extensions include modules of the project.
     #[must_use]
     pub fn has_module_extensions(&self) -> bool {
         let is_module =
@@ -188,13 +189,13 @@ impl AgentDefinition {
         self.extensions.iter().any(is_module)
     }
 
-    /// Whether it has an export of a built-in tool.
+    /// True if it has an export of a built-in tool.
     #[must_use]
     pub fn has_export(&self, tool: &str, export: &str) -> bool {
         self.tools.iter().any(|held| held.grants(tool, export))
     }
 
-    /// Whether a tool of the agent may work by this connection.
+    /// True if a tool of the agent may use this connection.
     #[must_use]
     pub fn works_by(&self, connection: &ConnectionName) -> bool {
         let mut tools = self.tools.iter();
@@ -228,14 +229,14 @@ impl Default for LoopBreaker {
 pub struct ExtensionDefinition {
     /// Its name: that of its state, and of the messages it makes.
     pub name: ExtensionName,
-    /// What does its work.
+    /// Implementation of the extension.
     pub source: ExtensionSource,
     /// Its settings.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub config: JsonObject,
 }
 
-/// What does an extension's work.
+/// Implementation of an extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -255,9 +256,9 @@ pub enum ExtensionSource {
     Module {
         /// The file's path within the project.
         entry: PathBuf,
-        /// SHA-256 of the file and of what it imports when the configuration was loaded, as for a tool.
+        /// SHA-256 of the file and its imports when the configuration was loaded, as for a tool.
         digest: String,
-        /// How long a middleware may work before it asks for the next one or returns, in milliseconds.
+        /// Timeout of a middleware for calling the next one or returning, in milliseconds.
         timeout_ms: u64,
     },
 }
@@ -270,11 +271,11 @@ pub struct ModelDefinition {
     pub name: ResourceName,
     /// The provider's own name of the model, for people to read.
     pub model: String,
-    /// Who answers.
+    /// Provider of its replies.
     pub provider: ModelProvider,
 }
 
-/// Who answers for a model.
+/// Provider of a model's replies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -290,10 +291,10 @@ pub enum ModelProvider {
     /// A connector process of its own, which the agent reaches by outgoing calls
     /// ([`crate::call`]). It holds the key; the agent does not.
     Connector {
-        /// What the agent asks for in each call, beyond what the Model says.
+        /// The agent's parameters for each call, which override those of the Model.
         #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
         params: ModelParams,
-        /// Who is asked next when it cannot answer, in this order.
+        /// Fallback models, in order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         fallbacks: Vec<Fallback>,
     },
@@ -305,16 +306,16 @@ pub enum ModelProvider {
 pub struct Fallback {
     /// Its name.
     pub name: ResourceName,
-    /// What the agent asks for in each call of it.
+    /// The agent's parameters for each call.
     #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
     pub params: ModelParams,
-    /// How the call before has to have failed.
+    /// Errors of the previous call for which this fallback is used.
     pub on: Vec<CallErrorCode>,
 }
 
 impl Fallback {
-    /// How a call has to have failed where nothing is said: others are no better off with a wrong question or an
-    /// exceeded budget, and a wrong key is to be noticed.
+    /// Default errors for a fallback. Others are excluded because another model would not help
+    /// against an invalid request or an exceeded budget, and an invalid key should be noticed.
     pub const USUAL: [CallErrorCode; 5] = [
         CallErrorCode::RateLimited,
         CallErrorCode::Overloaded,
@@ -356,10 +357,9 @@ impl ModelDefinition {
 pub struct ToolDefinition {
     /// The tool's name: the first half of its exports' full names.
     pub name: ResourceName,
-    /// What does its work.
+    /// Implementation of the tool.
     pub source: ToolSource,
-    /// Which of its exports the agent has, and how. Empty: all of them, as they are; a module lists its
-    /// own.
+    /// Exports that the agent has. Empty for all of them, unchanged; a module lists its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ToolExport>,
     /// Its settings.
@@ -368,15 +368,15 @@ pub struct ToolDefinition {
     /// The connections it may work by, if it is one that does ([`crate::service::SERVICES`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionName>,
-    /// Which of its calls need a person, the first that fits; empty: none (`STEER-3`).
+    /// Rules for calls that need approval, first match wins; empty for none (`STEER-3`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<ApproveRule>,
-    /// Longest error text a model is told, in characters.
+    /// Maximum length of an error text for the model, in characters.
     pub error_message_limit: usize,
 }
 
 impl ToolDefinition {
-    /// Whether it is this built-in tool, with this export.
+    /// True if it is this built-in tool, with this export.
     #[must_use]
     pub fn grants(&self, tool: &str, export: &str) -> bool {
         let ToolSource::Builtin { package, name } = &self.source else {
@@ -386,7 +386,7 @@ impl ToolDefinition {
         package == BASE_PACKAGE && name.as_str() == tool && has_export
     }
 
-    /// Whether its calls start programs: commands of `bash`, or a module.
+    /// True if its calls start programs: commands of `bash`, or a module.
     #[must_use]
     pub fn starts_programs(&self) -> bool {
         match &self.source {
@@ -398,7 +398,7 @@ impl ToolDefinition {
     }
 }
 
-/// What does a tool's work.
+/// Implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "kind",
@@ -422,27 +422,28 @@ pub enum ToolSource {
         /// loaded: with another content it is another tool. Empty if the configuration is one that was
         /// kept.
         digest: String,
-        /// How long one call may take, in milliseconds.
+        /// Timeout of a call, in milliseconds.
         timeout_ms: u64,
-        /// How much each process of its host may take.
+        /// Resource limits of each process of its host.
         #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
         limits: ProcessLimits,
     },
 }
 
-/// One export of a tool, with what a project says of it.
+/// One export of a tool, with the project's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolExport {
     /// The second half of its full name.
     pub name: String,
-    /// What the model is told of it; `None`: what the tool itself says.
+    /// Description for the model; `None` for the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of its arguments; `None`: that of the tool itself. A module's exports all have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<serde_json::Value>,
-    /// Whether a call that a crash cut short may be run again; `None`: what the tool itself says.
+    /// True if an interrupted call may be repeated after a crash; `None` for the tool's own
+    /// setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
 }
@@ -453,7 +454,7 @@ pub struct ToolExport {
 pub struct CatalogEntry {
     /// The full name: `tool__export`.
     pub name: ToolName,
-    /// What it does and when to use it.
+    /// Its purpose, and when to use it.
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: serde_json::Value,
@@ -465,7 +466,7 @@ pub struct CatalogEntry {
 pub struct ConnectorAssignment {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The connection this process stands for.
+    /// The connection of this process.
     pub connection: ConnectionName,
     /// The connector within `@goondan/base`, as `webhook`; or its own name, if it is a program.
     pub connector: ResourceName,
@@ -481,20 +482,20 @@ pub struct ConnectorAssignment {
     /// The connection's secrets, by name. Never logged.
     #[serde(default)]
     pub secrets: BTreeMap<String, String>,
-    /// What the programs that it starts may touch.
+    /// Rights of the programs that it starts.
     #[serde(default, skip_serializing_if = "SandboxPolicy::is_usual")]
     pub sandbox: SandboxPolicy,
-    /// Where its programs' way to the hosts they may reach begins, if only some may be reached.
+    /// Proxy socket of its programs, if they may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
-    /// Whose programs it lets out, if it is the egress; empty for all others.
+    /// Sockets of the programs that it lets out, if it is the egress; empty for all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<EgressDoor>,
 }
 
 impl ConnectorAssignment {
-    /// How what it starts is confined: the program that is its connector, or its server. None if it starts no
-    /// programs.
+    /// Confinement level of the program that it starts, as its connector or its server. `None` if
+    /// it starts no programs.
     #[must_use]
     pub fn programs(&self) -> Option<Level> {
         connection_starts_programs(self.program.is_some(), &self.config)
@@ -502,7 +503,8 @@ impl ConnectorAssignment {
     }
 }
 
-/// Whether the process of a connection starts programs: its connector is one, or its settings name one.
+/// True if the process of a connection starts programs: its connector is a program, or its settings
+/// name one.
 #[must_use]
 pub fn connection_starts_programs(is_program: bool, config: &JsonObject) -> bool {
     is_program || config.contains_key(COMMAND)
@@ -538,11 +540,11 @@ impl std::fmt::Debug for ConnectorAssignment {
 pub struct HostedModel {
     /// The Model resource's name.
     pub name: ResourceName,
-    /// Whose protocol is spoken.
+    /// Provider, which determines the protocol.
     pub provider: HostedProvider,
     /// The provider's own name of the model.
     pub model: String,
-    /// Where the provider is reached; none: where it usually is.
+    /// URL of the provider; `None` for its default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The key. Never logged.
@@ -551,21 +553,20 @@ pub struct HostedModel {
     /// Parameters of each call; an agent's own come before them.
     #[serde(default, skip_serializing_if = "ModelParams::is_empty")]
     pub params: ModelParams,
-    /// How long is waited for what.
+    /// Timeouts.
     #[serde(default, skip_serializing_if = "ModelTimeouts::is_usual")]
     pub timeouts: ModelTimeouts,
-    /// Whether the beginning of a question is marked for the provider's cache, where the protocol has
-    /// marks for it.
+    /// True to mark the start of a request for the provider's cache, if the protocol supports it.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub prompt_caching: bool,
-    /// Whether what the model thought goes back as `reasoning_content`; none: to servers that are known
-    /// to ask for it.
+    /// True to send the model's reasoning back as `reasoning_content`; `None` to do so only for
+    /// servers that are known to need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_reasoning: Option<bool>,
-    /// What is put into each request as it is, whatever the provider makes of it.
+    /// Additional fields that are put into each request unchanged.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub options: JsonObject,
-    /// How much of the machine its process may take.
+    /// Resource limits of its process.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
 }
@@ -579,11 +580,11 @@ fn is_yes(is: &bool) -> bool {
     *is
 }
 
-/// Parameters of a call to a model. What is not said is the provider's to choose.
+/// Parameters of a call to a model. Absent ones are left to the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelParams {
-    /// How freely it chooses its words: 0 to 2.
+    /// Sampling temperature: 0 to 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// From which share of the likely words it chooses: 0 to 1.
@@ -595,7 +596,7 @@ pub struct ModelParams {
     /// Texts at which the reply ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// How hard it thinks: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
+    /// Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
     /// Makes replies repeatable, as far as the provider goes along.
@@ -604,7 +605,7 @@ pub struct ModelParams {
 }
 
 impl ModelParams {
-    /// Whether nothing is said.
+    /// True if no parameter is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -630,7 +631,7 @@ impl ModelParams {
     }
 }
 
-/// How long the connector of a model waits, in milliseconds.
+/// Timeouts of a model's connector, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelTimeouts {
@@ -640,7 +641,7 @@ pub struct ModelTimeouts {
     pub first_byte_ms: u64,
     /// For the next part of its answer.
     pub stall_ms: u64,
-    /// For its whole answer, however much of it has come.
+    /// Total timeout of the reply, regardless of its progress.
     #[serde(default = "usual_total_ms")]
     pub total_ms: u64,
 }
@@ -651,7 +652,7 @@ fn usual_total_ms() -> u64 {
 }
 
 impl ModelTimeouts {
-    /// Whether nothing was said about them.
+    /// True if these are the defaults.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
@@ -670,7 +671,7 @@ impl Default for ModelTimeouts {
 }
 
 impl HostedProvider {
-    /// Where it usually is.
+    /// Default URL.
     #[must_use]
     pub fn usual_endpoint(self) -> &'static str {
         match self {
@@ -682,7 +683,7 @@ impl HostedProvider {
 }
 
 impl HostedModel {
-    /// Where it is reached: the URL up to and with the version.
+    /// Its URL, up to and including the version.
     #[must_use]
     pub fn address(&self) -> &str {
         let usual = self.provider.usual_endpoint();
@@ -695,7 +696,7 @@ impl HostedModel {
         let (scheme, rest) = self.address().split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
         let usual_port = if scheme == "http" { 80 } else { 443 };
-        // An address of IPv6 stands in brackets, with colons of its own.
+        // An IPv6 address is in brackets, and contains colons.
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
             Some(_) | None => (authority, usual_port),
@@ -704,7 +705,7 @@ impl HostedModel {
         (!host.is_empty()).then(|| (host.to_owned(), port))
     }
 
-    /// Whether two models are paid for and limited together: the same key at the same place.
+    /// True if two models share cost and rate limits: the same key at the same URL.
     #[must_use]
     pub fn shares_credential_with(&self, other: &Self) -> bool {
         self.provider == other.provider
@@ -731,7 +732,7 @@ impl std::fmt::Debug for HostedModel {
     }
 }
 
-/// Whose protocol a model's connector speaks.
+/// Protocol of a model's connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostedProvider {
@@ -749,6 +750,6 @@ pub enum HostedProvider {
 pub struct ModelAssignment {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The model this process stands for.
+    /// The model of this process.
     pub model: HostedModel,
 }

@@ -20,7 +20,7 @@ pub const STATE_FORMAT_FILE: &str = "format.json";
 // A build reads what it writes.
 const _: () = assert!(STATE_FORMAT_READABLE_FROM <= STATE_FORMAT);
 
-/// What `system/format.json` says. Later versions may say more; that is passed over.
+/// Content of `system/format.json`. Unknown fields of later versions are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateFormat {
@@ -42,7 +42,7 @@ pub struct StateFormat {
 pub struct NewerFormat(pub StateFormat);
 
 impl NewerFormat {
-    /// What a person does about it.
+    /// Suggested fix.
     #[must_use]
     pub fn hint(&self) -> String {
         format!(
@@ -54,7 +54,7 @@ impl NewerFormat {
 }
 
 impl StateFormat {
-    /// What this build writes.
+    /// Format that this build writes.
     #[must_use]
     pub fn current() -> Self {
         Self {
@@ -64,11 +64,11 @@ impl StateFormat {
         }
     }
 
-    /// Reads the file's text.
+    /// Parses the file.
     ///
     /// # Errors
     ///
-    /// As `serde_json`, if it does not say all of it.
+    /// The error of `serde_json`, also if a field is missing.
     pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -82,7 +82,7 @@ impl StateFormat {
         serde_json::to_string(self).map(|line| line + "\n")
     }
 
-    /// Whether this build can read what is there, and write into it.
+    /// Checks that this build can read and write the state.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl StateFormat {
         Ok(())
     }
 
-    /// What the file is to say once this build writes here, or nothing if it may stay as it is. What a newer build
-    /// said that this one can read stays: its files are still there.
+    /// New content of the file before this build writes here; `None` if it can stay unchanged. A
+    /// readable entry of a newer build stays, because its files still exist.
     #[must_use]
     pub fn brought_up(found: Option<&Self>) -> Option<Self> {
         let ours = Self::current();

@@ -1,7 +1,8 @@
-//! Tasks: pieces of work for command-line agents, with a directory of their own (`TASK-1` to `TASK-10`).
+//! Tasks: work for command-line agents, with a separate directory (`TASK-1` to `TASK-10`).
 //!
-//! The daemon decides what a task does next. One process of the agent binary runs the agent's program for it, reads
-//! what the program writes, and tells it in the messages below. A process is one run: it ends with it.
+//! The daemon decides the next step of a task. A process of the agent binary runs the agent's
+//! program, reads its output, and reports it in the messages below. Each run has its own process,
+//! which ends with the run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,17 +37,17 @@ pub const TASK_ID_CHARS_MAX: usize = 64;
 /// Bytes of one [`TaskOutput`] at most.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// What happened to a task, below its work area: what counts (`TASK-1`).
+/// History of a task, below its work area: the source of truth (`TASK-1`).
 pub const HISTORY: &str = ".metadata/history.jsonl";
 
-/// Directories of a work area that the daemon alone writes. What an agent could write there it could have approved by
-/// itself.
+/// Directories of a work area that only the daemon writes. With write access, an agent could
+/// approve its own work.
 pub const KEPT_DIRECTORIES: [&str; 3] = [".metadata", ".checkpoints", ".logs"];
 
-/// What stands for the prompt in the arguments of an agent's program.
+/// Placeholder of the prompt in the arguments of an agent's program.
 pub const PROMPT_PLACE: &str = "{prompt}";
 
-/// What stands for the id of the session in them.
+/// Placeholder of the session id in these arguments.
 pub const SESSION_PLACE: &str = "{session}";
 
 /// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
@@ -55,7 +56,7 @@ pub const SESSION_PLACE: &str = "{session}";
 #[serde(try_from = "String", into = "String")]
 pub struct TaskId(Arc<str>);
 
-/// A text that is no id of a task.
+/// An invalid task id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no id of a task: at most {max} letters, digits, `-` and `_`, beginning with a letter or digit",
@@ -115,7 +116,7 @@ impl FromStr for TaskId {
     }
 }
 
-/// How a task stands (`TASK-7`).
+/// Status of a task (`TASK-7`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
@@ -169,7 +170,7 @@ impl TaskStatus {
         }
     }
 
-    /// Whether the task waits for a person.
+    /// True if the task waits for a person.
     #[must_use]
     pub fn needs_person(self) -> bool {
         matches!(
@@ -178,14 +179,14 @@ impl TaskStatus {
         )
     }
 
-    /// Whether nothing can change it any more.
+    /// True if the status is final.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What a task may take.
+/// Budget of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskBudget {
@@ -195,7 +196,7 @@ pub struct TaskBudget {
     /// Most money.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
-    /// Most bytes of its work area (`TASK-9`); what its agent's `diskMiB` says if it is not said.
+    /// Disk quota of its work area, in bytes (`TASK-9`); by default its agent's `diskMiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
@@ -204,7 +205,7 @@ pub struct TaskBudget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentFormat {
-    /// Text of any program. All of it counts as the assistant's own.
+    /// Plain text of any program. All output counts as the assistant's.
     Plain,
     /// `claude --print --verbose --output-format stream-json`.
     ClaudeStreamJson,
@@ -221,14 +222,14 @@ pub enum AgentFormat {
 }
 
 impl AgentFormat {
-    /// Whether a run ends with a result in its output. Of one that does not, the exit says how it went.
+    /// True if the output of a run ends with a result. Otherwise the exit code is the result.
     #[must_use]
     pub fn tells_result(self) -> bool {
         !matches!(self, Self::Plain | Self::Aider)
     }
 }
 
-/// How a program gets its prompt.
+/// Way in which a program receives its prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromptBy {
@@ -246,21 +247,22 @@ pub enum PromptBy {
 pub struct CliAgentDefinition {
     /// Its name.
     pub name: AgentName,
-    /// What it is for.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The program and its arguments. `{prompt}` stands for the prompt, if it is given as an argument.
+    /// The program and its arguments. `{prompt}` is replaced by the prompt, if that is an argument.
     pub command: Vec<String>,
-    /// The same, to go on with a session, for which `{session}` stands. Empty: a session cannot be gone on with.
+    /// The same to resume a session; `{session}` is replaced by its id. Empty if the program cannot
+    /// resume sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume: Vec<String>,
-    /// What it writes.
+    /// Output format.
     pub format: AgentFormat,
-    /// How it gets its prompt.
+    /// Way in which it receives its prompt.
     #[serde(default)]
     pub prompt: PromptBy,
-    /// What it is told of the protocol in its first prompt: goondan's own text if it is not there, nothing if it is
-    /// empty.
+    /// Description of the protocol in its first prompt: absent for goondan's own text, empty for
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<String>,
     /// The model that a program of `acp` is asked for, if one is.
@@ -278,16 +280,16 @@ pub struct CliAgentDefinition {
     /// The directory that each task's `guide` leads to, absolute; never writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<PathBuf>,
-    /// How much of the machine a run with all it starts may take.
+    /// Resource limits of a run, including all processes that it starts.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
     /// Most bytes of a task's work area (`TASK-9`); as the daemon has it if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
-    /// Where the files of its tasks come from; `gdn task new --source` overrides it.
+    /// Source of its tasks' files; `gdn task new --source` overrides it.
     #[serde(default, skip_serializing_if = "TaskSource::is_none")]
     pub source: TaskSource,
-    /// How the proposal of a task gets into the project.
+    /// Delivery of a task's proposal to the project.
     #[serde(default, skip_serializing_if = "TaskDelivery::is_usual")]
     pub deliver: TaskDelivery,
     /// The command that prepares a task's copy of the project; empty if there is none.
@@ -296,7 +298,7 @@ pub struct CliAgentDefinition {
     /// The command that proves what a task's agent has done; empty if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify: Vec<String>,
-    /// How the program is confined, and what it may touch beside its work area.
+    /// Confinement of the program, and rights in addition to its work area.
     pub sandbox: SandboxPolicy,
 }
 
@@ -320,7 +322,8 @@ pub struct TaskAssignment {
     pub task_id: TaskId,
     /// The run.
     pub run: u64,
-    /// What it does. The command of any other than the agent's is that of `agent`, in place of its program.
+    /// Kind of the run. For kinds other than the agent's, `agent` contains their command in place
+    /// of the agent's program.
     #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
     pub kind: TaskRunKind,
     /// The agent.
@@ -332,17 +335,17 @@ pub struct TaskAssignment {
     pub sandbox: Option<PathBuf>,
     /// The project it belongs to.
     pub project_root: PathBuf,
-    /// Where its way to the hosts it may reach begins, if only some may be reached.
+    /// Proxy socket, if it may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
-    /// The control group in which its program is to run, where there is one: the process puts it there, and pauses
-    /// it by freezing it (`TASK-8`).
+    /// Control group of its program, if available: the process moves the program there, and pauses
+    /// it by freezing the group (`TASK-8`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
-    /// The session to go on with.
+    /// The session to resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What the agent is told.
+    /// The prompt.
     pub prompt: String,
     /// Secrets that people provided, as variables of its environment. Never logged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -350,7 +353,7 @@ pub struct TaskAssignment {
 }
 
 impl CliAgentDefinition {
-    /// Which commands its tasks run beside its program, if they work on a copy of the project.
+    /// Commands that its tasks run besides its program, if they work on a copy of the project.
     #[must_use]
     pub fn checks(&self) -> TaskChecks {
         TaskChecks {
@@ -359,7 +362,7 @@ impl CliAgentDefinition {
         }
     }
 
-    /// The program to be started in its place for a run of another kind; none if it has no such command.
+    /// The definition with the command for a run of another kind; `None` if it has no such command.
     #[must_use]
     pub fn for_run(self, kind: TaskRunKind) -> Option<Self> {
         let command = match kind {
@@ -405,7 +408,7 @@ impl fmt::Debug for TaskAssignment {
 pub struct AssignedTask {
     /// The task.
     pub task_id: TaskId,
-    /// Secrets that people provided, as variables of what its tools start. Never logged.
+    /// Secrets that people provided, as environment variables of its tools. Never logged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
 }
@@ -437,7 +440,7 @@ pub struct TaskNotStarted {
     pub error: String,
 }
 
-/// `task.told`: what the program's output tells.
+/// `task.told`: events in the program's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskTold {
@@ -445,7 +448,7 @@ pub struct TaskTold {
     pub events: Vec<Box<RawValue>>,
 }
 
-/// Which of a program's outputs.
+/// Output stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputStream {
@@ -455,13 +458,13 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// `task.output`: what the program wrote, for its log. What is no UTF-8 is replaced.
+/// `task.output`: output of the program, for its log. Invalid UTF-8 is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskOutput {
-    /// Where.
+    /// The stream.
     pub stream: OutputStream,
-    /// What: at most [`TASK_OUTPUT_BYTES_MAX`].
+    /// The text, at most [`TASK_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,
 }
 
@@ -469,7 +472,8 @@ pub struct TaskOutput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskAlive {}
 
-/// `task.exited`: the program is gone, with all that belongs to it, and all it wrote was told. The process ends.
+/// `task.exited`: the program and all of its processes have ended, and all output was reported. The
+/// process then exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskExited {
@@ -482,7 +486,7 @@ pub struct TaskExited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPause {}
 
-/// `task.continue`: let it go on.
+/// `task.continue`: continue a suspended program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskContinue {}
 

@@ -1,10 +1,10 @@
-//! Where processes start (`BOX-3`).
+//! Working directories of processes (`BOX-3`).
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Where what an agent starts works: `Agent.spec.runtime.cwdMode`.
+/// Working directory of an agent's programs: `Agent.spec.runtime.cwdMode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CwdMode {
@@ -16,7 +16,7 @@ pub enum CwdMode {
 }
 
 impl CwdMode {
-    /// Whether it is the default.
+    /// True if it is the default.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
@@ -28,9 +28,9 @@ impl CwdMode {
 pub enum Purpose<'a> {
     /// For goondan itself: its own processes, and what it asks about the machine.
     Own,
-    /// For an agent: what its tools start.
+    /// The programs of an agent's tools.
     Agent {
-        /// Where it is to work.
+        /// The configured mode.
         mode: CwdMode,
         /// The work directory of the conversation.
         work_dir: &'a Path,
@@ -58,7 +58,7 @@ pub enum Purpose<'a> {
 #[must_use]
 pub fn working_directory(purpose: Purpose<'_>) -> &Path {
     match purpose {
-        // It holds no directory that somebody may want to unmount or remove.
+        // `/` keeps no directory busy that a user may want to unmount or remove.
         Purpose::Own | Purpose::Module => Path::new("/"),
         Purpose::Agent {
             mode: CwdMode::AgentHome,

@@ -1,16 +1,16 @@
-//! Kinds of requests, by how long they can take: whoever serves them keeps those that wait out of the way of those that
-//! end a wait.
+//! Kinds of requests, by their duration: a server must prevent waiting requests from blocking those
+//! that end a wait.
 
 use super::Call;
 
 /// Kind of a request, by how long it can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
-    /// It waits for something outside of the daemon: a turn, a person, an authorization server, another node, or
-    /// whatever happens next.
+    /// Waits for something outside of the daemon: a turn, a person, an authorization server,
+    /// another node, or the next event.
     Waits,
-    /// It decides something, shows what waits for a decision, or administers the daemon: what ends a wait. Always
-    /// answered soon.
+    /// Decides something, shows what waits for a decision, or administers the daemon. Such a
+    /// request can end a wait, and is always answered quickly.
     Decides,
     /// Everything else.
     Other,

@@ -1,4 +1,4 @@
-//! What clients are told of the nodes that workspaces are on (`REP-1`).
+//! Nodes of replicated workspaces, for clients (`REP-1`).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::paging::page_of;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListNodes {
-    /// Where the page begins: what the page before said in `next`; none for the first.
+    /// Start of the page: `next` of the previous page; `None` for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WorkspaceId>,
     /// Most workspaces on the page, at most and if it is not said [`MAX_NODES_PAGE`].
@@ -24,23 +24,23 @@ pub struct ListNodes {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesPage {
-    /// What the daemon that answers is called; none if its workspaces are on this machine alone.
+    /// Name of the answering node; `None` if its workspaces are only on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Whether the program that speaks to the log's server runs.
+    /// True if the process that connects to the log's server runs.
     #[serde(default)]
     pub is_connected: bool,
     /// Why the log's server does not answer; none while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Whether the daemon that answers is to take no workspace over that another one can run.
+    /// True if the answering node is draining.
     #[serde(default)]
     pub is_draining: bool,
     /// The nodes that were heard, this one among them.
     pub nodes: Vec<NodeInfo>,
     /// The workspaces that have a log.
     pub workspaces: Vec<ReplicatedWorkspace>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<WorkspaceId>,
 }
@@ -51,9 +51,9 @@ pub struct NodesPage {
 pub struct NodeInfo {
     /// Its name.
     pub node: String,
-    /// How many workspaces it runs.
+    /// Number of workspaces that it runs.
     pub owns: u64,
-    /// How many it could take over.
+    /// Number of workspaces that it could take over.
     pub follows: u64,
 }
 
@@ -61,13 +61,13 @@ pub struct NodeInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedWorkspace {
-    /// Which.
+    /// The workspace.
     pub workspace_id: WorkspaceId,
     /// The node that runs it, as far as its log was read; none before the first, and while it is given up and no other
     /// node has taken it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Whether that is the daemon that answers.
+    /// True if that is the answering node.
     pub is_here: bool,
     /// True if that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
     #[serde(default)]
@@ -76,26 +76,26 @@ pub struct ReplicatedWorkspace {
     /// could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit: Option<String>,
-    /// Whether a person has to decide what becomes of the files that the daemon that answers has.
+    /// True if a person must decide about the answering node's files.
     pub is_stopped: bool,
-    /// Whether its disk has failed; it begins anew with the workspace some seconds later.
+    /// True if its disk has failed; it retries some seconds later.
     #[serde(default)]
     pub is_failed: bool,
     /// The node that left the others and keeps the workspace: its log has ended, and no other node takes it over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// How often it was taken over, the first time counted.
+    /// Number of takeovers, including the first.
     pub epoch: u64,
-    /// How far its log is written.
+    /// Last position of its log.
     pub head: u64,
-    /// How far each node has followed it.
+    /// Position that each node has applied.
     pub replicas: Vec<ReplicaInfo>,
     /// Since when the daemon that answers, which runs it, can acknowledge nothing; none while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unacknowledged: Option<Unacknowledged>,
 }
 
-/// How far a node has followed a log.
+/// Position that a node has applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaInfo {
@@ -111,45 +111,46 @@ pub struct ReplicaInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MoveWorkspace {
-    /// Which.
+    /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// To which node; one that is chosen by the workspace's name, of those that follow it, if none is named.
+    /// The target node; by default one of its followers, chosen by the workspace's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
-/// `node.drain`: whether this node is to take no workspace over that another one can run. Until it starts again. What it
-/// runs stays here until it is moved.
+/// `node.drain`: starts or ends draining. A draining node takes no workspace over that another node
+/// can run. Ends with a restart. Workspaces that it runs stay until they are moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainNode {
-    /// Whether it is.
+    /// True to drain.
     pub drains: bool,
 }
 
-/// `node.leave`: has this node leave the others for good when its daemon stops: the files of what other nodes run are put
-/// away, and no log is followed any more. Refused while `config.json` names `replication`, and while this node runs a
-/// workspace, unless it keeps what it runs.
+/// `node.leave`: makes this node leave the cluster permanently when its daemon stops. Files of
+/// workspaces that other nodes run are moved away, and no log is followed any longer. Refused while
+/// `config.json` contains `replication`, and while this node runs a workspace, unless it keeps its
+/// workspaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LeaveNodes {
-    /// True if this node keeps the workspaces that it runs: their logs end, and no other node takes them over any more.
-    /// Refused while another node follows one of them.
+    /// True to keep the workspaces that this node runs: their logs end, and no other node can take
+    /// them over. Refused while another node follows one of them.
     #[serde(default)]
     pub keep: bool,
 }
 
-/// `node.verify` (`MSG-11`): checks the files that the daemon that answers has of a workspace which another node runs, and
-/// has them made anew from the log if something that was written cannot be read.
+/// `node.verify` (`MSG-11`): verifies the answering node's files of a workspace that another node
+/// runs, and rebuilds unreadable ones from the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VerifyReplica {
-    /// Which.
+    /// The workspace.
     pub workspace_id: WorkspaceId,
 }
 
-/// `node.check`: looks at how the server is set that the logs stand in. Takes as long as that answers, some seconds at
-/// most.
+/// `node.check`: checks the settings of the log's server. Takes as long as the server's answer, at
+/// most some seconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckNodes {}
@@ -158,7 +159,7 @@ pub struct CheckNodes {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesCheck {
-    /// What was found; nothing if the workspaces are on this machine alone.
+    /// The findings; empty if the workspaces are only on this machine.
     pub findings: Vec<ServerFinding>,
 }
 
@@ -166,18 +167,18 @@ pub struct NodesCheck {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerFinding {
-    /// What: the name of a setting, `version`, `role`, or `connection`.
+    /// The checked item: the name of a setting, `version`, `role`, or `connection`.
     pub what: String,
-    /// What it is.
+    /// Current value.
     pub found: String,
-    /// Whether that will do.
+    /// Verdict on the value.
     pub verdict: ServerVerdict,
-    /// What to do about it, and why; missing if it will do.
+    /// Suggested fix and reason; absent if the value is fine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
-/// Whether something about the server will do.
+/// Verdict on a setting of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServerVerdict {

@@ -27,23 +27,23 @@ pub struct CreateTask {
     /// The agent, one of `runtime.kind: cli`; may be left out where there is one only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
-    /// What people call it.
+    /// Title for people.
     pub title: String,
-    /// What kind of task it is, such as `create_app`.
+    /// Kind of the task, such as `create_app`.
     #[serde(rename = "type", default = "custom")]
     pub kind: String,
-    /// What is to be done: the first prompt.
+    /// Description of the work: the first prompt.
     pub description: String,
     /// Phases that are reviewed one by one; 0 for a task without.
     #[serde(default)]
     pub total_phases: u32,
-    /// What it may take.
+    /// Budget of the task.
     #[serde(default)]
     pub budget: TaskBudget,
-    /// Where the files that it works on come from; what its agent's `runtime.source` says if it is not said.
+    /// Source of its files; by default its agent's `runtime.source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
-    /// Whether it is started at once.
+    /// True to start it immediately.
     #[serde(default)]
     pub start: bool,
 }
@@ -66,7 +66,7 @@ pub struct ListTasks {
     /// Also those that have ended.
     #[serde(default)]
     pub all: bool,
-    /// The task behind which the page begins: what the page before said in `next`; none for the first.
+    /// The task after which the page begins: `next` of the previous page; `None` for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<TaskPlace>,
     /// Most tasks on the page, at most and if it is not said [`MAX_TASKS_PAGE`].
@@ -74,7 +74,7 @@ pub struct ListTasks {
     pub limit: Option<usize>,
 }
 
-/// Which task: the place of one in the list of all.
+/// Position of a task in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskPlace {
@@ -90,13 +90,13 @@ pub struct TaskPlace {
 pub struct TasksPage {
     /// The tasks.
     pub tasks: Vec<TaskInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<TaskPlace>,
 }
 
 impl ListTasks {
-    /// Whether a task is not on a page before this one.
+    /// True if a task comes after the previous page.
     #[must_use]
     pub fn is_behind(&self, workspace_id: &WorkspaceId, task_id: &TaskId) -> bool {
         let after = self.after.as_ref();
@@ -138,7 +138,7 @@ requests_about! {
         /// True if a proposal is left as it is, and not delivered.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         without_delivery: bool,
-        /// True if the proposal is delivered though the project has moved on since the copy of it was made.
+        /// True to deliver the proposal even if the project has changed since it was copied.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         allow_moved_base: bool,
     }
@@ -147,7 +147,7 @@ requests_about! {
         /// The phase; the one under review if it is not said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
-        /// What is to be better.
+        /// The requested changes.
         text: String,
     }
     /// `task.answer`.
@@ -160,7 +160,7 @@ requests_about! {
     }
     /// `task.budget`.
     SetTaskBudget {
-        /// What it may take from now on.
+        /// The new budget.
         budget: TaskBudget,
     }
     /// `task.checkpoint`.
@@ -171,7 +171,7 @@ requests_about! {
     }
     /// `task.checkpoints`: one page of a task's checkpoints, the oldest first (`OBS-1`).
     ListCheckpoints {
-        /// Where the page begins: what the page before said in `next`; none for the first.
+        /// Start of the page: `next` of the previous page; `None` for the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
         /// Most checkpoints on the page, at most and if it is not said [`MAX_CHECKPOINTS_PAGE`].
@@ -180,10 +180,10 @@ requests_about! {
     }
     /// `task.restore`.
     RestoreTask {
-        /// Which checkpoint; the newest if it is not said.
+        /// The checkpoint; by default the newest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint_id: Option<String>,
-        /// Only tell what would change.
+        /// Only report the changes.
         #[serde(default)]
         dry_run: bool,
     }
@@ -191,12 +191,12 @@ requests_about! {
     DrillTask {}
     /// `task.logs`.
     ReadTaskLog {
-        /// Which of its logs.
+        /// The log.
         log: TaskLog,
         /// From which byte on; from the end backwards if it is negative.
         #[serde(default)]
         offset: i64,
-        /// Whether to return only when there is something, or nothing more will come.
+        /// True to return only when there is data, or the log has ended.
         #[serde(default)]
         wait: bool,
     }
@@ -214,13 +214,14 @@ requests_about! {
 pub struct PruneTasks {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Those that ended longer ago, in milliseconds, instead of those that are due by the swarm's policy.
+    /// Only tasks that ended longer ago than this, in milliseconds; by default those that are due
+    /// by the swarm's policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_than_ms: Option<u64>,
     /// Without backups.
     #[serde(default)]
     pub no_backup: bool,
-    /// Only tell which they are.
+    /// Only list them.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -231,7 +232,7 @@ pub struct PruneTasks {
 pub struct TasksPruned {
     /// The tasks that are due, or were removed; those that ended first come first.
     pub tasks: Vec<PrunedTask>,
-    /// Whether they were removed, but for those with a `problem`.
+    /// True if they were removed, except those with a `problem`.
     pub removed: bool,
 }
 
@@ -241,18 +242,18 @@ pub struct TasksPruned {
 pub struct PrunedTask {
     /// The task.
     pub task_id: TaskId,
-    /// What people call it.
+    /// Title for people.
     pub title: String,
-    /// How it ended.
+    /// Final status.
     pub status: TaskStatus,
     /// When.
     pub ended_at: Timestamp,
     /// Since when it may be removed.
     pub due_at: Timestamp,
-    /// Where its backup is, if it was removed with one.
+    /// Path of its backup, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<PathBuf>,
-    /// Why it was not removed, if it was to be.
+    /// Reason why it was not removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -314,11 +315,11 @@ pub struct ImportTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskLog {
-    /// What happened, in words.
+    /// Events, as text.
     Agent,
-    /// What its program wrote.
+    /// Output of its program.
     Stdout,
-    /// What it wrote to standard error.
+    /// Standard error of its program.
     Stderr,
     /// The protocol blocks.
     Protocols,
@@ -330,34 +331,34 @@ pub enum TaskLog {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskLogPart {
-    /// Its text. What is no UTF-8 is replaced.
+    /// The text. Invalid UTF-8 is replaced.
     pub text: String,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub next: u64,
-    /// Whether the log ends here, for now.
+    /// True if this is the current end of the log.
     pub is_end: bool,
-    /// Whether it ends here for good: the task has ended, and nothing of it runs any more.
+    /// True if the log has ended permanently: the task has ended and has no process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_over: bool,
 }
 
-/// What a task waits for, of a person.
+/// A decision that a task waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskAsk {
-    /// Its id: what the answer names.
+    /// Its id, which the answer must name.
     pub id: String,
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: TaskAskKind,
     /// The question; of a dependency, its name.
     pub text: String,
-    /// What a dependency is for.
+    /// Purpose of a dependency.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Answers to choose from; none if any text is an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// What stands in for an answer.
+    /// Default answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// When it does; never, if an answer is required.
@@ -366,7 +367,8 @@ pub struct TaskAsk {
 }
 
 impl TaskAsk {
-    /// What a person types, without `gdn`. Which of several is meant is named where it must be.
+    /// Command to answer, without `gdn`. If the task waits for several things, the command includes
+    /// the id.
     #[must_use]
     pub fn command(&self, task: &TaskId, is_one_of_several: bool) -> String {
         let id = &self.id;
@@ -388,7 +390,7 @@ impl TaskAsk {
     }
 }
 
-/// What kind of thing a task waits for.
+/// Kind of a decision that a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskAskKind {
@@ -402,7 +404,7 @@ pub enum TaskAskKind {
     Dependency,
 }
 
-/// What [`TaskInfo::blocked_by`] says of a task whose agent wants to make a call that a person must approve.
+/// Value of [`TaskInfo::blocked_by`] for a task whose agent waits for the approval of a tool call.
 pub const BLOCKED_BY_APPROVAL: &str = "approval";
 
 /// A line of the list of tasks.
@@ -413,17 +415,17 @@ pub struct TaskInfo {
     pub workspace_id: WorkspaceId,
     /// The task.
     pub task_id: TaskId,
-    /// What people call it.
+    /// Title for people.
     pub title: String,
-    /// What kind of task it is.
+    /// Kind of the task.
     #[serde(rename = "type")]
     pub kind: String,
     /// The agent.
     pub agent: AgentName,
-    /// How it stands.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// What it waits for: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` or `quota` while that
-    /// holds it, `approval` while a call of its agent's waits for that.
+    /// Reason for waiting: `dependency`, `question`, `review`, `rate_limit` (`TASK-4`); `budget` or
+    /// `quota` while it is exhausted; `approval` while a tool call of its agent waits for approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without.
@@ -443,7 +445,7 @@ pub struct TaskInfo {
     pub created_at: Timestamp,
     /// When something last happened.
     pub updated_at: Timestamp,
-    /// What a person should look at though it holds nothing up, such as a restore drill that failed.
+    /// A warning for the user that does not block the task, such as a failed restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// Why its work area cannot be read, if it cannot. Then the rest is not known.
@@ -455,23 +457,23 @@ pub struct TaskInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDetail {
-    /// What the list says of it.
+    /// Its entry in lists.
     pub info: TaskInfo,
-    /// What is to be done.
+    /// Description of the work.
     pub description: String,
     /// Its work area.
     pub work_area: PathBuf,
     /// The sandbox that its agent works in, if it has a source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<TaskSandbox>,
-    /// The proposal of what was completed last; missing before that, and if nothing was changed.
+    /// Proposal of the latest completed phase; absent before that, and if nothing has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<TaskProposal>,
-    /// What a review of a task with a source is told beside the proposal: that nothing was changed, or why there is
-    /// none.
+    /// For a review of a task with a source: a note that nothing has changed, or the reason why
+    /// there is no proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal_problem: Option<String>,
-    /// What the command `runtime.verify` said of what was completed last.
+    /// Result of the command `runtime.verify` for the latest completed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<TaskVerdict>,
     /// When it was started.
@@ -483,7 +485,7 @@ pub struct TaskDetail {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// What waits for a person, the most urgent first.
+    /// Decisions that it waits for, most urgent first.
     pub asks: Vec<TaskAsk>,
     /// Calls of its agent's that wait for a person's approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -493,13 +495,13 @@ pub struct TaskDetail {
     pub review: Option<u32>,
     /// Files that the agent wrote, as it says.
     pub documents: Vec<String>,
-    /// Documents of what was completed last that do not exist in the work area.
+    /// Documents of the latest completed phase that do not exist in the work area.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_documents: Vec<String>,
     /// The step it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Its agent's plan, as the agent last told it.
+    /// Its agent's plan, as last reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<PlanStep>,
     /// The run that is under way.
@@ -507,7 +509,7 @@ pub struct TaskDetail {
     pub run: Option<TaskRun>,
     /// Runs so far.
     pub runs: u64,
-    /// How the last run ended that is over.
+    /// Result of the last ended run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<TaskLastRun>,
     /// When the next run may begin, if it waits for that.
@@ -519,11 +521,11 @@ pub struct TaskDetail {
     /// The model its program works with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What it may take.
+    /// Its budget.
     pub budget: TaskBudget,
-    /// What it has taken.
+    /// Its usage.
     pub usage: Usage,
-    /// What its work area takes; not told of one that cannot be looked at.
+    /// Its disk usage; absent if the work area cannot be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<TaskDisk>,
     /// The newest checkpoint.
@@ -532,7 +534,7 @@ pub struct TaskDetail {
     /// The last restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drill: Option<TaskDrill>,
-    /// Whom connections told, or are to tell, of what: all that are not told yet, and the last that were.
+    /// Notifications through connections: all pending ones, and the latest finished ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifications: Vec<TaskNotification>,
     /// The last lines of its history, in words, the newest last.
@@ -543,21 +545,21 @@ pub struct TaskDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskSandbox {
-    /// Which: as `gdn sandbox show` and `gdn proposal show` name it.
+    /// Its address, for `gdn sandbox show` and `gdn proposal show`.
     pub at: SandboxRef,
     /// Its copy of the project. It is made when the first run begins.
     pub work_dir: PathBuf,
 }
 
-/// The proposal of a task: what its agent changed of the project (`REPO-3`).
+/// The proposal of a task: its agent's changes to the project (`REPO-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskProposal {
-    /// What it is known by; another one has another.
+    /// Its digest, which identifies it.
     pub digest: String,
-    /// The files that it changes: the first of them.
+    /// The first of its changed files.
     pub files: Vec<TaskProposalFile>,
-    /// How many it changes beyond those.
+    /// Number of further changed files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_files: usize,
     /// True if it was delivered when its phase was approved.
@@ -568,16 +570,16 @@ pub struct TaskProposal {
     pub branch: Option<String>,
 }
 
-/// What came of the command `runtime.verify` (`REPO-2`).
+/// Result of the command `runtime.verify` (`REPO-2`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskVerdict {
     /// True if it ended well.
     pub passed: bool,
-    /// How it ended, if it did not end well.
+    /// Reason of the failure, if it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// The end of what it wrote.
+    /// End of its output.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -588,7 +590,7 @@ pub struct TaskVerdict {
 pub struct TaskProposalFile {
     /// Its path in the project.
     pub path: String,
-    /// What was done to it.
+    /// Kind of the change.
     pub status: FileStatus,
 }
 
@@ -596,43 +598,43 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// What the work area of a task takes (`TASK-9`).
+/// Disk usage of a task's work area (`TASK-9`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDisk {
     /// Bytes of its files, checkpoints and logs among them.
     pub bytes: u64,
-    /// What it may take. Beyond it no checkpoint is made, and its agent is paused.
+    /// Its quota. Beyond it no checkpoint is made, and its agent is paused.
     pub quota_bytes: u64,
-    /// What is free on its file system; missing if that does not tell.
+    /// Free bytes on its file system; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
     /// When that was looked at.
     pub measured_at: Timestamp,
 }
 
-/// Something that a connection tells people of a task.
+/// A notification about a task through a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskNotification {
     /// Its id, such as `n-0001`.
     pub id: String,
-    /// What it is about.
+    /// The subject.
     pub on: NotifyOn,
     /// By which connection.
     pub connection: ConnectionName,
-    /// What that does.
+    /// The connection's action.
     pub action: String,
     /// When it came to be.
     pub at: Timestamp,
-    /// What became of it.
+    /// State of the notification.
     pub state: TaskNotificationState,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What became of a notification.
+/// State of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskNotificationState {
@@ -640,7 +642,7 @@ pub enum TaskNotificationState {
     Waiting,
     /// It arrived.
     Sent,
-    /// It did not, or nobody knows.
+    /// It failed, or its outcome is unknown.
     Failed,
 }
 
@@ -661,9 +663,9 @@ pub struct TaskRun {
 pub struct TaskHappening {
     /// When.
     pub at: Timestamp,
-    /// What: the fact's `event`, such as `question_asked`.
+    /// The fact's `event`, such as `question_asked`.
     pub event: String,
-    /// What it is about, in a few words; empty if the event says all.
+    /// Short details; empty if the event is self-explanatory.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
@@ -686,7 +688,7 @@ pub struct CheckpointInfo {
     pub created_at: Timestamp,
     /// Bytes of its snapshot.
     pub snapshot_size: u64,
-    /// Files in it; told of one that was just made.
+    /// Number of files in it; only for a checkpoint that was just made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Why it cannot be restored, if it cannot.
@@ -700,18 +702,18 @@ pub struct CheckpointInfo {
 pub struct CheckpointsPage {
     /// The checkpoints, the oldest first.
     pub checkpoints: Vec<CheckpointInfo>,
-    /// Where the next page begins; none on the last page.
+    /// Start of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl ListCheckpoints {
-    /// The page that begins with these checkpoints, which come in their order and are all behind `after`.
-    /// Not more of them are taken than a page and one.
+    /// Builds the page that starts with these checkpoints, which must be sorted and come after
+    /// `after`. Takes at most one more than fit on the page.
     ///
     /// # Errors
     ///
-    /// The first of theirs.
+    /// The first error of the iterator.
     pub fn page_of<E>(
         &self,
         checkpoints: impl Iterator<Item = Result<CheckpointInfo, E>>,
@@ -722,7 +724,7 @@ impl ListCheckpoints {
     }
 }
 
-/// What a restore changed, or would change. Paths are relative to the work area.
+/// Result of a restore or of a dry run. Paths are relative to the work area.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRestored {
@@ -730,11 +732,11 @@ pub struct TaskRestored {
     pub checkpoint_id: String,
     /// Newer ones that are damaged, and why.
     pub skipped: Vec<CheckpointInfo>,
-    /// What was put back.
+    /// Restored files that did not exist.
     pub added: Vec<String>,
-    /// What is as it was.
+    /// Files that were changed back.
     pub changed: Vec<String>,
-    /// What was made later, and is in the checkpoint made before the restore.
+    /// Removed files, which are in the checkpoint made before the restore.
     pub removed: Vec<String>,
     /// The checkpoint made before the restore; none if it was a rehearsal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -745,7 +747,7 @@ pub struct TaskRestored {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRemoved {
-    /// Where its backup is, if there is one.
+    /// Path of its backup, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<PathBuf>,
 }

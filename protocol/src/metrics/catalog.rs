@@ -8,16 +8,16 @@ use super::Label::{
 };
 use super::{Label, MetricKind, Micros};
 
-/// What is known of a metric before anything is counted.
+/// Static description of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricInfo {
     /// Its name as OpenMetrics has it: without what is added to a counter's samples.
     pub name: &'static str,
-    /// What it is.
+    /// Type of the metric.
     pub kind: MetricKind,
     /// The unit that its name ends with, if it has one.
     pub unit: Option<&'static str>,
-    /// What it means.
+    /// Help text.
     pub help: &'static str,
     /// The labels that its series may have.
     pub labels: &'static [Label],
@@ -39,10 +39,10 @@ macro_rules! metrics {
         }
 
         impl Metric {
-            /// Every metric, in the order in which they are told.
+            /// All metrics, in output order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// What is known of it.
+            /// Static description of the metric.
             #[must_use]
             pub fn info(self) -> MetricInfo {
                 match self {
@@ -125,7 +125,7 @@ metrics! {
 }
 
 impl Metric {
-    /// Whether what it counts is kept on disk, and so did not begin with the daemon.
+    /// True if its value is restored from disk, and so did not start at the daemon's start.
     #[must_use]
     pub fn is_kept(self) -> bool {
         matches!(self, Self::Replies | Self::Tokens | Self::Cost)
@@ -142,7 +142,7 @@ impl Metric {
         }
     }
 
-    /// How many lines one of its series takes.
+    /// Number of output lines of one series.
     #[must_use]
     pub fn lines_per_series(self) -> usize {
         let info = self.info();

@@ -13,7 +13,8 @@ const USUAL_PORTS: [u16; 2] = [80, 443];
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Fewest parts of a name below which all may be reached: `*.org` is no place that anybody can vouch for.
+/// Minimum number of labels in a wildcard's base name: everything below `*.org`, for example,
+/// cannot be trusted.
 const MIN_WILDCARD_LABELS: usize = 2;
 
 /// A host as a program asks for it.
@@ -46,7 +47,7 @@ pub enum InvalidHost {
     /// A port that is none.
     #[error("has a port that is none; write a number from 1 to 65535")]
     Port,
-    /// A wildcard that stands for too much, or not at the front.
+    /// A wildcard that matches too much, or is not at the front.
     #[error("has a wildcard that stands for too much; write one like `*.example.org`")]
     Wildcard,
     /// An IPv6 address without brackets.
@@ -100,7 +101,7 @@ fn check_name(name: &str) -> Result<(), InvalidHost> {
     if name.len() > MAX_NAME_BYTES || !name.split('.').all(is_label) {
         return Err(InvalidHost::NoName);
     }
-    // As browsers have it: a name whose last part is a number is an address, in whatever notation.
+    // As in browsers: a name whose last label is a number is an address, in any notation.
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
         || last
@@ -112,7 +113,7 @@ fn check_name(name: &str) -> Result<(), InvalidHost> {
     Ok(())
 }
 
-/// One entry of a list: `host[:port]`. Without a port, those of HTTP and HTTPS are meant.
+/// One entry of a list: `host[:port]`. Without a port, the ports of HTTP and HTTPS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ReachableHost {
@@ -129,7 +130,7 @@ enum Pattern {
 }
 
 impl ReachableHost {
-    /// Whether a program that asks for `host` and `port` means this entry.
+    /// True if the entry allows a program to connect to `host` and `port`.
     #[must_use]
     pub fn allows(&self, host: &Host, port: u16) -> bool {
         let is_port = match self.port {
@@ -178,7 +179,7 @@ impl ReachableHost {
         Some(Self { host, port })
     }
 
-    /// Returns true if it is this very host, at whatever port.
+    /// True if it is exactly this host, at any port.
     #[must_use]
     pub fn is_host(&self, host: &Host) -> bool {
         matches!(&self.host, Pattern::Only(only) if only == host)

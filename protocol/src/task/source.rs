@@ -1,4 +1,4 @@
-//! What a task works on, and how its result gets into the project (`REPO-1`, `REPO-3`).
+//! Source of a task's files, and delivery of its result to the project (`REPO-1`, `REPO-3`).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +14,15 @@ pub const SANDBOX_PROPOSAL: &str = "proposal";
 /// Begins the names of the branches that tasks work on, and are delivered as; their ids follow.
 pub const TASK_BRANCHES: &str = "goondan/";
 
-/// Where the files that a task works on come from: `runtime.source` of its agent, or `gdn task new --source`.
+/// Source of a task's files: `runtime.source` of its agent, or `gdn task new --source`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TaskSource {
-    /// Nowhere: it works in its work area, and nothing of it goes into the project.
+    /// No source: the task works in its work area, and changes nothing in the project.
     #[default]
     None,
-    /// The project: it works in a sandbox with a copy of all of it, and its result is a proposal.
+    /// The project: the task works in a sandbox with a full copy of it, and its result is a
+    /// proposal.
     Project,
 }
 
@@ -42,11 +43,11 @@ impl TaskSource {
     }
 }
 
-/// How the proposal of a task gets into the project when its last phase is approved: `runtime.deliver`.
+/// Delivery of a task's proposal when its last phase is approved: `runtime.deliver`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TaskDelivery {
-    /// It is applied to the project's files, all of it or nothing.
+    /// The proposal is applied to the project's files, atomically.
     #[default]
     Apply,
     /// It stays a proposal, which a person applies with `gdn proposal apply`.
@@ -63,7 +64,7 @@ impl TaskDelivery {
     }
 }
 
-/// What a run of a task does (`REPO-2`).
+/// Kind of a task's run (`REPO-2`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TaskRunKind {
@@ -94,7 +95,7 @@ impl TaskRunKind {
     }
 }
 
-/// Which commands beside its agent's program a task runs in its copy of the project.
+/// Commands that a task runs in its copy of the project, besides its agent's program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskChecks {
