@@ -23,7 +23,8 @@ use crate::store::Store;
 /// The directory that an archive is unpacked in, in that of a checkpoint that is being made.
 const TREE: &str = "tree";
 
-/// `metadata.json` in the plain format. Other fields say nothing that is of use here: sizes and checksums are made again.
+/// `metadata.json` in the plain format. Other fields are ignored, because sizes and checksums are
+/// computed again.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Plain {

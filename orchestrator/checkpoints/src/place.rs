@@ -19,11 +19,11 @@ pub(crate) const METADATA: &str = "metadata.json";
 pub(crate) const LATEST: &str = "latest.json";
 /// Cached facts about the files of the newest checkpoint, in [`CHECKPOINTS`].
 pub(crate) const INDEX: &str = "index";
-/// A restore that is under way, in [`CHECKPOINTS`].
+/// A restore in progress, in [`CHECKPOINTS`].
 pub(crate) const RESTORING: &str = "restoring";
 /// The archive that a drill has unpacked, in [`CHECKPOINTS`].
 pub(crate) const DRILL: &str = "drill";
-/// The conversation that was unpacked to be put in place, in [`CHECKPOINTS`].
+/// The unpacked conversation of a rewind in progress, in [`CHECKPOINTS`].
 pub(crate) const REWINDING: &str = "rewinding";
 /// Begins the names of checkpoints that are being made.
 pub(crate) const PARTIAL: &str = ".making-";
@@ -43,7 +43,7 @@ const LEFT_OUT: [&str; 6] = [
     "/.cache",
     "/.logs",
     "/.metadata/secrets*",
-    // Files that the daemon is about to put in place.
+    // Temporary files of atomic replacements by the daemon.
     "/.metadata/**/*.tmp",
     "/.goondan-restore*",
 ];
@@ -171,7 +171,7 @@ pub(crate) fn replace(
     folder.sync_dir(directory).during("sync", directory)
 }
 
-/// Reads a file; none if it is not there.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read_file(
     folder: &dyn Folder,
     path: &Path,

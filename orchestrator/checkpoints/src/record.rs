@@ -116,7 +116,7 @@ pub(crate) struct Summary {
     /// SHA-256 of `snapshot.tar.gz`; none of a checkpoint of another program that was not [adopted](crate::Store::adopt).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checksum: Option<Digest>,
-    /// The digest of the manifest, so that a damaged one is not believed; none likewise.
+    /// Digest of the manifest, to detect damage; `None` in the plain format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) manifest_digest: Option<Digest>,
 }
@@ -175,7 +175,7 @@ pub(crate) fn write(
     })
 }
 
-/// Reads what `metadata.json` says beside the files.
+/// Parses the part of `metadata.json` besides the files.
 pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
     let summary: Summary = serde_json::from_slice(text)
         .map_err(|error| format!("`metadata.json` cannot be read: {error}"))?;
@@ -263,7 +263,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Why it was made; nothing if that cannot be read.
+    /// Reason for the checkpoint; empty if its metadata is unreadable.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.about.as_ref().map_or("", |about| &about.kind)

@@ -76,7 +76,7 @@ impl Store {
         self.bring_back(restored, (&whole, &current, &differences), None, now)
     }
 
-    /// Refuses what cannot be put in place, before anything is written.
+    /// Checks that the changes can be applied, before anything is written.
     pub(crate) fn check_place(&self, differences: &[Change]) -> Result<(), CheckpointError> {
         let place = Place {
             journal: self.root.as_ref(),
@@ -361,7 +361,7 @@ impl Store {
         let note = read_file(root, &path, CHECKPOINT_NOTE_BYTES_MAX)?;
         let note: Option<Note> = note.and_then(|text| serde_json::from_slice(&text).ok());
         let Some(note) = note else {
-            // Nothing was put in place before the note was durable.
+            // No file was replaced before the note was durable.
             self.forget_restore()?;
             return Ok(Vec::new());
         };
@@ -394,7 +394,7 @@ impl Store {
         let (path, aside) = (below(RESTORING), below(format!("{REMOVING}restore")));
         let at = Path::new(CHECKPOINTS);
         remove_all(root, &aside)?;
-        // At once, since half a journal says something else than a whole one.
+        // Renamed atomically, because recovery would misread a partial journal.
         root.rename_new(&path, &aside).during("rename", &path)?;
         root.sync_dir(at).during("sync", at)?;
         remove_all(root, &aside)?;
@@ -442,7 +442,7 @@ fn for_swap(differences: &[Change]) -> Vec<Change> {
     moves.map(opened).collect()
 }
 
-/// Lets files be put into the directories in which something changes.
+/// Makes the directories of changed files writable.
 fn open_up(
     root: &dyn Folder,
     current: &Manifest,
