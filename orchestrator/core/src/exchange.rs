@@ -86,7 +86,7 @@ impl Peer {
 /// Origin of a client, as far as the shell can determine it (`SEC-4`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// A person, or a program of theirs: nothing that the daemon's own children started is.
+    /// A person or their program; no descendant of the daemon's children.
     Person,
     /// It was started by the daemon's own children: an agent's tool, or a connector's program.
     BelowDaemon,

@@ -129,7 +129,7 @@ pub(crate) struct Workspace {
     /// True if the last known good configuration runs, because the project's own is invalid.
     pub(crate) is_last_known_good: bool,
     pub(crate) problem: Option<WorkspaceProblem>,
-    /// Since when its log confirms nothing.
+    /// Start of the period without confirmations by its log.
     pub(crate) unacknowledged: Option<Unacknowledged>,
     /// Mode of watching its files.
     pub(crate) watching: Watching,
@@ -140,7 +140,7 @@ pub(crate) struct Workspace {
     instances: BTreeMap<InstanceKey, Instance>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
-    /// The runs of tasks that are under way.
+    /// Runs of tasks in progress.
     runs: BTreeMap<TaskId, Run>,
     /// The conversations that work for tasks.
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
@@ -148,7 +148,7 @@ pub(crate) struct Workspace {
     parked: BTreeMap<InstanceKey, u64>,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
-    /// The secrets its configuration names, whether they are there or not.
+    /// Names of all secrets in its configuration, whether or not they exist.
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
     pub(crate) denied: BTreeSet<String>,
@@ -201,7 +201,7 @@ impl Workspace {
     /// Retention and time limits of its tasks.
     pub(crate) fn task_policy(&self) -> TaskPolicy {
         let bundle = self.bundle.as_ref();
-        // As long as the configuration cannot be read, nothing is removed.
+        // While the configuration is unreadable, nothing is removed.
         let none = TaskPolicy {
             keep_ms: None,
             drill_ms: None,
@@ -265,7 +265,7 @@ pub(crate) struct Fleet {
     stopping: Option<Stopping>,
     /// Counter of freezes.
     holds: u64,
-    /// Conversations that are held, and for which something may be next.
+    /// Frozen conversations that may have a next step.
     holds_due: BTreeSet<InstanceRef>,
     /// Outcomes of events of tasks' runs.
     run_news: Vec<(ConversationRun, RunNews)>,
@@ -423,7 +423,7 @@ impl Fleet {
         self.effects.push(effect);
     }
 
-    /// Has the store do something, and says what follows.
+    /// Submits a job to the store, with its continuation.
     pub(crate) fn store<O: Asked>(&mut self, operation: O, then: impl Continuation<O> + 'static) {
         let job = self.jobs.add(operation, then);
         self.push(Effect::Store(job));

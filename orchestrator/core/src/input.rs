@@ -27,7 +27,7 @@ use crate::listing::{ListPurpose, ListedInstances};
 /// Something that happened.
 #[derive(Debug)]
 pub enum Input {
-    /// A client asks for something.
+    /// A client sent a request.
     Request {
         /// The request that waits for it.
         token: RequestToken,
@@ -109,7 +109,7 @@ pub enum Input {
         /// Its process id.
         pid: u32,
     },
-    /// A process said something.
+    /// A process sent a message.
     Message {
         /// The process.
         process: ProcessId,
@@ -239,7 +239,7 @@ pub struct Settings {
 pub struct Loaded {
     /// Why it was read.
     pub purpose: LoadPurpose,
-    /// The workspace it was read for, if that is known.
+    /// The workspace, if its id is known.
     pub workspace_id: Option<WorkspaceId>,
     /// Sources of its configuration, valid or not.
     pub sources: Arc<Sources>,
@@ -247,12 +247,12 @@ pub struct Loaded {
     pub result: Result<LoadedWorkspace, ControlError>,
 }
 
-/// Why the last known good configuration runs.
+/// Reason for running the last known good configuration.
 #[derive(Debug)]
 pub struct Fallback {
     /// Problem of the project's own configuration.
     pub error: ControlError,
-    /// When the last known good one was taken up.
+    /// Time at which the last known good configuration was stored.
     pub since: Timestamp,
 }
 
@@ -263,7 +263,7 @@ pub struct LoadedWorkspace {
     pub record: WorkspaceRecord,
     /// The configuration, or what is wrong with it.
     pub bundle: Result<Bundle, ControlError>,
-    /// Why the configuration is the last known good one, if it is.
+    /// Reason for the last known good configuration, if it is in use.
     pub fallback: Option<Fallback>,
     /// True if the source files may be stored: they contain no literal secret.
     pub may_be_kept: bool,
@@ -271,7 +271,7 @@ pub struct LoadedWorkspace {
     pub accounts: Accounts,
     /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
-    /// Instances with something to do.
+    /// Instances with pending work.
     pub with_work: Vec<WithWork>,
     /// Number of parked events of each instance.
     pub parked: BTreeMap<InstanceKey, u64>,

@@ -56,7 +56,7 @@ use self::verification::Verifying;
 /// Requests of clients that take more than one step.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Those that wait for the daemon to end.
+    /// Requests that wait for the daemon's exit.
     stops: Vec<RequestToken>,
     sweeps: BTreeMap<RequestToken, Sweep>,
     event_listings: BTreeMap<RequestToken, EventListing>,
@@ -68,7 +68,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Those who wait for the daemon to end.
+    /// Drains the requests that wait for the daemon's exit.
     pub(crate) fn take_stops(&mut self) -> Vec<RequestToken> {
         std::mem::take(&mut self.stops)
     }

@@ -81,7 +81,7 @@ pub(crate) struct Tasks {
     preparing: BTreeSet<TaskRef>,
     /// Pending operations on sandboxes, and their purposes.
     sandbox_works: Vec<(proposing::SandboxStep, ProposalWork)>,
-    /// Work areas that are being looked at, and what waits for that.
+    /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
     /// Removals of many tasks.
     removals: retention::Removals,
@@ -447,7 +447,7 @@ impl Tasks {
     }
 }
 
-/// Why nothing can be done about a task in this moment.
+/// Error for a task that is temporarily busy.
 fn busy(at: &TaskRef, why: &str) -> ControlError {
     let text = format!("nothing can be done about task `{}` now: {why}", at.task_id);
     ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
@@ -467,7 +467,7 @@ fn not_written(at: &TaskRef, error: &ControlError) -> ControlError {
     )
 }
 
-/// Why nothing can be done about a task for now.
+/// Error for a task that cannot be used because of damage.
 fn damaged(at: &TaskRef, why: &str) -> ControlError {
     let text = format!(
         "the work area of task `{}` cannot be used: {why}",

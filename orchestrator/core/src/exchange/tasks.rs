@@ -65,7 +65,7 @@ pub enum AtEnd {
     Answer,
     /// It waits for more.
     Wait,
-    /// It is answered: nothing more will come.
+    /// Answer immediately; the log has ended.
     Over,
 }
 
@@ -102,7 +102,7 @@ pub enum TaskWork {
         /// The resulting state.
         state: Arc<State>,
     },
-    /// Append to a log. Nothing is reported but how much less waits.
+    /// Append to a log. Only the number of written bytes is reported.
     Log {
         /// The task.
         at: TaskRef,
@@ -364,7 +364,7 @@ pub enum TaskDone {
         /// Why not.
         result: Result<(), ControlError>,
     },
-    /// Something is in a log, or was given up.
+    /// A write to a log has finished or failed.
     Logged {
         /// The task.
         at: TaskRef,
@@ -404,10 +404,10 @@ pub enum TaskDone {
     DocumentsFound {
         /// The task.
         at: TaskRef,
-        /// Those that do not exist.
+        /// Documents that do not exist.
         missing: Vec<String>,
     },
-    /// A work area was looked at, or could not be.
+    /// A work area was measured, or the measurement failed.
     Measured {
         /// The task.
         at: TaskRef,
@@ -425,7 +425,7 @@ pub enum TaskDone {
         /// Disk usage of the work area with the checkpoint, if known.
         disk: Option<Measured>,
     },
-    /// A work area was taken back to a checkpoint, or not.
+    /// A work area was restored to a checkpoint, or the restore failed.
     Restored {
         /// The task.
         at: TaskRef,
@@ -445,7 +445,7 @@ pub enum TaskDone {
         /// Path of the backup, or the reason of the failure.
         result: Result<TaskRemoved, ControlError>,
     },
-    /// A HANDOFF names what is not there.
+    /// A HANDOFF names documents that do not exist.
     HandoffRefused {
         /// The task.
         at: TaskRef,

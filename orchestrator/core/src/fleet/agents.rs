@@ -124,7 +124,7 @@ impl Fleet {
         false
     }
 
-    /// The process of an agent says that it cannot start, and ends.
+    /// Handles an agent process that reports that it cannot start, and exits.
     pub(crate) fn on_agent_not_started(&mut self, at: &InstanceRef, reason: &str) {
         if let Some(entry) = self.instance_mut(at) {
             entry.start_faults.report(detail_of(reason));
@@ -178,7 +178,7 @@ impl Fleet {
                 self.read_inbox(at);
             }
         } else if entry.inbox.has_nothing_ready() {
-            // It is started when something comes.
+            // It starts with the next event.
             entry.start_faults.on_nothing_waiting();
         } else if is_between_turns
             && entry.inbox.is_read()
@@ -301,7 +301,7 @@ impl Fleet {
         }
     }
 
-    /// Takes up an instance that may have something to do.
+    /// Loads an instance that may have pending work.
     pub(crate) fn take_up(&mut self, at: &InstanceRef, agent: Option<&AgentName>) {
         let is_known = self.instance_mut(at).is_some();
         if !is_known && let Some(entry) = self.instance_entry(at, agent) {
@@ -562,7 +562,7 @@ impl Fleet {
         chosen.unwrap_or_else(|| bundle.map_or(DEFAULT_GRACE_PERIOD_MS, |b| b.grace_period_ms))
     }
 
-    /// Forgets an instance that has nothing to do and no process.
+    /// Removes an idle instance without a process.
     pub(crate) fn forget_if_done(&mut self, at: &InstanceRef) {
         let now_ms = self.now.mono_ms;
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {

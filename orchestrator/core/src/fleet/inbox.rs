@@ -16,7 +16,7 @@ use super::turn::Turn;
 /// State of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knowledge {
-    /// Not since the store was last asked, or it could not say.
+    /// The store was not asked yet, or the read failed.
     Unread,
     /// The store is asked.
     Reading,
@@ -44,7 +44,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// One that is known to be empty.
+    /// A queue that is known to be empty.
     pub(super) fn empty() -> Self {
         Self {
             knowledge: Knowledge::Read,

@@ -32,7 +32,7 @@ const RUN_DIGEST_BYTES: usize = 12;
 /// Why a process is replaced, in words.
 const PREPARED: &str = "a sandbox was prepared for it";
 
-/// The run of a conversation: a word for people, and a digest.
+/// Run id of a conversation: a readable word and a digest.
 fn run_of(conversation: &str) -> Result<RunId, Refused> {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
     let word: String = conversation

@@ -242,7 +242,7 @@ impl Fleet {
         }
     }
 
-    /// The project's own configuration cannot run; the last known good one does.
+    /// The project's own configuration is invalid, so the last known good one runs.
     pub(crate) fn on_fallback(&mut self, id: &WorkspaceId, fallback: &Fallback, digest: &str) {
         let Fallback { error, since } = fallback;
         if let Some(workspace) = self.workspaces.get_mut(id) {

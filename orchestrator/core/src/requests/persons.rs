@@ -228,7 +228,7 @@ pub(crate) fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> 
     Err(person_needed(&what, &command, peer.standing))
 }
 
-/// The refusal of something that is for a person.
+/// Error for a request that only a person may make.
 pub(crate) fn person_needed(what: &str, command: &str, standing: Standing) -> ControlError {
     let text = match standing {
         Standing::Unknown(why) => {

@@ -138,7 +138,7 @@ impl Tasks {
         let (input, what) = match call {
             Call::ShowTask(_) => return self.show(fleet, token, at),
             Call::ResumeTask(_) if self.is_over_quota(fleet, at) => {
-                // A person may have made room since.
+                // A user may have freed disk space since the last measurement.
                 return self.look(fleet, at, Some(AfterLook::Resume(token)));
             }
             Call::ReadTaskLog(read) => return self.read_log(fleet, token, at, &read),

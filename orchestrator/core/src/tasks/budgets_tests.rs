@@ -74,7 +74,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
     assert_eq!(refused.code, ErrorCode::TaskRefused);
     assert!(refused.message.contains("75 tokens spent"), "{refused:?}");
 
-    // One that has taken nothing yet may begin as long as something is left.
+    // A task without spending may start while budget is left.
     world.get("task.new", &new("c", true)).unwrap();
     let c = world.run("c");
     world.tell(c, &[taken(25)]);
@@ -119,7 +119,7 @@ fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
     world.kill_daemon();
     world.settle();
     assert_eq!(told(&world), [25, 7], "the ledger has it");
-    // Another of the same id counts for itself.
+    // A new task with the same id has a separate budget.
     world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
     world.settle();
     world.get("task.remove", &json!({"taskId": "t"})).unwrap();

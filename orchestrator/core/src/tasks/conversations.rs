@@ -158,7 +158,7 @@ impl Tasks {
         }
     }
 
-    /// It is known from now on for which task a conversation is.
+    /// Records the task of a conversation.
     fn let_know(
         &mut self,
         fleet: &mut Fleet,

@@ -63,7 +63,7 @@ impl Tasks {
         disk.is_some_and(|disk| disk.bytes > disk.quota_bytes)
     }
 
-    /// Has a work area looked at. Of each only one look is under way.
+    /// Measures a work area. At most one measurement of each is in progress.
     pub(super) fn look(&mut self, fleet: &mut Fleet, at: &TaskRef, then: Option<AfterLook>) {
         let is_under_way = self.looks.contains_key(at);
         self.looks.entry(at.clone()).or_default().extend(then);
@@ -74,7 +74,7 @@ impl Tasks {
         }
     }
 
-    /// A work area was looked at, or could not be.
+    /// Handles the result of a measurement.
     pub(super) fn on_measured(
         &mut self,
         fleet: &mut Fleet,

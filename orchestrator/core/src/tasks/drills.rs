@@ -53,7 +53,7 @@ impl Tasks {
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        // One that cannot be made is not made again at once: others have their turn.
+        // A failed drill is not retried immediately, so that other tasks get their turn.
         entry.drill_at_ms = now.mono_ms.saturating_add(TASK_DRILL_AGAIN_MS);
         let begun = if entry.state().is_none() {
             let why = entry.damage().unwrap_or("it is being made or removed");
@@ -132,7 +132,8 @@ impl Tasks {
     }
 }
 
-/// Since when the drills of a task count: its last one, or when it was made; none if there is nothing to drill.
+/// Start of a task's drill interval: its last drill, or its creation; `None` if there is nothing to
+/// drill.
 fn drilled_at(entry: &Entry) -> Option<Timestamp> {
     let state = entry.state().filter(|state| !state.status().is_final())?;
     state.checkpoint()?;

@@ -132,12 +132,12 @@ pub(super) enum NotTaken {
     Busy(&'static str),
 }
 
-/// The last look at a work area.
+/// Last measurement of a work area.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastLook {
     /// When, on the clock of `Now::mono_ms`.
     pub(super) at_ms: u64,
-    /// The same, for people.
+    /// The same time as wall-clock time.
     pub(super) at: Timestamp,
     /// Disk usage; `None` if it could not be measured.
     pub(super) found: Option<Measured>,
@@ -156,7 +156,7 @@ pub(super) struct Entry {
     next: Batch,
     /// Next time at which its state machine must be called.
     due: Option<Timestamp>,
-    /// The run that is under way and has no process yet.
+    /// The run in progress, before it has a process.
     pub(super) pending: Option<Pending>,
     /// The run that is a turn.
     pub(super) conversing: Option<Conversing>,
@@ -175,7 +175,7 @@ pub(super) struct Entry {
     pub(super) delivering: Option<Decision>,
     /// The exhausted budget that its state machine was notified of.
     pub(super) shortage: Option<String>,
-    /// The last look at its work area.
+    /// Last measurement of its work area.
     pub(super) last_look: Option<LastLook>,
     /// The end of the output of a command that runs besides its agent's program.
     pub(super) printed: String,
@@ -219,7 +219,7 @@ impl Entry {
         }
     }
 
-    /// One that was read from its work area, or could not be.
+    /// A task that was read from its work area, or failed to be read.
     pub(super) fn found(result: Result<(State, Vec<TaskHappening>), String>, now: Now) -> Self {
         match result {
             Ok((state, recent)) => {
@@ -240,7 +240,7 @@ impl Entry {
         }
     }
 
-    /// Its work area is there.
+    /// Its work area was created.
     pub(super) fn made(&mut self) {
         if let Body::New(task, created) = &self.body {
             let task = task.clone();
@@ -305,7 +305,7 @@ impl Entry {
         !is_written || matches!(self.body, Body::New(..))
     }
 
-    /// Sets what the configuration says of its agent now.
+    /// Updates its agent's configuration.
     pub(super) fn set_agent(&mut self, agent: AgentProfile) {
         if let Body::Open(task) = &mut self.body {
             task.set_agent(agent);

@@ -96,7 +96,7 @@ fn repo_3_an_approval_waits_until_the_proposal_is_applied() {
     let mut world = done();
     assert!(world.is_next_about_sandboxes(is_proposing));
     assert_eq!(world.status("t"), "running");
-    // A daemon that dies meanwhile is followed by one that has it made.
+    // After a crash, the next daemon requests the proposal.
     world.kill_daemon();
     world.settle();
     assert!(world.is_next_about_sandboxes(is_proposing));

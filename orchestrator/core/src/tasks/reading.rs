@@ -78,7 +78,7 @@ impl Tasks {
         self.show_known(fleet, token, at);
     }
 
-    /// Shows what is known of a task.
+    /// Answers with the details of a task.
     pub(super) fn show_known(&self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
         match self.detail_of(fleet, at) {
             Ok(detail) => fleet.respond(token, &detail),

@@ -475,12 +475,12 @@ fn assignment(
         run: order.run,
         kind: order.kind,
         work_area: fleet.work_area(at),
-        // It is known to the task.
+        // The task knows it.
         sandbox: None,
         project_root: workspace.record.project_root.clone(),
         egress_socket: fleet.egress_socket_of(at, &agent),
         agent,
-        // It is known when its process is there.
+        // It is determined when the process is started.
         group: None,
         session: order.session,
         prompt: order.prompt,

@@ -572,7 +572,7 @@ fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
     assert_eq!(refused.code, ErrorCode::Overloaded);
     assert!(refused.is_retryable());
     assert!(!world.answers.contains_key(&made));
-    // It could not be made: then there is none.
+    // The creation fails, so the task does not exist.
     let Some(TaskWork::Create { at, .. }) = world.works.pop_front() else {
         panic!("none is made");
     };

@@ -484,7 +484,7 @@ impl World {
         self.settle();
     }
 
-    /// Does the next piece of work; false if there is none.
+    /// Executes the next operation; false if there is none.
     pub(super) fn work(&mut self) -> bool {
         let Some(work) = self.works.pop_front() else {
             return false;
