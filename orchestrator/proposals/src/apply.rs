@@ -53,7 +53,7 @@ impl Sandboxes<'_> {
         )
     }
 
-    /// Refuses another proposal than the one that was looked at.
+    /// Refuses a proposal other than the reviewed one.
     pub(crate) fn check_digest(
         &self,
         request: &ApplyProposal,

@@ -254,7 +254,7 @@ impl Sandboxes<'_> {
         Ok(Digest::of(&text).to_string())
     }
 
-    /// Refuses what changes nothing, or what the worker may not change.
+    /// Refuses empty proposals, and changes that the worker may not make.
     fn check_made(&self, open: &Open, difference: &Difference) -> Result<(), ProposalError> {
         let directories = difference.not_carried.iter().filter(|change| {
             let is_directory =
@@ -331,7 +331,7 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Writes what is there for people to read; returns whether the tests said something.
+    /// Writes the files for people; returns true if there is a test log.
     fn write_texts(
         &self,
         open: &Open,

@@ -1,4 +1,4 @@
-//! Why something about sandboxes and proposals is not done.
+//! Errors of operations on sandboxes and proposals.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub enum ProposalError {
         /// The reason, and the alternatives.
         problem: &'static str,
     },
-    /// There is nothing to hand in.
+    /// There are no changes to propose.
     #[error("`{}` has changed nothing", at.agent_id)]
     Unchanged {
         /// The worker's sandbox.
@@ -60,7 +60,7 @@ pub enum ProposalError {
         /// Suggested fix.
         hint: String,
     },
-    /// A proposal is not made, or not put in place; the files say why.
+    /// A proposal was not created or not applied; the refusals contain the reasons.
     #[error("{}", told(what, refusals, kept))]
     Refused {
         /// The refused operation.

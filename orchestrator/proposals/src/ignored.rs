@@ -24,7 +24,7 @@ pub(crate) struct IgnoreFile {
     pub(crate) lines: Vec<String>,
 }
 
-/// Leaves out what the files say.
+/// Excludes the paths that the files list.
 pub(crate) fn ignoring(excludes: Excludes, files: &[IgnoreFile]) -> Excludes {
     let lines = files.iter().flat_map(|file| {
         let lines = file.lines.iter();
@@ -80,7 +80,7 @@ pub(crate) fn read(
     Ok(files)
 }
 
-/// The lines that say something.
+/// Lines with a pattern.
 fn read_lines(project: &dyn Folder, path: &Path) -> Result<Vec<String>, ProposalError> {
     let mut file = project.read(path).during("open", path)?;
     let mut text = vec![0; IGNORE_FILE_BYTES_MAX];

@@ -195,7 +195,7 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// All that is known of a proposal.
+    /// Shows a proposal in full.
     ///
     /// # Errors
     ///
@@ -251,7 +251,7 @@ impl Sandboxes<'_> {
     }
 }
 
-/// The directories in a directory, but for hidden ones; none if it is not there.
+/// Lists the directories in a directory, without hidden ones; empty if it does not exist.
 pub(crate) fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, ProposalError> {
     if disk.stat(path).during("look at", path)?.is_none() {
         return Ok(Vec::new());

@@ -152,7 +152,7 @@ impl Sandboxes<'_> {
         Ok(())
     }
 
-    /// The sandbox of the new proposal, which is not there yet.
+    /// Path and name for the sandbox of the new proposal.
     fn target(
         &self,
         request: &MergeProposal,
@@ -341,7 +341,7 @@ fn handed_in(
 ) -> Result<CreateProposal, ProposalError> {
     let record = &source.kept.record;
     let summary = read_file(source.kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
-    // One that lists the files would list others now.
+    // A generated summary would list the files of the old proposal.
     let summary = summary.filter(|text| *text != made_summary(&record.changed_files).into_bytes());
     Ok(CreateProposal {
         workspace_id: workspace.clone(),

@@ -283,7 +283,7 @@ impl Sandboxes<'_> {
     /// is, unless it is forced.
     pub fn remove(&mut self, at: &SandboxRef, force: bool) -> Result<(), ProposalError> {
         match self.open(at) {
-            // A swap under way is finished from what is in it.
+            // A swap in progress is finished from the sandbox's content.
             Err(ProposalError::Damaged { .. }) if force && !self.is_swapping()? => {}
             opened => drop(opened?),
         }

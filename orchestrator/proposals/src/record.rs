@@ -120,7 +120,7 @@ pub(crate) fn read_end(
     Ok(Some([head.as_bytes(), rest].concat()))
 }
 
-/// Reads a record of goondan's own; none if it is not there.
+/// Reads one of goondan's own records; `None` if it does not exist.
 pub(crate) fn read_record<T: DeserializeOwned>(
     folder: &dyn Folder,
     name: &str,
@@ -147,7 +147,7 @@ pub(crate) fn write_file(
     file.sync().during("sync", path)
 }
 
-/// A record as it is written: for people to read, too.
+/// Serializes a record in a readable form.
 pub(crate) fn written(record: &impl Serialize) -> Result<Vec<u8>, ProposalError> {
     let mut text = serde_json::to_vec_pretty(record).map_err(|error| ProposalError::Damaged {
         path: "record".into(),

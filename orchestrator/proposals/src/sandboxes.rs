@@ -85,7 +85,7 @@ impl<'f> Sandboxes<'f> {
         Ok(run_log::read(self.files.disk(), &self.log_path(run))?)
     }
 
-    /// Writes down that something happened, durably.
+    /// Records an event durably.
     pub(crate) fn note(
         &mut self,
         at: &SandboxRef,
