@@ -54,7 +54,7 @@ pub struct Chain {
 pub enum Link {
     /// It follows.
     Follows,
-    /// It is of a deposed owner, and says nothing.
+    /// It is a deposed owner's, and has no effect.
     Void,
 }
 

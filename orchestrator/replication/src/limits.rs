@@ -47,7 +47,7 @@ pub const TAKE_OVER_STEP_MS: u64 = 1_000;
 pub const UNAWAITED_MS: u64 = 20;
 /// Poll interval of a standby that gets no notifications, in milliseconds.
 pub const POLL_MS: u64 = 500;
-/// Records that are read at once.
+/// Maximum number of records in one read.
 pub const READ_RECORDS_MAX: usize = 256;
 /// Maximum size of the records in one read, in bytes; the first record is read regardless of its
 /// size.

@@ -107,7 +107,7 @@ pub enum Input {
     Rebuild(WorkspaceId),
     /// Starts or ends draining: the node takes no workspace that another node can take.
     Drains(bool),
-    /// A person asks how the server is set.
+    /// A user requests a check of the server's settings.
     Check,
     /// A task that stores or reads a snapshot requests a part from the log.
     Forward {
@@ -123,7 +123,7 @@ pub enum Input {
 /// Something to do with the files of a workspace that another node may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesWork {
-    /// Make the changes of the records behind those that were followed.
+    /// Apply the records after the applied position.
     Apply(Vec<RecordChanges>),
     /// Tell the digest of all files.
     Digest,
@@ -154,7 +154,7 @@ pub enum Outcome {
     Restored(bool),
     /// [`FilesWork::Own`] is done.
     Owned,
-    /// All parts of a snapshot are kept; none if that failed.
+    /// All parts of a snapshot are stored; `None` if that failed.
     Captured(SnapshotReference, Option<Captured>),
     /// The disk failed, so the state of the files is unknown. The workspace is left alone for
     /// [`crate::limits::LEFT_MS`].
@@ -175,7 +175,7 @@ pub struct Captured {
 pub enum Effect {
     /// Ask the program that speaks to the log.
     Ask(Request),
-    /// Do something with files; for each workspace in order, and in the same order with [`Effect::Own`].
+    /// Work on files, to be executed in order for each workspace, together with [`Effect::Own`].
     Files {
         /// The workspace.
         workspace: WorkspaceId,
@@ -186,11 +186,11 @@ pub enum Effect {
     Found(WorkspaceId),
     /// The workspace is this node's: run it.
     Own(WorkspaceId),
-    /// The workspace was given up: its files are what its log says up to here.
+    /// The workspace was released: its files match its log up to here.
     Released(Chain),
     /// A batch is in the log.
     Acknowledge(WorkspaceId, BatchId),
-    /// A client wants the workspace here, and another node has it.
+    /// A client opens a workspace here that another node owns.
     Elsewhere(WorkspaceId, NodeId),
     /// A client wants the workspace here, and its log has ended: the node that ran it left the others and keeps it.
     LogEnded(WorkspaceId, NodeId),
@@ -250,7 +250,7 @@ pub struct Standing {
     pub position: Position,
     /// Last known end of the log.
     pub head: Position,
-    /// The nodes that were heard lately, and how far each is.
+    /// Nodes with recent heartbeats, and their positions.
     pub nodes: BTreeMap<NodeId, Position>,
 }
 
@@ -397,7 +397,7 @@ impl Node {
         Some(self.hearing.successors(now_ms, workspace, head))
     }
 
-    /// The other nodes that were lately heard to follow a workspace.
+    /// Other nodes with recent heartbeats as followers of a workspace.
     #[must_use]
     pub fn followers(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<NodeId> {
         self.hearing.followers(now_ms, workspace)
@@ -456,8 +456,8 @@ impl Node {
             .collect()
     }
 
-    /// The workspaces that it owns, and how far each log is written as far as that was confirmed, with whether nothing
-    /// is on its way: their files are then what the log says.
+    /// Owned workspaces: the last confirmed state of each log, and true if nothing is in flight, so
+    /// that the files match the log.
     pub fn owned(&self) -> impl Iterator<Item = (&Chain, bool)> {
         self.places.values().filter_map(|place| match &place.role {
             Role::Owner(owner) => Some((owner.chain(), owner.is_quiet())),

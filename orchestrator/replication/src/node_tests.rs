@@ -20,11 +20,11 @@ struct Shell {
     notes: BTreeMap<WorkspaceId, Chain>,
     /// Effects that a daemon would act on.
     seen: Vec<Effect>,
-    /// It does nothing: it is paused, or its packets get nowhere.
+    /// True while it does nothing: it is paused, or disconnected.
     is_still: bool,
     /// Outcomes of changes that are held back, if they are.
     held: Option<Vec<Input>>,
-    /// Its files are so many that it never ends to look at them.
+    /// True if checks of its files never end.
     is_slow: bool,
 }
 
@@ -69,7 +69,7 @@ impl World {
         world
     }
 
-    /// A node begins, with nothing on its disk.
+    /// Starts a node with an empty disk.
     fn begin(&mut self, name: &str) {
         self.lives += 1;
         let at = self.shells.len();
@@ -154,7 +154,7 @@ impl World {
                 vec![Input::FilesDone { workspace, outcome }]
             }
             Effect::Found(workspace) => {
-                // Of what is here already, nothing is known.
+                // The state of existing files is unknown.
                 let files = match self.shells[at].trees.contains_key(&workspace) {
                     true => Files::PerhapsAhead,
                     false => Files::AsNoted,
@@ -363,7 +363,7 @@ fn a_node_that_took_a_workspace_and_died_is_not_heard_to_own_it() {
     assert_eq!(standing(&world, 0).owner, Some(node("b")));
     assert!(standing(&world, 0).is_owner_heard);
     assert!(!standing(&world, 0).is_owned && standing(&world, 1).is_owned);
-    // The same, but that it is heard as a standby alone, as one is that dies behind its seal.
+    // The same, but its heartbeats are only a standby's, as if it died after its seal.
     let mut world = three();
     for heard in world.beats.values_mut() {
         heard.beat.owns = false;
@@ -446,7 +446,7 @@ fn one_node_takes_over_when_the_owner_is_silent_and_the_owner_ends() {
         of_successor,
         world.shells[0].trees[&workspace("w")].digest()
     );
-    // It wakes, and believes in what it was.
+    // It resumes with outdated state.
     world.shells[0].is_still = false;
     world.batch(0, "w", 2);
     assert!(!world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(2))));

@@ -242,7 +242,7 @@ pub enum Files {
 
 #[derive(Debug)]
 enum Step {
-    /// Nothing is under way.
+    /// No operation is in progress.
     Resting { until_ms: u64 },
     /// The log is read.
     Reading { attempt: Attempt, until_ms: u64 },
@@ -250,7 +250,7 @@ enum Step {
     Applying { then: Chain, next: NextPage },
     /// The digest is awaited; afterwards the chain is this one.
     Digesting { then: Chain },
-    /// The files are looked at before a seal.
+    /// The files are verified before a seal.
     Verifying,
     /// A seal is offered.
     Sealing {
@@ -268,11 +268,11 @@ enum Step {
     FindingLater { until_ms: u64 },
     /// Files are restored; afterwards the chain is this one.
     Restoring { then: Chain },
-    /// A person has to decide, or the workspace is this node's.
+    /// A person must decide, or this node owns the workspace.
     Stopped,
 }
 
-/// The page behind those records whose changes are being made.
+/// The page after the records that are being applied.
 #[derive(Debug)]
 enum NextPage {
     /// It is not asked for, or did not come.
@@ -294,7 +294,7 @@ pub struct Standby {
     step: Step,
     rank: Option<u64>,
     heard_ms: u64,
-    /// Since when it is known that the workspace was given up; none while a node owns it.
+    /// Time at which the release was seen; `None` while a node owns it.
     released_ms: Option<u64>,
     /// Up to where the owner has acknowledged, as far as it was heard.
     acknowledged: Position,

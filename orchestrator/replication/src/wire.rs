@@ -92,10 +92,10 @@ pub enum Ask {
     /// List the workspaces that have a log, in ascending order of their names; answered by
     /// [`Answer::Listed`].
     List {
-        /// The last one that is known already.
+        /// The last workspace of the previous page.
         after: Option<WorkspaceId>,
     },
-    /// Let a node be heard; at most [`HEADS_MAX`]. Answered by [`Answer::Noted`].
+    /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`Answer::Noted`].
     Beat(Vec<Beat>),
     /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`Answer::Noted`].
     KeepPart(Part, Vec<u8>),
@@ -112,7 +112,7 @@ pub enum Ask {
     },
     /// Check the settings of the server; answered by [`Answer::Checked`].
     Check,
-    /// Why nothing can be put or read now, as far as that is known; answered by [`Answer::Standing`].
+    /// Return the known reason why puts or reads fail; answered by [`Answer::Standing`].
     Standing,
     /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`Answer::Noted`] if it
     /// does.
@@ -135,7 +135,7 @@ pub struct KeptSnapshot {
     pub hash: Hash,
 }
 
-/// A node lets itself be heard for a workspace.
+/// A heartbeat of a node for a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Beat {
@@ -180,7 +180,7 @@ pub enum Answer {
     Put(PutAnswer),
     /// Result of a read.
     Read(ReadAnswer),
-    /// The oldest position that is still there; 0 if there is none.
+    /// The oldest remaining position; 0 if there is none.
     Trimmed(Position),
     /// Last positions of logs; workspaces without records and heartbeats are left out.
     Heads(Vec<LogHead>),
@@ -206,7 +206,7 @@ pub struct LogHead {
     pub workspace: WorkspaceId,
     /// Position of the last record; 0 if there is none.
     pub head: Position,
-    /// The oldest one; 0 if there is none.
+    /// Position of the oldest record; 0 if there is none.
     pub oldest: Position,
     /// Last heartbeats of nodes.
     pub heard: Vec<Heard>,
@@ -222,7 +222,7 @@ pub struct Heard {
     pub count: u64,
 }
 
-/// One thing about the server that was looked at.
+/// A finding about the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finding {
@@ -242,7 +242,7 @@ pub struct Finding {
 pub enum Verdict {
     /// It will.
     Good,
-    /// It will, and less is kept when something fails.
+    /// Acceptable, but with weaker guarantees after failures.
     Weak,
     /// It will not.
     Bad,

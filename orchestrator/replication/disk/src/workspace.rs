@@ -60,7 +60,7 @@ pub(crate) struct Workspace {
 #[derive(Debug)]
 struct Record {
     term: Term,
-    /// Why it is not this node's; none if it is.
+    /// Reason why this node does not own it; `None` if it does.
     refused: Option<Refused>,
     taken: Taken,
     /// True if an operation was captured since this node took ownership.
@@ -226,7 +226,7 @@ impl Workspace {
         let mut record = self.record();
         record.removals -= 1;
         self.removed.notify_all();
-        // Given up meanwhile, its removal is nothing to be taken down.
+        // Without ownership, the removal is not captured.
         if record.refused.is_some() {
             return removed;
         }
@@ -353,7 +353,7 @@ impl Workspace {
     }
 }
 
-/// A change under way.
+/// A change in progress.
 pub(crate) struct Changing<'a> {
     workspace: &'a Workspace,
     record: MutexGuard<'a, Record>,

@@ -22,9 +22,9 @@ struct Last {
 /// The nodes that a workspace could be moved to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Successors {
-    /// Those that have followed it nearly to its end, the best first.
+    /// Nodes near the end of the log, best first.
     pub near: Vec<NodeId>,
-    /// Those that are far behind, and by how many records.
+    /// Nodes far behind, and their lag in records.
     pub far_behind: BTreeMap<NodeId, u64>,
 }
 
@@ -93,7 +93,7 @@ impl Hearing {
         owns && self.is_heard(now_ms, workspace, node)
     }
 
-    /// The nodes that were heard of a workspace, and how far each is.
+    /// Nodes that sent heartbeats for a workspace, and their positions.
     pub(super) fn of(&self, workspace: &WorkspaceId) -> BTreeMap<NodeId, Position> {
         let last = self.last.get(workspace).into_iter().flatten();
         let heard = last.filter(|(_, last)| last.at_ms.is_some());
@@ -102,7 +102,7 @@ impl Hearing {
             .collect()
     }
 
-    /// The other nodes that were heard of a workspace and live.
+    /// Other live nodes that sent heartbeats for a workspace.
     pub(super) fn followers(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<NodeId> {
         let is_living = |last: &Last| {
             let at_ms = last.at_ms;

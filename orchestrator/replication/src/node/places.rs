@@ -25,7 +25,7 @@ pub(super) enum Role {
     Left {
         /// Applied position of the log.
         chain: Box<Chain>,
-        /// Until when; none if the node ends.
+        /// End of the pause; `None` if the node exits.
         until_ms: Option<u64>,
     },
 }
@@ -74,7 +74,7 @@ impl Place {
         }
     }
 
-    /// Has nothing be done for it until then.
+    /// Pauses all work on it until then.
     pub(super) fn leave(&mut self, until_ms: Option<u64>) {
         let chain = Box::new(self.chain().clone());
         self.role = Role::Left { chain, until_ms };
@@ -310,7 +310,7 @@ impl Node {
         self.tell_owner(now_ms, workspace, owner::Input::Release { to });
     }
 
-    /// It stays here after all, if it is not given up already.
+    /// Cancels its release, if it is not released yet.
     pub(super) fn keep(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         self.tell_owner(now_ms, workspace, owner::Input::Keep);
         let Some(place) = self.places.get_mut(workspace) else {
@@ -322,7 +322,7 @@ impl Node {
         }
     }
 
-    /// From owner to standby: the files are what the log says.
+    /// Turns an owner into a standby: the files match the log.
     fn released(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;

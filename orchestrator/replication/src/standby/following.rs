@@ -86,7 +86,8 @@ impl Standby {
         });
     }
 
-    /// Follows records until something has to be waited for: the changes of all records up to there are made at once.
+    /// Processes records up to one that needs a wait; the changes of all records before it are
+    /// applied together.
     fn go_on(&mut self, now_ms: u64) {
         let mut then = self.chain.clone();
         let mut changes = Vec::new();
@@ -96,7 +97,7 @@ impl Standby {
                 Ok(followed) => followed,
                 Err(fault) if changes.is_empty() => return self.stop(Trouble::Strange(fault)),
                 Err(_) => {
-                    // It is read again behind the changes.
+                    // It is read again after the changes are applied.
                     self.page.clear();
                     break;
                 }
@@ -147,7 +148,7 @@ impl Standby {
         self.step = Step::Applying { then, next };
     }
 
-    /// Reads on while changes are made, if there is more behind them.
+    /// Reads the next page while changes are applied, if there is one.
     fn read_on(&mut self, then: &Chain) -> NextPage {
         if !self.page.is_empty() || then.position() >= self.head {
             return NextPage::None;

@@ -46,7 +46,7 @@ impl Standby {
             let position = self.chain.position();
             return self.differs(now_ms, position, Trouble::Altered { position });
         }
-        // The owner may have been heard meanwhile.
+        // A heartbeat of the owner may have arrived meanwhile.
         if !self.is_due_to_try(now_ms) {
             return self.rest(now_ms);
         }
@@ -67,7 +67,8 @@ impl Standby {
         self.effects.push(Effect::Seal(attempt, put));
     }
 
-    /// This life's seal behind what was read: the same bytes each time.
+    /// The seal of this incarnation after the records that were read; its bytes are the same for
+    /// each attempt.
     fn seal(&self) -> Option<Put> {
         let body = Body::Seal {
             node: self.node.clone(),

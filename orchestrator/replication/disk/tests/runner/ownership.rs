@@ -70,7 +70,7 @@ const WAITS: [(Waits, Act); 3] = [
     (Waits::AtConfirm, confirm),
 ];
 
-/// Lets something wait, does what ends the wait once the batch was handed over, and says how it ended.
+/// Starts a wait, runs `end` once the batch was handed over, and returns the result of the wait.
 fn ended_by(waits: (Waits, Act), end: impl FnOnce(&Node, BatchId)) -> io::Result<()> {
     let node = Node::owning(waits.0);
     let disk = Arc::clone(&node.replicated);
@@ -259,7 +259,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
             assert!(Refused::is_in(&error), "{name}");
             assert_eq!(replica(&node.disk).digest().unwrap(), before, "{name}");
         }
-        // It may be read, and nothing is waited for.
+        // Reads are allowed and do not wait.
         let mut buf = [0; 1];
         let mut file = node.replicated.open(&dir().join("a")).unwrap();
         assert_eq!((file.read_at(&mut buf, 0).unwrap(), buf), (1, *b"1"));
