@@ -42,7 +42,7 @@ pub(crate) const SOCKET_LOOK_MS: u64 = 1_000;
 /// Frames that may wait for one child. A child that does not read them is not working: it is killed.
 pub(crate) const CHILD_QUEUE_FRAMES: usize = 1_024;
 
-/// Messages of a child that are handed to the core at once, if so many have come.
+/// Maximum number of a child's messages that are handed to the core in one batch.
 pub(crate) const CHILD_BATCH_MESSAGES: usize = 16;
 
 /// Maximum number of batches of one child that wait for the core. Reading from the child pauses at

@@ -42,7 +42,7 @@ struct FullLoad<'a> {
 }
 
 impl FullLoad<'_> {
-    /// Starts these tools where nothing of the conversation is.
+    /// Starts these tools apart from the conversation's files.
     fn start_apart(&self, agent: AgentDefinition) -> Result<(), String> {
         let started = |ground: &Path| self.projects.start_modules(&self.apart(agent, ground));
         self.on_ground(started).and_then(|started| started)
@@ -66,7 +66,7 @@ impl FullLoad<'_> {
         }
     }
 
-    /// Does something with a directory that is empty, and removed afterwards.
+    /// Runs `work` with an empty directory, which is removed afterwards.
     fn on_ground<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
         let ground = self.dir.join(BUNDLE_DIR).join(GROUND);
         let prepared = || {

@@ -274,7 +274,7 @@ enum Greeting {
 impl Spoken {
     /// Handles a client of another version; false to end the connection.
     fn is_of_another_version(&mut self, place: &mut Place, peer: Peer) -> bool {
-        // Once is enough: it knows now.
+        // The client needs this notice only once.
         let is_first = self.greeting == Greeting::None;
         self.greeting = Greeting::Other;
         is_first && place.greet(peer).is_ok()

@@ -70,7 +70,7 @@ const EXIT_INVALID_PROJECT: u8 = 6;
 /// The exit code when another node has taken a workspace over (`REP-1`): the next start is a standby for it.
 const EXIT_DEPOSED: u8 = 7;
 
-/// Why the daemon could not start: for people, on stderr.
+/// Reason why the daemon could not start, printed to stderr.
 struct StartFailure {
     code: u8,
     message: String,
@@ -440,7 +440,7 @@ fn has_left(layout: &Layout) -> StartFailure {
     )
 }
 
-/// Waits until another node has taken a workspace over; for ever where there is none.
+/// Waits until another node has taken over a workspace; forever without replication.
 async fn until_deposed(deposed: Option<oneshot::Receiver<String>>) -> String {
     match deposed {
         Some(why) => match why.await {
@@ -519,7 +519,7 @@ fn take_cgroups() -> Cgroups {
     })
 }
 
-/// Logs what an operator should know of a daemon that starts.
+/// Logs facts about a starting daemon for operators.
 fn log_start(layout: &Layout, launcher: &Launcher) {
     tracing::info!(
         version = %Version::current(),
@@ -621,7 +621,7 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
             result: Ok(found),
         }));
         if projects.replication.is_some() {
-            // Those that are this node's are run once it is known that they are.
+            // The node's own workspaces run after it has confirmed their ownership.
             return all;
         }
         let (records, unusable) = match workspace::list(projects.disk.as_ref(), &projects.layout) {

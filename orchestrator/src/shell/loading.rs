@@ -365,7 +365,7 @@ impl Projects {
     /// Starts the modules of an agent's tools once, confined. Blocks.
     pub(super) fn start_modules(&self, assignment: &AgentAssignment) -> Result<(), String> {
         let started = module_gate::start_modules(&self.agent_process, assignment);
-        // A module may say what it is not to know.
+        // The output of a module may contain secrets that it should not know.
         started.map_err(|problems| self.masks.text(&problems).into_owned())
     }
 

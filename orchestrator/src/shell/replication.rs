@@ -159,7 +159,7 @@ pub(super) fn start(
         layout: with.projects.layout.clone(),
     };
     tasks.spawn(link.run(with.ending));
-    // The second half of such an id is by chance.
+    // The second half of a version 7 UUID is random.
     let (_, chance) = Uuid::now_v7().as_u64_pair();
     let life = Life(chance);
     let files = FilesThread::start(
@@ -193,7 +193,7 @@ pub(super) fn has_notes(layout: &Layout) -> io::Result<bool> {
     Ok(entries.iter().any(|entry| entry.kind == EntryKind::File))
 }
 
-/// The node's name: the one that was given, or the machine's.
+/// Name of the node: the configured one, or the machine's.
 fn node_name(given: Option<&str>) -> Result<NodeId, String> {
     if let Some(given) = given {
         return NodeId::new(given).map_err(|error| error.to_string());

@@ -441,7 +441,7 @@ impl Supervisor {
         self.replication.as_ref().and_then(Replication::pid)
     }
 
-    /// Ends what children left behind.
+    /// Ends processes that exited children left behind.
     fn end_strays(&mut self) {
         self.strays_are_due = false;
         let replica = self.replica_pid();
@@ -502,7 +502,7 @@ impl Supervisor {
                 }
                 request.client.respond(request.id, Ok(value));
             }
-            // Of many processes it takes a while to look at each.
+            // Reading the memory of many processes takes a while.
             (Ok(page), Some(Addition::Memory)) => {
                 let groups = self.groups();
                 self.tasks.spawn_blocking(move || {

@@ -73,7 +73,7 @@ impl Ground {
     }
 }
 
-/// The way to the thread, and to the one that makes checkpoints.
+/// Senders to this thread, and to the one that makes checkpoints.
 #[derive(Debug)]
 pub(super) struct TaskThread {
     works: Sender<TaskWork>,
@@ -82,11 +82,11 @@ pub(super) struct TaskThread {
 }
 
 impl TaskThread {
-    /// Starts it.
+    /// Starts the threads.
     ///
     /// # Errors
     ///
-    /// As the operating system says when it starts no more threads.
+    /// The operating system's error if a thread cannot be created.
     pub(super) fn start(ground: Ground) -> io::Result<Self> {
         let (works, waiting) = channel();
         let (checkpoints, on_checkpoints) = channel();
@@ -111,7 +111,7 @@ impl TaskThread {
         })
     }
 
-    /// Hands it something to do; false if it is gone.
+    /// Submits an operation; false if the thread is gone.
     pub(super) fn submit(&self, work: TaskWork) -> bool {
         let to = match &work {
             TaskWork::MakeCheckpoint { .. }

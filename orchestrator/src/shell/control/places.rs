@@ -36,7 +36,7 @@ pub(super) enum NoPlace {
     /// Each waiting place is taken.
     #[error("{0} clients wait already, and there is no place for another that waits")]
     Waiting(usize),
-    /// One process has all the places that it may have.
+    /// One process uses all the places that it may use.
     #[error("this client has {0} connections of this kind already, and may have no more")]
     OfOneClient(usize),
     /// One connection has too many requests open.
@@ -54,7 +54,7 @@ enum Owner {
     Process(u32),
     /// Everything that the daemon's children started.
     BelowDaemon,
-    /// The process is not known.
+    /// The process is unknown.
     Nameless,
 }
 
@@ -101,7 +101,7 @@ enum Stage {
 struct Seat {
     owner: Option<Owner>,
     stage: Stage,
-    /// When it last did something.
+    /// Order number of its last activity.
     spoke: u64,
     /// Ends the connection.
     end: CancellationToken,
@@ -314,7 +314,7 @@ impl Place {
             }
             (CallKind::Other, Stage::Brief { is_reserved: true }) => {
                 let is_regular = |seat: &Seat| seat.stage == Stage::Brief { is_reserved: false };
-                // Its own place must not be the one that makes room.
+                // Its own place must not be freed to make room.
                 let own = taken.seats.remove(&self.number);
                 let room = taken.make_brief_room(is_regular);
                 taken.seats.extend(own.map(|own| (self.number, own)));

@@ -64,7 +64,7 @@ pub(in crate::shell) async fn collect(
     }
 }
 
-/// A line, or a part of one that is too long.
+/// A line, or a part of an overlong one.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     bytes: Vec<u8>,

@@ -97,9 +97,9 @@ pub(super) struct FilesThread {
     joined: BTreeSet<WorkspaceId>,
     /// Reasons why this node could not run workspaces, as last reported to the machine.
     unfit: HashMap<WorkspaceId, Option<String>>,
-    /// Those that this node owned and could not load.
+    /// Owned workspaces that failed to load.
     not_loaded: NotLoaded,
-    /// When that was last looked at.
+    /// Time of the last fitness check.
     looked_at: Option<Instant>,
     /// True once this node has left the cluster: no log is followed any longer.
     has_left: bool,
@@ -611,12 +611,13 @@ impl FilesThread {
         self.write_note(chain, 0)
     }
 
-    /// Notes durably how far a log was followed, behind all that was changed.
+    /// Durably notes the applied position, after all changes.
     fn write_note(&mut self, chain: Chain, ahead: u32) -> io::Result<()> {
         let workspace = chain.workspace();
         if let Some(replica) = self.replicas.get_mut(workspace) {
             if replica.owes().is_err() {
-                // The files are not those of any record before more of the log is followed: a later note says how far.
+                // The files match no record until more of the log is applied; a later note contains
+                // the position.
                 return Ok(());
             }
             replica.sync()?;
@@ -635,7 +636,7 @@ impl FilesThread {
         note::write(self.disk.as_ref(), &path, &note).map_err(io::Error::other)
     }
 
-    /// Notes how far a log was followed. The next note says it if this one cannot.
+    /// Notes the applied position. If that fails, the next note covers it.
     fn note(&mut self, chain: Chain) {
         let workspace = chain.workspace().clone();
         if let Err(error) = self.write_note(chain, 0) {

@@ -25,7 +25,7 @@ use super::files::note_path;
 
 /// Files of workspaces whose logs are of other nodes.
 const BEFORE: &str = "before";
-/// Those that are on their way into a log.
+/// Directory of files that are being imported into a log.
 const IMPORTING: &str = "importing";
 /// Directory of local-only files while the files of a workspace are rebuilt.
 const ASIDE: &str = "aside";
@@ -33,7 +33,7 @@ const ASIDE: &str = "aside";
 /// Directories of `replication/`.
 pub(super) const DIRECTORIES: [&str; 3] = [BEFORE, IMPORTING, ASIDE];
 
-/// Bytes that are copied at once.
+/// Size of the copy buffer, in bytes.
 const COPY_BYTES: usize = 256 * 1024;
 
 /// Path of a workspace's local-only files while its files are rebuilt.
@@ -134,7 +134,7 @@ fn keep(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId, from: &Path) 
     Ok(())
 }
 
-/// Moves something within the file system, durably.
+/// Moves a path within the file system, durably.
 fn go(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
     disk.rename(from, to)?;
     sync_parent(disk, to)?;

@@ -234,7 +234,7 @@ impl Machine {
             } => self.verified(workspace, found, &answer),
             Message::Fit(workspace, unfit) => self.give(Input::Fit { workspace, unfit }),
             Message::Keep(workspace) => {
-                // So that it is run again, as one that is new here.
+                // So that it is started again like a new one.
                 self.owned.remove(&workspace);
                 self.give(Input::Keep(workspace));
             }
@@ -541,7 +541,7 @@ fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
     }
 }
 
-/// The nodes that were heard, and how many workspaces each has.
+/// Nodes with recent heartbeats, and the number of workspaces of each.
 fn nodes_of(page: &NodesPage) -> Vec<NodeInfo> {
     let mut nodes: Vec<NodeInfo> = Vec::new();
     for workspace in &page.workspaces {

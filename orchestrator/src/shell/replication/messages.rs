@@ -18,7 +18,7 @@ use crate::limits::ACQUIRE_TIMEOUT_MS;
 /// Why a workspace is not here.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(in crate::shell) enum NotHere {
-    /// Another node owns it, and was heard.
+    /// Another node owns it, and sends heartbeats.
     #[error("node {0} runs this workspace")]
     Elsewhere(NodeId),
     /// Its log has ended.
@@ -45,7 +45,7 @@ pub(super) type Verifier = Sender<Result<Verification, ControlError>>;
 pub(super) enum Message {
     /// A batch is for its workspace's log.
     HandedOver(HandedOver),
-    /// The program that speaks to the log is there, and takes requests.
+    /// The process that connects to the log is ready for requests.
     Connected(mpsc::UnboundedSender<Request>),
     /// It is gone.
     Disconnected,
@@ -124,16 +124,16 @@ pub(super) struct Release {
 pub(super) struct Leave {
     /// The workspaces that it runs on without a log.
     pub(super) keeps: BTreeSet<WorkspaceId>,
-    /// Told whether all else is put away.
+    /// Gets true if everything else was moved away.
     pub(super) answer: Sender<bool>,
 }
 
 /// Work for the thread that changes files.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Look how far a workspace's log was followed here.
+    /// Determine the applied position of a workspace's log.
     Join(WorkspaceId),
-    /// Change files, or look at them.
+    /// Change or check files.
     Work(WorkspaceId, FilesWork),
     /// Look whether the files of a workspace are as they were written.
     Verify(WorkspaceId, Verifier),
@@ -146,10 +146,10 @@ pub(super) enum Job {
         /// True if this node did not own it before.
         is_new: bool,
     },
-    /// The files are what the log says: note it.
+    /// The files match the log: note that.
     Leave(Chain),
     /// This node leaves the others: put away the files of workspaces that it does not keep, and every note.
     PutAway(Leave),
-    /// End, and say so.
+    /// End, and confirm it.
     End(Sender<()>),
 }

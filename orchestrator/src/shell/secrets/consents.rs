@@ -44,7 +44,7 @@ pub(super) fn identify(project_root: &Path) -> Result<Identified, KeepError> {
 }
 
 impl SecretKeeper {
-    /// Allows a workspace to use a secret that is there.
+    /// Allows a workspace to use an existing secret.
     pub(super) fn allow(
         &self,
         name: SecretName,

@@ -58,7 +58,8 @@ impl SecretKeeper {
         name.to_str().map(str::to_owned)
     }
 
-    /// Claims the documents that nothing is known of yet: those of an earlier version, and those that a person put there.
+    /// Adds claims for documents without one: those of earlier versions, and those that a user
+    /// added.
     pub(in crate::shell) fn note_documents(&self) {
         let mut documents = self.documents_in_system().documents;
         let consents = self.vault.consents_file();
