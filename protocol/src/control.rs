@@ -431,6 +431,6 @@ pub const WORKSPACE_CHANGE: &str = "workspace.change";
 /// Name of the notification about watched processes: `params` is [`ProcessChange`].
 pub const PROCESS_CHANGE: &str = "process.change";
 
-/// Nothing more to say than that it is done.
+/// Success without further data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}

@@ -207,10 +207,10 @@ impl AgentDefinition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopBreaker {
-    /// So many steps in a row made the same calls with the same results.
+    /// Maximum number of consecutive steps with the same calls and results.
     pub same_calls_max: u32,
-    /// So many steps in a row brought nothing new: each of their calls failed, or gave what the same call
-    /// had given before.
+    /// Maximum number of consecutive steps without progress: each of their calls failed, or
+    /// returned the same result as an earlier identical call.
     pub no_progress_steps_max: u32,
 }
 
@@ -470,7 +470,7 @@ pub struct ConnectorAssignment {
     pub connection: ConnectionName,
     /// The connector within `@goondan/base`, as `webhook`; or its own name, if it is a program.
     pub connector: ResourceName,
-    /// The program that is the connector; none if it is built in.
+    /// The program that is the connector; `None` if it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ConnectorProgram>,
     /// The Project Root: where a built-in connector runs the programs that its settings name.
@@ -611,7 +611,7 @@ impl ModelParams {
         *self == Self::default()
     }
 
-    /// These, and where they say nothing, `others`.
+    /// Fills unset parameters from `others`.
     #[must_use]
     pub fn or(self, others: &Self) -> Self {
         Self {

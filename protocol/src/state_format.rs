@@ -14,7 +14,7 @@ pub const STATE_FORMAT: u32 = 2;
 /// The oldest format whose programs can read, and write into, what this build writes.
 pub const STATE_FORMAT_READABLE_FROM: u32 = 2;
 
-/// The file that says the format, in `system/` of the System Root.
+/// Name of the file with the state format, in `system/` of the System Root.
 pub const STATE_FORMAT_FILE: &str = "format.json";
 
 // A build reads what it writes.

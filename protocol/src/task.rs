@@ -128,15 +128,15 @@ pub enum TaskStatus {
     WaitingDependency,
     /// A person must answer.
     WaitingQuestion,
-    /// A person must look at a phase.
+    /// A person must review a phase.
     WaitingReview,
-    /// A person, or its budget, holds it.
+    /// Paused by a person, or because a budget is exhausted.
     Paused,
     /// It is done.
     Completed,
     /// It cannot be done.
     Failed,
-    /// A person ended it.
+    /// Canceled by a person.
     Cancelled,
 }
 
@@ -347,7 +347,7 @@ pub struct TaskAssignment {
     pub session: Option<String>,
     /// The prompt.
     pub prompt: String,
-    /// Secrets that people provided, as variables of its environment. Never logged.
+    /// Secrets that users provided, as variables of its environment. Never logged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
 }
@@ -408,7 +408,7 @@ impl fmt::Debug for TaskAssignment {
 pub struct AssignedTask {
     /// The task.
     pub task_id: TaskId,
-    /// Secrets that people provided, as environment variables of its tools. Never logged.
+    /// Secrets that users provided, as environment variables of its tools. Never logged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
 }
@@ -496,7 +496,7 @@ pub struct TaskContinue {}
 pub struct TaskPermission {
     /// The id of the request.
     pub request: String,
-    /// Why it is refused; none if it is allowed, this once.
+    /// Reason of the refusal; `None` if this attempt is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
     /// True if it is allowed as long as the task lasts.

@@ -30,13 +30,13 @@ pub struct NodesPage {
     /// True if the process that connects to the log's server runs.
     #[serde(default)]
     pub is_connected: bool,
-    /// Why the log's server does not answer; none while it does.
+    /// Reason why the log's server does not answer; `None` while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// True if the answering node is draining.
     #[serde(default)]
     pub is_draining: bool,
-    /// The nodes that were heard, this one among them.
+    /// Nodes with recent heartbeats, including this one.
     pub nodes: Vec<NodeInfo>,
     /// The workspaces that have a log.
     pub workspaces: Vec<ReplicatedWorkspace>,
@@ -69,7 +69,8 @@ pub struct ReplicatedWorkspace {
     pub owner: Option<String>,
     /// True if that is the answering node.
     pub is_here: bool,
-    /// True if that node is the one that answers, or was heard lately. One that was not is gone, or cut off.
+    /// True if that node is the answering one, or has sent a recent heartbeat. Otherwise it is down
+    /// or disconnected.
     #[serde(default)]
     pub is_owner_heard: bool,
     /// Why the daemon that answers could not run it, and so does not take it over, or hands it on if it has it; none if it
@@ -90,7 +91,8 @@ pub struct ReplicatedWorkspace {
     pub head: u64,
     /// Position that each node has applied.
     pub replicas: Vec<ReplicaInfo>,
-    /// Since when the daemon that answers, which runs it, can acknowledge nothing; none while it can.
+    /// Start of the period in which the answering node, as the owner, cannot acknowledge events;
+    /// `None` while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unacknowledged: Option<Unacknowledged>,
 }
@@ -163,7 +165,7 @@ pub struct NodesCheck {
     pub findings: Vec<ServerFinding>,
 }
 
-/// One thing about the server that was looked at.
+/// A finding about the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerFinding {
@@ -184,14 +186,14 @@ pub struct ServerFinding {
 pub enum ServerVerdict {
     /// It will.
     Good,
-    /// It will, and less is kept when something fails.
+    /// Acceptable, but with weaker guarantees after failures.
     Weak,
     /// It will not.
     Bad,
 }
 
 impl ListNodes {
-    /// The page of all there is that begins where this says.
+    /// The page of `all` that this request selects.
     #[must_use]
     pub fn page_of(&self, all: NodesPage) -> NodesPage {
         let NodesPage { workspaces, .. } = all;

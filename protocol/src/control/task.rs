@@ -1,5 +1,5 @@
-//! `task.*`: pieces of work for command-line agents, which people start, answer, approve and take back
-//! (`TASK-7`, `PROTO-2` to `PROTO-4`, `CKPT-4`).
+//! `task.*`: work for command-line agents, which users start, answer, approve and cancel (`TASK-7`,
+//! `PROTO-2` to `PROTO-4`, `CKPT-4`).
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub struct CreateTask {
     pub start: bool,
 }
 
-/// The kind of a task that says none.
+/// Default kind of a task.
 fn custom() -> String {
     "custom".to_owned()
 }
@@ -355,7 +355,7 @@ pub struct TaskAsk {
     /// Purpose of a dependency.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Answers to choose from; none if any text is an answer.
+    /// Allowed answers; empty if any text is allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// Default answer.
@@ -432,18 +432,18 @@ pub struct TaskInfo {
     pub current_phase: u32,
     /// Phases in all.
     pub total_phases: u32,
-    /// Percent of the phase that the agent says are done.
+    /// Progress of the phase in percent, as reported by the agent.
     pub progress: u8,
     /// Tokens taken, in and out.
     pub tokens: u64,
     /// Money taken.
     pub cost: MicroUsd,
-    /// The conversation whose agent made it; none of one that a person made.
+    /// The conversation whose agent created it; `None` for a task created by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When something last happened.
+    /// Time of the last event.
     pub updated_at: Timestamp,
     /// A warning for the user that does not block the task, such as a failed restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -453,7 +453,7 @@ pub struct TaskInfo {
     pub damaged: Option<String>,
 }
 
-/// All that is known of a task.
+/// Details of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDetail {
@@ -493,7 +493,7 @@ pub struct TaskDetail {
     /// The phase under review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<u32>,
-    /// Files that the agent wrote, as it says.
+    /// Files that the agent reports to have written.
     pub documents: Vec<String>,
     /// Documents of the latest completed phase that do not exist in the work area.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -504,7 +504,7 @@ pub struct TaskDetail {
     /// Its agent's plan, as last reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<PlanStep>,
-    /// The run that is under way.
+    /// The run in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<TaskRun>,
     /// Runs so far.
@@ -609,7 +609,7 @@ pub struct TaskDisk {
     /// Free bytes on its file system; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
-    /// When that was looked at.
+    /// Time of the measurement.
     pub measured_at: Timestamp,
 }
 
@@ -646,13 +646,13 @@ pub enum TaskNotificationState {
     Failed,
 }
 
-/// The run that is under way.
+/// The run in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRun {
     /// Its number, from 1.
     pub number: u64,
-    /// The process id of its program, once it is there.
+    /// The process id of its program, once it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
@@ -738,7 +738,7 @@ pub struct TaskRestored {
     pub changed: Vec<String>,
     /// Removed files, which are in the checkpoint made before the restore.
     pub removed: Vec<String>,
-    /// The checkpoint made before the restore; none if it was a rehearsal.
+    /// The checkpoint made before the restore; `None` for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_restore: Option<String>,
 }

@@ -147,7 +147,7 @@ impl ReachableHost {
             }
     }
 
-    /// The places that both this entry and another one mean; none if there is none.
+    /// The hosts and ports that both entries allow; `None` if there are none.
     #[must_use]
     pub fn common(&self, other: &Self) -> Option<Self> {
         let is_below = |name: &str, parent: &str| {
