@@ -19,7 +19,7 @@ use crate::parent::die_with_parent;
 /// Exit code: the program to become could not be started, as a shell says it.
 pub(crate) const EXIT_CANNOT_BECOME: u8 = 127;
 
-/// Begins the line on stderr that says why.
+/// Prefix of the line on stderr with the reason.
 pub(crate) const CANNOT_BE_STARTED: &str = "cannot be started: ";
 
 /// Offset that a shell adds to the number of the signal that ended a program.

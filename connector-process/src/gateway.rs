@@ -400,7 +400,8 @@ impl Gateway {
         stop.cancelled().await;
     }
 
-    /// As [`Self::report`], of one that does nothing since the other side does not like its token.
+    /// As [`Self::report`], for a connector that stopped working because the service declined its
+    /// token.
     pub(crate) async fn report_declined(&self, detail: String, token: Option<TokenVerdict>) {
         let ready = false;
         self.tell(Status {

@@ -56,7 +56,7 @@ pub(super) struct Running {
     /// Input that it has not read yet.
     unread: VecDeque<u8>,
     has_worked: bool,
-    /// Why it was not started, if its stderr says so.
+    /// Reason for a failed start, from its stderr.
     not_started: Option<String>,
 }
 
