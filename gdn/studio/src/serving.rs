@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits::{ACCEPT_RETRY_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS};
 
-/// Serves connections for ever.
+/// Serves connections forever.
 pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
     let tasks = TaskTracker::new();
     let seats = Seats::new(CONNECTIONS_MAX);
