@@ -262,9 +262,9 @@ impl Default for ChangesetPolicy {
 pub enum ChangeRule {
     /// Its agent alone.
     Automatic,
-    /// A person, too.
+    /// A person must approve it.
     Approval,
-    /// A person alone, in the project's own files.
+    /// Only a person can make it, in the project's own files.
     Never,
 }
 

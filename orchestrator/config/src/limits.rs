@@ -113,8 +113,8 @@ pub const MAX_SCRIPT_DELAY_MS: u64 = 10 * 60 * 1_000;
 /// Smallest `memoryMiB` of a process, which any program needs to start.
 pub const MIN_LIMIT_MEMORY_MIB: u64 = 16;
 
-/// Seconds between two checkpoints of a task while a run is under way, if `policy.tasks.checkpointSeconds` does not say
-/// so (`CKPT-5`).
+/// Default of `policy.tasks.checkpointSeconds`: interval of a task's checkpoints during a run
+/// (`CKPT-5`).
 pub const DEFAULT_TASK_CHECKPOINT_SECONDS: u64 = 600;
 
 /// Largest `policy.tasks.checkpointSeconds`: a week.

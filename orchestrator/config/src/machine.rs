@@ -23,15 +23,15 @@ const MAX_VERSION_BYTES: u64 = 256;
 
 /// The machine that a project will run on. A parameter, so that loading stays a pure function.
 pub trait Machine {
-    /// Why nothing there runs the module in `file`; `None` if something does.
+    /// Reason why no runtime there can run the module in `file`; `None` if one can.
     fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime>;
 
     /// True if a program exists there, found in the same way as by a shell: by its name in `PATH`,
     /// or by its path from `directory`.
     fn has_program(&self, program: &str, directory: &Path) -> bool;
 
-    /// Returns the real path of a program that a policy hides from what it confines; none if it is there, or nothing is
-    /// known of that.
+    /// Returns the real path of a program that a policy hides from confined programs; `None` if it
+    /// is visible, or its visibility is unknown.
     fn hidden_program(
         &self,
         _program: &str,
@@ -45,7 +45,7 @@ pub trait Machine {
     /// none.
     fn lacks_sandbox(&self, level: Level) -> Option<String>;
 
-    /// The path without links; `None` if nothing is there.
+    /// The canonical path; `None` if it does not exist.
     fn real_path(&self, path: &Path) -> Option<PathBuf>;
 
     /// The home directory of the user, if there is one.

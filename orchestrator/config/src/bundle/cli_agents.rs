@@ -16,7 +16,7 @@ use crate::kinds::cli_agent::CliAgentSpec;
 use crate::kinds::cli_presets;
 use crate::report::{Problem, Report};
 
-/// Those that take part.
+/// Resolves the members that are programs.
 pub(super) fn resolve(
     membership: &Membership,
     resources: &Resources,

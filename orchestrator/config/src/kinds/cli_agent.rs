@@ -198,7 +198,7 @@ static RUNTIME: Shape = Shape::of(
     Rule::NotBoth("command", "key"),
 ]);
 
-/// Such an Agent as written.
+/// An Agent that is a program, as written.
 #[derive(Debug)]
 pub(crate) struct CliAgentSpec {
     pub(crate) name: AgentName,
@@ -295,9 +295,9 @@ pub(crate) struct OfProject {
 /// The program of an agent.
 #[derive(Debug)]
 pub(crate) enum Program {
-    /// One that is known.
+    /// A known program.
     Preset(&'static Preset, Choices),
-    /// One that is written out.
+    /// A written-out program.
     Written(Written),
 }
 

@@ -12,12 +12,12 @@ use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE}
 pub(crate) const PRESET_NAMES: [&str; 6] =
     ["claude", "codex", "gemini", "opencode", "qwen", "aider"];
 
-/// A program that is known.
+/// A known program.
 #[derive(Debug)]
 pub(crate) struct Preset {
     /// The program and its own options.
     head: &'static [&'static str],
-    /// Options where nothing else confines the program.
+    /// Options without other confinement of the program.
     unconfined: &'static [&'static str],
     /// Options where goondan's sandbox confines it: its own sandbox cannot be nested in that.
     confined: &'static [&'static str],
