@@ -44,7 +44,8 @@ pub fn decode_directory(name: &str) -> Option<String> {
     decode_with(name, DIRECTORY_ESCAPE)
 }
 
-/// The name that a directory has today whose name [`encode`] made; none if the name is the same, or not made by it.
+/// Current name of a directory whose name was made by [`encode`]; `None` if the name is unchanged,
+/// or was not made by it.
 #[must_use]
 pub fn renamed_directory(name: &str) -> Option<String> {
     let escape = DIRECTORY_ESCAPE.to_string();

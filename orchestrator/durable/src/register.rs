@@ -146,7 +146,7 @@ impl<'d> Register<'d> {
         self.dir.join(self.name)
     }
 
-    /// True if anything is known of the folder.
+    /// True if the register has claims about the folder.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl<'d> Register<'d> {
         self.report(noted);
     }
 
-    /// As [`Self::note`], of the files nothing is known of yet.
+    /// As [`Self::note`], but only for files without a claim.
     pub fn note_new(&self, names: &[&str]) {
         let noted = self.exists().and_then(|exists| {
             let known = self.read()?.state.files;
@@ -287,8 +287,8 @@ impl<'d> Register<'d> {
         })
     }
 
-    /// Begins with a folder that is about to take the place of one that is gone, which is remembered. Durable when it
-    /// returns. Does nothing if nothing is known, or the folder exists.
+    /// Prepares for a folder that will replace a missing one, which is recorded as a finding.
+    /// Durable when it returns. Does nothing without claims, or if the folder exists.
     ///
     /// # Errors
     ///
