@@ -55,7 +55,7 @@ enum Job {
         from: Position,
         reply: oneshot::Sender<Page>,
     },
-    /// Make a commit with nothing in it.
+    /// Make an empty commit.
     Probe(oneshot::Sender<()>),
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Writer {
     upstream: Upstream,
     doubts: Doubts,
     waiting: mpsc::Receiver<Job>,
-    /// One that was taken and did not fit into the last statement.
+    /// An offer that did not fit into the last statement.
     held: Option<Job>,
     /// Number of records in the last statement.
     together: usize,

@@ -173,7 +173,7 @@ impl Reads {
 
     /// Lists the workspaces that have a log.
     pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> Answer {
-        // No name is empty, so all come behind that.
+        // No name is empty, so every name sorts after "".
         let after = after.map_or("", WorkspaceId::as_str);
         let at_once = i64::try_from(HEADS_MAX).unwrap_or(i64::MAX);
         let rows = self.ask(heads::LIST, &[&after, &at_once]).await;
@@ -181,7 +181,7 @@ impl Reads {
         listed.map_or(Answer::Unavailable, Answer::Listed)
     }
 
-    /// Lets nodes be heard.
+    /// Stores heartbeats of nodes.
     pub(crate) async fn beat(&self, beats: Vec<Beat>) -> Answer {
         // Of several of one node, the last.
         let latest = beats.into_iter().map(|beat| {

@@ -105,7 +105,7 @@ pub(super) async fn put(connection: &Connection, offers: Vec<Offer>, doubts: &Do
     }
 }
 
-/// Reads a page and puts a commit behind it; none if that is not confirmed.
+/// Reads a page and confirms it by a later commit; `None` if that is not confirmed.
 pub(super) async fn confirm(
     connection: &Connection,
     workspace: &WorkspaceId,
