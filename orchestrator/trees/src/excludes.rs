@@ -74,7 +74,8 @@ struct IgnoreRule {
     only_directories: bool,
 }
 
-/// Reads a line of the `.gitignore` of a directory; returns the pattern with the rule. None of a line that says nothing.
+/// Parses a line of a directory's `.gitignore`; returns the pattern with the rule. `None` for a
+/// line without a pattern.
 fn ignore_rule(directory: &str, line: &str) -> Option<(String, IgnoreRule)> {
     let text = line.trim_end_matches(['\r', '\n']).trim_end();
     let (is_exception, pattern) = match text.strip_prefix('!') {
