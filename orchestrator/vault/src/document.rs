@@ -63,7 +63,7 @@ const OTHER_RULES: [&str; 6] = [
 /// One secret, opened.
 pub struct Document {
     entries: Vec<Entry>,
-    /// Why it cannot be written again without losing something, if so.
+    /// Data that would be lost by rewriting it, if there is any.
     foreign: Option<String>,
 }
 
@@ -74,7 +74,7 @@ struct Entry {
 
 enum Content {
     Value(Plain),
-    /// A list, a mapping or nothing: read, and not given out.
+    /// A list, a mapping or null: can be read, but not requested.
     Other,
 }
 
@@ -155,11 +155,11 @@ impl Document {
         values.map(|entry| entry.key.as_str())
     }
 
-    /// Gives an entry a value, and says whether it had one before.
+    /// Sets the value of an entry, and returns true if it had one before.
     ///
     /// # Errors
     ///
-    /// [`DocumentError`]; nothing is changed then.
+    /// [`DocumentError`]; then nothing changes.
     pub fn set(&mut self, key: &SecretKey, value: &str) -> Result<bool, DocumentError> {
         self.check_ours()?;
         check_key(key.as_str())?;
@@ -186,7 +186,7 @@ impl Document {
         Ok(false)
     }
 
-    /// Removes an entry, and says whether there was one.
+    /// Removes an entry, and returns true if it existed.
     ///
     /// # Errors
     ///
@@ -276,7 +276,7 @@ impl fmt::Debug for Document {
 pub struct Outline {
     /// The keys of its values.
     pub keys: Vec<String>,
-    /// When it was last changed, if it says so.
+    /// Time of the last change, if the document has it.
     pub changed_at: Option<Timestamp>,
 }
 
@@ -337,7 +337,7 @@ fn check_key(key: &str) -> Result<(), DocumentError> {
     Err(DocumentError::ReservedKey { key, why })
 }
 
-/// The entries of a document, and what SOPS says about them.
+/// The entries of a document, and its SOPS metadata.
 fn parse(text: &[u8]) -> Result<(Vec<(String, Node)>, Node), DocumentError> {
     if text.len() > SECRET_DOCUMENT_BYTES_MAX {
         return Err(DocumentError::TooLarge);
@@ -423,7 +423,7 @@ fn open_node(
             hash.update(&plain.bytes);
             Ok(Some(plain))
         }
-        // SOPS has nothing to encrypt in these.
+        // SOPS does not encrypt empty texts and null.
         Node::Text(text) if text.is_empty() => Ok(Some(Plain {
             bytes: Zeroizing::default(),
             kind: TEXT.to_owned(),

@@ -114,7 +114,7 @@ pub enum VaultError {
         #[source]
         source: IdentityError,
     },
-    /// There are secrets, but nothing to open them with.
+    /// There are secrets, but no identity.
     #[error("there is no identity: neither `{}`, nor a credential, nor a variable", path.display())]
     NoIdentity {
         /// Expected path of the file.

@@ -12,8 +12,8 @@ use crate::error::IdentityError;
 use crate::limits::{IDENTITIES_MAX, IDENTITY_BYTES_MAX};
 use crate::sealed::{DATA_KEY_BYTES, DataKey};
 
-/// One or more identities, the one that secrets are encrypted for first. Those behind it only open what
-/// was encrypted for them before.
+/// One or more identities. Secrets are encrypted for the first; the others only open older
+/// documents.
 #[derive(Clone)]
 pub struct Identities {
     current: x25519::Identity,
@@ -39,7 +39,7 @@ impl Identities {
         }
     }
 
-    /// The one that secrets are encrypted for, without those before it.
+    /// Only the identity that secrets are encrypted for.
     #[must_use]
     pub fn current(&self) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Identities {
         ))
     }
 
-    /// The public half of the one that secrets are encrypted for: `age1…`.
+    /// Public key of the identity that secrets are encrypted for: `age1…`.
     #[must_use]
     pub fn recipient(&self) -> String {
         self.current.to_public().to_string()

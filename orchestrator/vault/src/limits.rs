@@ -8,7 +8,7 @@ pub const SECRET_DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 /// Largest identity file, credential or variable, in bytes.
 pub const IDENTITY_BYTES_MAX: usize = 64 * 1024;
 
-/// Identities there may be at once: the one that secrets are encrypted for, and those before it.
+/// Maximum number of identities: the one that secrets are encrypted for, and earlier ones.
 pub const IDENTITIES_MAX: usize = 8;
 
 /// Largest file of consents, in bytes.

@@ -62,7 +62,7 @@ impl<'v> Reader<'v> {
     }
 
     fn read(&self, name: &SecretName) -> Result<Option<Rc<Document>>, VaultError> {
-        // One that is not there is missing, whether anything could be opened or not.
+        // A missing secret is reported as missing, even without an identity.
         if self.vault.outline(self.files, name)?.is_none() {
             return Ok(None);
         }

@@ -23,7 +23,7 @@ type Cipher = AesGcm<Aes256, U32>;
 /// The key that the values of one document are encrypted with.
 pub(crate) struct DataKey(Zeroizing<[u8; DATA_KEY_BYTES]>);
 
-/// A value with the kind SOPS knows it as.
+/// A value with its SOPS type.
 #[derive(Clone)]
 pub(crate) struct Plain {
     pub(crate) bytes: Zeroizing<Vec<u8>>,

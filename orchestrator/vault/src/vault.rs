@@ -33,11 +33,11 @@ pub trait Files: Send + Sync {
     /// The error of the file system.
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
 
-    /// The names in a directory; none if it is not there.
+    /// The names in a directory; empty if it does not exist.
     ///
     /// # Errors
     ///
-    /// As the file system says.
+    /// The error of the file system.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
 
     /// True if only its owner can open an existing file.
@@ -147,7 +147,7 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The store below this System Root. Reads nothing yet.
+    /// The store below this System Root. Nothing is read yet.
     #[must_use]
     pub fn new(state_root: &Path, given: Given) -> Self {
         Self {

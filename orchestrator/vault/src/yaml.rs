@@ -45,7 +45,7 @@ impl Node {
     }
 }
 
-/// Reads one document. The error says where, and quotes nothing.
+/// Parses one document. The error has the location, but quotes no content.
 pub(crate) fn parse(text: &str) -> Result<Node, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {

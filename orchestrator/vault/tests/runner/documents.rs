@@ -70,7 +70,7 @@ fn sec_1_every_changed_byte_is_noticed_or_changes_nothing() {
 fn sec_1_a_document_that_was_cut_anywhere_is_refused() {
     let identities = Identities::generate();
     let text = sealed(&identities, &[("token", "open-sesame")]);
-    // Behind the checksum come lines that say nothing about the values.
+    // The lines after the checksum do not affect the values.
     let needed = text.find("    unencrypted_suffix").unwrap() - 2;
     for len in 0..needed {
         let cut = Document::open(&text.as_bytes()[..len], &identities);
