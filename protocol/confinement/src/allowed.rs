@@ -11,7 +11,7 @@ use goondan_protocol::sandbox::{Host, Level, SandboxPath, SandboxPolicy};
 use crate::PROXY_PORT;
 use crate::entry::in_words;
 
-/// The system's programs and what they are made of.
+/// The system's programs and their libraries.
 pub(crate) const PROGRAMS: [&str; 10] = [
     "/usr",
     "/bin",
@@ -104,7 +104,7 @@ const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// The sandbox's own loopback, by each of its names.
 const OWN_LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Node heeds those variables only if this one says so.
+/// Node uses these variables only if this one is set.
 const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
 
 /// Rights of programs, and the matching environment variables.
