@@ -203,7 +203,7 @@ impl AgentDefinition {
     }
 }
 
-/// When a turn is taken to go in circles.
+/// Limits that detect a turn without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoopBreaker {
