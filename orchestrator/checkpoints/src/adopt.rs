@@ -53,7 +53,7 @@ struct Plain {
 pub struct NotAdopted {
     /// Id of the checkpoint.
     pub id: CheckpointId,
-    /// Why.
+    /// The problem.
     pub problem: String,
 }
 

@@ -15,7 +15,7 @@ use crate::place::{METADATA, SNAPSHOT, Scope, Stream, below, folder_of};
 use crate::prune::Retention;
 use crate::store::Store;
 
-/// Begins the names of checkpoints that were set aside.
+/// Prefix of the names of checkpoints that were moved aside.
 const DAMAGED: &str = "damaged-";
 
 impl From<FileError> for CheckpointError {

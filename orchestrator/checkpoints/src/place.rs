@@ -25,9 +25,9 @@ pub(crate) const RESTORING: &str = "restoring";
 pub(crate) const DRILL: &str = "drill";
 /// The unpacked conversation of a rewind in progress, in [`CHECKPOINTS`].
 pub(crate) const REWINDING: &str = "rewinding";
-/// Begins the names of checkpoints that are being made.
+/// Prefix of the names of checkpoints that are being made.
 pub(crate) const PARTIAL: &str = ".making-";
-/// Begins the names of checkpoints that are being removed.
+/// Prefix of the names of checkpoints that are being removed.
 pub(crate) const REMOVING: &str = ".removing-";
 /// Ends the names of files that are being written.
 pub(crate) const TEMPORARY: &str = ".tmp";

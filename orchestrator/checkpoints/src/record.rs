@@ -293,7 +293,7 @@ impl Listed {
 /// Metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// Why it was made.
+    /// Reason for the checkpoint.
     pub kind: String,
     /// Name given by a user.
     pub name: Option<String>,
@@ -301,7 +301,7 @@ pub struct About {
     pub phase: u32,
     /// Progress in percent.
     pub progress: u8,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Consistency of the files.
     pub consistency: Consistency,
@@ -348,7 +348,7 @@ pub struct Restored {
     pub used: CheckpointId,
     /// Newer ones that are damaged, with what is wrong: a warning.
     pub fell_back_from: Vec<(CheckpointId, String)>,
-    /// Paths that are there again.
+    /// Restored paths that did not exist.
     pub added: Vec<RelativePath>,
     /// Paths that were otherwise.
     pub changed: Vec<RelativePath>,
