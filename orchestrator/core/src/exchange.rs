@@ -106,16 +106,16 @@ pub enum StateWork {
 /// Result of an operation on a connection's state.
 #[derive(Debug, Clone)]
 pub enum StateDone {
-    /// This was kept.
+    /// The stored value.
     Found(Option<Box<RawValue>>),
-    /// It is kept now.
+    /// The value was stored.
     Kept,
 }
 
 /// Operation on the secret store.
 #[derive(Debug)]
 pub enum SecretWork {
-    /// Tell what there is.
+    /// List the secrets.
     List,
     /// Keep a value.
     Set(SetSecret),
@@ -212,7 +212,7 @@ proposal_work! {
     Deliver(ApplyProposal),
     /// Make it a branch of the project's repository, unless that was done; the answer is the branch.
     DeliverBranch(ApplyProposal),
-    /// Tell which sandboxes there are.
+    /// List the sandboxes.
     ListSandboxes(ListSandboxes),
     /// Tell of one.
     ShowSandbox(ShowSandbox),
@@ -220,7 +220,7 @@ proposal_work! {
     Remove(RemoveSandbox),
     /// Create a proposal from a worker's changes.
     Create(CreateProposal),
-    /// Tell which proposals there are.
+    /// List the proposals.
     List(ListProposals),
     /// Tell of one.
     Show(ShowProposal),

@@ -124,7 +124,7 @@ pub(crate) struct Workspace {
     pub(crate) record: WorkspaceRecord,
     /// The running configuration; `None` until one was valid, or after it was withdrawn.
     pub(crate) bundle: Option<Bundle>,
-    /// Since when it runs.
+    /// Start time of the configuration.
     pub(crate) since: Option<Timestamp>,
     /// True if the last known good configuration runs, because the project's own is invalid.
     pub(crate) is_last_known_good: bool,
@@ -227,7 +227,7 @@ impl Workspace {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) requests: Vec<RequestToken>,
-    /// When it was last asked for.
+    /// Time of the latest request.
     since_ms: u64,
     /// The node that will run it afterwards; it stays registered for that.
     to: Option<String>,
@@ -239,7 +239,7 @@ pub(crate) struct Closing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopping {
     grace_period_ms: Option<u64>,
-    /// When it was last asked for.
+    /// Time of the latest request.
     since_ms: u64,
     is_announced: bool,
 }

@@ -127,7 +127,7 @@ pub enum Input {
         /// The problem.
         problem: String,
     },
-    /// A process is gone, or could not be started.
+    /// A process has exited, or failed to start.
     Exited {
         /// The process.
         process: ProcessId,
@@ -161,7 +161,7 @@ pub enum Input {
         /// The mode.
         how: Watching,
     },
-    /// The daemon is asked to stop, by a signal.
+    /// A signal requests that the daemon stops.
     Stop {
         /// Grace period of turns, in milliseconds; as configured if absent.
         grace_period_ms: Option<u64>,
@@ -170,7 +170,7 @@ pub enum Input {
     ForceStop,
 }
 
-/// Why a workspace is read from disk.
+/// Purpose of reading a workspace from disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadPurpose {
     /// It was registered when the daemon started.
@@ -237,7 +237,7 @@ pub struct Settings {
 /// A workspace, read from disk.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Why it was read.
+    /// Purpose of the read.
     pub purpose: LoadPurpose,
     /// The workspace, if its id is known.
     pub workspace_id: Option<WorkspaceId>,

@@ -87,7 +87,7 @@ pub struct Facts {
     pub layout: Layout,
     /// Its process id.
     pub pid: u32,
-    /// When it started.
+    /// Start time.
     pub started_at: Timestamp,
     /// Directory of log files; `None` if the log goes only to stdout.
     pub log_dir: Option<std::path::PathBuf>,

@@ -29,7 +29,7 @@ pub(crate) const STOPPED_FOR_ROOM_MAX: usize = 32;
 /// Maximum number of starts of agents that are kept possible ahead, by stopping idle ones early;
 /// with a low capacity only one of [`SPARE_STARTS_PART`].
 pub(crate) const SPARE_STARTS_MAX: u64 = 32;
-/// Of how many agents that there is room for one place is kept free ahead.
+/// One place is kept free for each this many agents of the capacity.
 pub(crate) const SPARE_STARTS_PART: u64 = 16;
 /// Maximum number of idle agents that keep running, over all workspaces. Those idle for longest are
 /// stopped, because beyond this number their memory and heartbeats cost more than a restart.

@@ -571,7 +571,7 @@ impl Core {
     }
 }
 
-/// Why what a client sent goes nowhere.
+/// Error for a client's event that cannot be routed.
 fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
     let agents = router::agents_of(bundle);
     match problem {

@@ -257,7 +257,7 @@ impl Core {
         }
     }
 
-    /// A process is gone.
+    /// Handles the exit of a process.
     pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) {
         let Some((owner, is_crash)) = self.fleet.on_exited(process, how) else {
             return;

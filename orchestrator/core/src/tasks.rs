@@ -73,7 +73,7 @@ use notifying::Notifying;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     spaces: BTreeMap<WorkspaceId, Space>,
-    /// Those whose run waits for a place, the longest waiting first.
+    /// Tasks with a queued run, in order.
     waiting: VecDeque<TaskRef>,
     /// Tasks for whose run secrets are being read.
     reading: BTreeSet<TaskRef>,
@@ -116,14 +116,14 @@ struct Space {
     seen: retention::Seen,
 }
 
-/// Why there is no such task.
+/// Error for an unknown task.
 fn not_found(at: &TaskRef) -> ControlError {
     let (id, task) = (&at.workspace_id, &at.task_id);
     let text = format!("there is no task `{task}` in workspace `{id}`");
     ControlError::new(ErrorCode::TaskNotFound, text).suggest("`gdn task list --all` shows all")
 }
 
-/// Why the task does not take it.
+/// Error for an input that the task refuses.
 fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
     let text = format!("task `{}`: {refused}", at.task_id);
     let code = match refused {

@@ -63,7 +63,7 @@ pub enum LogText {
 pub enum AtEnd {
     /// Answer immediately; the log may grow later.
     Answer,
-    /// It waits for more.
+    /// Wait for more.
     Wait,
     /// Answer immediately; the log has ended.
     Over,
@@ -90,7 +90,7 @@ pub enum TaskWork {
         new: Box<NewTask>,
         /// Path of its guide.
         guide: Option<PathBuf>,
-        /// When it is made.
+        /// Creation time.
         now: Timestamp,
     },
     /// Write facts and the resulting state. At most one of these is in progress for a task.
@@ -119,10 +119,10 @@ pub enum TaskWork {
         id: String,
         /// The value.
         value: Clear,
-        /// When it was provided.
+        /// Time of the request.
         now: Timestamp,
     },
-    /// Read what was kept, for a run.
+    /// Read the stored secrets for a run.
     ReadSecrets {
         /// The task.
         at: TaskRef,
@@ -195,7 +195,7 @@ pub enum TaskWork {
         copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
-        /// When it is done.
+        /// Time of the operation.
         now: Timestamp,
     },
     /// Look whether what a HANDOFF names is there, and report what is not (`PROP-6`).
@@ -224,7 +224,7 @@ pub enum TaskWork {
         token: Option<RequestToken>,
         /// Metadata of the checkpoint.
         about: CheckpointAbout,
-        /// When it is made.
+        /// Creation time.
         now: Timestamp,
     },
     /// List the checkpoints of a work area, and answer with them.
@@ -250,7 +250,7 @@ pub enum TaskWork {
         checkpoint_id: Option<String>,
         /// True for a dry run.
         is_rehearsal: bool,
-        /// When it is done.
+        /// Time of the operation.
         now: Timestamp,
     },
     /// Let go of the work areas of a workspace.
@@ -263,7 +263,7 @@ pub enum TaskWork {
 /// Metadata of a new checkpoint (`CKPT-2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointAbout {
-    /// Why it is made.
+    /// Reason for the checkpoint.
     pub kind: &'static str,
     /// A name that a person gives it.
     pub name: Option<String>,
@@ -279,7 +279,7 @@ pub struct CheckpointAbout {
     pub tokens: u64,
     /// True if a program may be writing meanwhile.
     pub is_live: bool,
-    /// Bytes that the work area may have; of one with more none is made (`TASK-9`).
+    /// Disk quota of the work area, in bytes; beyond it no checkpoint is made (`TASK-9`).
     pub quota_bytes: u64,
 }
 
@@ -315,7 +315,7 @@ pub struct FoundTask {
 /// Why a task was not made, or was made in part.
 #[derive(Debug)]
 pub struct NotCreated {
-    /// Why.
+    /// The reason.
     pub error: ControlError,
     /// A task that exists despite the failure: an earlier one, or a partially created one.
     pub found: Option<FoundTask>,
@@ -326,7 +326,7 @@ pub struct NotCreated {
 pub struct LostSecrets {
     /// The variables that hold them.
     pub names: Vec<String>,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
@@ -354,14 +354,14 @@ pub enum TaskDone {
     Created {
         /// The task.
         at: TaskRef,
-        /// Why not.
+        /// The result.
         result: Result<(), Box<NotCreated>>,
     },
     /// Facts are durable, or the write failed.
     Written {
         /// The task.
         at: TaskRef,
-        /// Why not.
+        /// The result.
         result: Result<(), ControlError>,
     },
     /// A write to a log has finished or failed.
@@ -371,7 +371,7 @@ pub enum TaskDone {
         /// Number of bytes of output.
         bytes: usize,
     },
-    /// A value is kept, or not.
+    /// A value was stored, or the operation failed.
     SecretKept {
         /// The task.
         at: TaskRef,
@@ -379,7 +379,7 @@ pub enum TaskDone {
         token: RequestToken,
         /// The dependency it is for.
         id: String,
-        /// Why not.
+        /// The result.
         result: Result<(), ControlError>,
     },
     /// The stored values for a run.

@@ -26,9 +26,9 @@ use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
 use crate::{Effect, LogEvent, ProcessId, RequestToken};
 
-/// Why a process ends that an edit outdated.
+/// Stop reason of a process that was outdated by an edit.
 pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
-/// Why a process ends whose agent asked for it.
+/// Stop reason of a process whose agent requested a restart.
 const SELF_RESTART: &str = "its agent asked for a restart";
 
 /// Name of an agent whose name could not be read yet.

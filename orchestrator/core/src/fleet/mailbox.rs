@@ -385,7 +385,7 @@ impl Fleet {
         }
     }
 
-    /// Tells everyone who waits for turns of an instance that they are waited for in vain.
+    /// Answers all waiters for turns of an instance with an error.
     pub(crate) fn cancel_waiters(
         &mut self,
         at: &InstanceRef,

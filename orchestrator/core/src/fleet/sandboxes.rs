@@ -29,7 +29,7 @@ const RUN_WORD_CHARS: usize = 40;
 /// Length of the digest that distinguishes runs, in bytes.
 const RUN_DIGEST_BYTES: usize = 12;
 
-/// Why a process is replaced, in words.
+/// Reason for replacing a process.
 const PREPARED: &str = "a sandbox was prepared for it";
 
 /// Run id of a conversation: a readable word and a digest.

@@ -257,7 +257,7 @@ impl Fleet {
         self.announce(id, event, None);
     }
 
-    /// Has the files of the configuration that runs kept, to fall back to.
+    /// Stores the sources of the running configuration as the last known good one.
     pub(crate) fn keep(&mut self, id: &WorkspaceId, may_be_kept: bool, sources: &Arc<Sources>) {
         let Some(digest) = self.bundle(id).map(|bundle| bundle.digest.clone()) else {
             return;

@@ -38,7 +38,7 @@ fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnly> {
     person(what, format!("gdn bundle {command} {key}"))
 }
 
-/// Why only a person may make a request; none if every client of the daemon's user may.
+/// Reason why only a person may make a request; `None` if every client of the daemon's user may.
 pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
     // Long: one arm for each method.
     match call {

@@ -300,7 +300,7 @@ impl Tasks {
             return fleet.respond_error(token, not_found(at));
         }
         let what = format!("provide {id}");
-        // It is kept under the id of the dependency.
+        // The secret is stored under the id of the dependency.
         let provision = Provision::Secret(id.clone());
         let input = TaskInput::Provide { id, provision };
         self.input(fleet, at, input, Some(Decision::new(token, what)));
@@ -445,7 +445,7 @@ impl Tasks {
         }
         space.works += 1;
         let bundle = fleet.workspace(&workspace_id).and_then(bundle_of);
-        // One whose configuration cannot be read now has none for the time being.
+        // Without a readable configuration, no guides are known.
         let agents = bundle.into_iter().flat_map(Bundle::cli_agents);
         let guides = agents.filter_map(|agent| Some((agent.name.clone(), agent.guide.clone()?)));
         let guides = guides.collect();
@@ -559,13 +559,13 @@ fn without_source(agent: &AgentName) -> ControlError {
         .suggest("leave `--source` out, or name an agent that is a program")
 }
 
-/// Why a task cannot be made.
+/// Error for a task id that is in use.
 pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
     let text = format!("workspace `{id}` has a task `{task}` already");
     ControlError::new(ErrorCode::TaskTaken, text).suggest("name another id, or none")
 }
 
-/// Why a task cannot be made yet.
+/// Error for a task id that is being created.
 fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
     let text = format!("a task `{task}` is being made in workspace `{id}`");
     ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")

@@ -274,7 +274,7 @@ fn told_refusal(error: ControlError) -> AgentAnswer {
     };
     let mut message = error.message;
     if let (ErrorCode::AgentNotFound, Some(hint)) = (error.code, error.suggestion) {
-        // It names the agents there are.
+        // The hint names the available agents.
         message = format!("{message}; {hint}");
     }
     Refused::new(code, message).into()

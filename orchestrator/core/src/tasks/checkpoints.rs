@@ -99,7 +99,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// One was made or tried, or could not be.
+    /// A checkpoint or a drill has ended.
     pub(super) fn end_checkpoint_work(&mut self, at: &TaskRef, token: Option<RequestToken>) {
         if token.is_some() {
             self.work_done(&at.workspace_id);
@@ -136,7 +136,7 @@ impl Tasks {
         }
     }
 
-    /// When the next checkpoint of a run is due; none if the policy is that none is made.
+    /// Time of the next checkpoint of a run; `None` if the policy disables periodic checkpoints.
     pub(super) fn next_checkpoint(fleet: &Fleet, id: &WorkspaceId) -> Option<u64> {
         let each_ms = fleet.workspace(id).ok()?.task_policy().checkpoint_ms?;
         Some(fleet.now().mono_ms.saturating_add(each_ms))

@@ -31,10 +31,10 @@ use crate::fleet::conversation_run::{ConversationRun, RunNews};
 use crate::fleet::task_conversations::TaskConversation;
 use crate::fleet::turn::CANCELLED;
 
-/// Why a turn is ended whose task is paused.
+/// Reason for ending a turn when its task is paused.
 const PAUSED: &str = "the task is paused";
 
-/// Why a turn is ended whose run is over.
+/// Reason for ending a turn when its run is over.
 const ENDED: &str = "the run is over";
 
 /// The code of a turn that failed since a call might have passed a budget.

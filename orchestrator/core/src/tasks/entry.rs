@@ -121,7 +121,7 @@ enum Body {
     Leaving(Task),
 }
 
-/// Why an input was not taken.
+/// Reason why an input was not handled.
 #[derive(Debug)]
 pub(super) enum NotTaken {
     /// The task does not allow it.
@@ -135,7 +135,7 @@ pub(super) enum NotTaken {
 /// Last measurement of a work area.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastLook {
-    /// When, on the clock of `Now::mono_ms`.
+    /// Time, on the clock of `Now::mono_ms`.
     pub(super) at_ms: u64,
     /// The same time as wall-clock time.
     pub(super) at: Timestamp,
@@ -162,7 +162,7 @@ pub(super) struct Entry {
     pub(super) conversing: Option<Conversing>,
     /// Caller that waits for the creation, and true if the task is then started.
     pub(super) made_for: Option<(Decision, bool)>,
-    /// Checkpoints that are asked for and not made yet.
+    /// Number of requested checkpoints that are not finished.
     pub(super) checkpoints: usize,
     /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
     pub(super) checkpoint_at_ms: Option<u64>,
@@ -211,7 +211,7 @@ impl Entry {
         }
     }
 
-    /// One whose work area is being made.
+    /// A task whose work area is being created.
     pub(super) fn new(task: Task, created: Happened, made_for: Decision, is_started: bool) -> Self {
         Self {
             made_for: Some((made_for, is_started)),

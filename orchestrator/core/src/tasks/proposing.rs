@@ -320,7 +320,7 @@ impl Tasks {
         }
     }
 
-    /// Has the sandbox of a task that was removed removed, unless its proposal waits for a person.
+    /// Removes the sandbox of a removed task, unless its proposal waits for a person.
     pub(super) fn remove_sandbox(&mut self, at: &TaskRef, (of, is_delivered): (SandboxRef, bool)) {
         let work = ProposalWork::Remove(RemoveSandbox {
             workspace_id: at.workspace_id.clone(),
@@ -353,7 +353,7 @@ impl Tasks {
                 self.on_delivered(fleet, at, (*phase, digest.clone()), result);
             }
             Step::Remove => match result {
-                // A task that never ran has none.
+                // A task that never ran has no sandbox.
                 Err(error) if error.code != ErrorCode::SandboxNotFound => {
                     let event = LogEvent::warn("the sandbox of a removed task stays");
                     let event = event.with("workspaceId", at.workspace_id.as_str());

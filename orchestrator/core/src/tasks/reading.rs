@@ -165,7 +165,7 @@ fn shown(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
     })
 }
 
-/// Why more requests cannot wait.
+/// Error when too many requests are waiting.
 pub(super) fn too_many(id: &WorkspaceId, most: usize) -> ControlError {
     let text = format!("{most} requests about tasks of `{id}` wait already");
     ControlError::new(ErrorCode::Overloaded, text).suggest("try again later")

@@ -341,7 +341,7 @@ impl Tasks {
         Self::work(fleet, TaskWork::Log { at, text });
     }
 
-    /// A run's process is gone.
+    /// Handles the exit of a run's process.
     pub(crate) fn on_run_gone(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64, end: RunEnd) {
         let now = fleet.now();
         if let Some(entry) = self.entry_mut(at)
@@ -475,7 +475,7 @@ fn assignment(
         run: order.run,
         kind: order.kind,
         work_area: fleet.work_area(at),
-        // The task knows it.
+        // The caller sets it.
         sandbox: None,
         project_root: workspace.record.project_root.clone(),
         egress_socket: fleet.egress_socket_of(at, &agent),

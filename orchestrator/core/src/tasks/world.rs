@@ -772,7 +772,7 @@ impl World {
         self.vanish(process);
     }
 
-    /// A run's process is gone without a word.
+    /// A run's process exits without a message.
     pub(super) fn vanish(&mut self, process: ProcessId) {
         if self.children.remove(&process).is_some() {
             let how = "exit code 0".to_owned();
