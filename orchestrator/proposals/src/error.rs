@@ -28,7 +28,7 @@ pub enum ProposalError {
         /// The sandbox.
         at: SandboxRef,
     },
-    /// Nothing was handed in.
+    /// There is no proposal.
     #[error("`{}` has handed nothing in, in run `{}`", at.agent_id, at.run_id)]
     NoProposal {
         /// The worker's sandbox.
@@ -65,7 +65,7 @@ pub enum ProposalError {
     Refused {
         /// The refused operation.
         what: &'static str,
-        /// Why.
+        /// The reasons.
         refusals: Vec<Refusal>,
         /// Files that a user wrote during the operation and that were moved to another path.
         kept: Vec<KeptAside>,

@@ -8,7 +8,7 @@ pub const SANDBOX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub const LEFT_OUT_MAX: usize = 1_000;
 /// Bytes of `summary.md` at most, and of notes and reasons.
 pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of `test.log` that are kept: its end.
+/// Maximum size of the stored end of `test.log`, in bytes.
 pub const TEST_LOG_BYTES_MAX: usize = 1024 * 1024;
 /// Room for the line that says that the beginning of a text is missing.
 pub(crate) const CUT_LINE_BYTES: usize = 200;

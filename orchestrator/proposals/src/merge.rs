@@ -38,7 +38,7 @@ use crate::wording::{contradiction, made_summary};
 enum Built {
     /// A sandbox with a proposal of this digest in it.
     Made(String),
-    /// Nothing.
+    /// The conflicts; no sandbox was built.
     Conflicts(Vec<Refusal>),
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Details {
     pub(crate) after: Manifest,
 }
 
-/// Reads a file that may not be there.
+/// Reads a file that may not exist.
 pub(crate) fn read_file(
     folder: &dyn Folder,
     name: &str,

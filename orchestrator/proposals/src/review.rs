@@ -168,7 +168,7 @@ fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     Ok(refusals)
 }
 
-/// Why what is kept does not fit together: the record, the patch, the baseline and the frozen files.
+/// Inconsistencies between the stored record, patch, baseline and frozen files.
 fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     let record = &kept.record;
     let wrong = |reason: String| Ok(vec![about(RefusalKind::Tampered, None, reason)]);
@@ -337,14 +337,14 @@ fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal
         let path = directory.map_or_else(|| ".".to_owned(), |path| path.to_string());
         refusals.push(about(RefusalKind::Unwritable, Some(path), reason));
         if is_mount {
-            // So is all below it.
+            // Everything below it is unwritable, too.
             break;
         }
     }
     Ok(refusals)
 }
 
-/// Why a path cannot be changed, with what was given, what is proposed and what is there.
+/// The refusal of a change, from the given, the proposed and the current entry of its path.
 fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
     let kind = match found {
         Found::Special | Found::BehindSpecial(_) => RefusalKind::Blocked,
