@@ -58,7 +58,7 @@ pub enum Link {
     Void,
 }
 
-/// Why a record cannot be the next one.
+/// Reason why a record cannot be the next one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
     /// The bytes are not a record.
@@ -92,9 +92,9 @@ pub enum ChainFault {
     Epoch {
         /// Position in the log.
         position: Position,
-        /// Of the record.
+        /// Epoch of the record.
         found: Epoch,
-        /// Of the log.
+        /// Epoch of the log.
         current: Epoch,
     },
 }

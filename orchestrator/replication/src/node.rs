@@ -67,7 +67,7 @@ pub enum Input {
         workspace: WorkspaceId,
         /// The batch.
         batch: BatchId,
-        /// Under which name they are kept.
+        /// Name of the stored snapshot.
         reference: SnapshotReference,
     },
     /// A workspace that this node owns must be released: its files no longer change.
@@ -84,7 +84,7 @@ pub enum Input {
     Fit {
         /// The workspace.
         workspace: WorkspaceId,
-        /// Why not.
+        /// Reason, if the node cannot run it.
         unfit: Option<String>,
     },
     /// [`Effect::Files`] is done.
@@ -146,7 +146,7 @@ pub enum FilesWork {
 pub enum Outcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
     Applied(Result<(), Unfit>),
-    /// The digest that [`FilesWork::Digest`] asked for.
+    /// Result of [`FilesWork::Digest`].
     Digested(Hash),
     /// Result of [`FilesWork::Verify`].
     Verified(bool),
@@ -166,7 +166,7 @@ pub enum Outcome {
 pub struct Captured {
     /// Their digest.
     pub digest: Hash,
-    /// In how many parts they are kept.
+    /// Number of its parts.
     pub parts: u32,
 }
 
@@ -211,7 +211,7 @@ pub enum Effect {
     Say(WorkspaceId, Trouble),
 }
 
-/// Why a node has to end.
+/// Reason why a node must exit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
     /// Its workspace is another's.
@@ -257,7 +257,7 @@ pub struct Standing {
 /// Why the files that a node has of a workspace cannot be looked at as a standby's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotFollowed {
-    /// It has none.
+    /// The node has no files of the workspace.
     #[error("this node has no files of the workspace")]
     Unknown,
     /// It owns the workspace.
@@ -328,7 +328,7 @@ pub struct Node {
     drains: bool,
     snapshot_records: u64,
     hearing: Hearing,
-    /// When the last thing happened.
+    /// Time of the last input.
     now_ms: u64,
     heads_due_ms: u64,
     beat_due_ms: u64,
@@ -361,7 +361,7 @@ impl Node {
         }
     }
 
-    /// Has a snapshot be due after so many records, in the place of [`SNAPSHOT_RECORDS`].
+    /// Sets the number of records between snapshots, instead of [`SNAPSHOT_RECORDS`].
     #[must_use]
     pub fn with_snapshots_after(mut self, records: u64) -> Self {
         self.snapshot_records = records;

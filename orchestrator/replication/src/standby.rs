@@ -48,7 +48,7 @@ pub enum Input {
     Sealed(Attempt, PutAnswer),
     /// [`Effect::Apply`] is done, or does not fit the files.
     Applied(Result<(), Unfit>),
-    /// The digest that [`Effect::Digest`] asked for.
+    /// Result of [`Effect::Digest`].
     Digested(Hash),
     /// Result of [`Effect::Verify`]: true if the files match the records.
     Verified(bool),
@@ -275,7 +275,7 @@ enum Step {
 /// The page after the records that are being applied.
 #[derive(Debug)]
 enum NextPage {
-    /// It is not asked for, or did not come.
+    /// It was not requested, or did not arrive.
     None,
     Asked(Attempt),
     Here(Page),

@@ -122,7 +122,7 @@ pub enum Ask {
     Server(SecretValue),
 }
 
-/// A snapshot whose parts are kept.
+/// A snapshot whose parts are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSnapshot {
     /// Its name.
@@ -139,7 +139,7 @@ pub struct KeptSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Beat {
-    /// Of which workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
     /// The node.
     pub node: NodeId,
@@ -188,7 +188,7 @@ pub enum Answer {
     Listed(Vec<WorkspaceId>),
     /// It is done.
     Noted,
-    /// The part, if it is kept.
+    /// The part, if it is stored.
     Part(Option<Vec<u8>>),
     /// Checked settings.
     Checked(Vec<Finding>),
@@ -286,7 +286,7 @@ fn greeted<'de, G: Deserialize<'de>>(body: &'de [u8]) -> Result<G, WireFault> {
 }
 
 impl Hello {
-    /// As a frame's body: JSON alone.
+    /// Encodes it as a frame's body of only JSON.
     ///
     /// # Errors
     ///
@@ -306,7 +306,7 @@ impl Hello {
 }
 
 impl Welcome {
-    /// As a frame's body: JSON alone.
+    /// Encodes it as a frame's body of only JSON.
     ///
     /// # Errors
     ///

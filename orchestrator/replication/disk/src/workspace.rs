@@ -68,7 +68,7 @@ struct Record {
     unsettled: Vec<Unsettled>,
     /// Directories that are being removed.
     removals: usize,
-    /// Of the last capture.
+    /// Files of the last capture that are not copied yet.
     uncopied: Uncopied,
 }
 
@@ -186,11 +186,12 @@ impl Workspace {
         Ok(changing)
     }
 
-    /// As [`change`](Self::change), by a file that was opened in a term; none if the workspace was not this node's.
+    /// As [`change`](Self::change), for a file that was opened in a term; `None` if this node did
+    /// not own the workspace then.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`change`](Self::change).
     pub(crate) fn change_in<'a>(
         &'a self,
         term: Option<Term>,
@@ -379,14 +380,14 @@ impl Changing<'_> {
         made
     }
 
-    /// Takes down an append that was made.
+    /// Captures an append.
     pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) {
         self.record.has_taken = true;
         self.record.taken.append(path, offset, bytes);
         self.workspace.relieve(&mut self.record.taken);
     }
 
-    /// Takes down a change that was made.
+    /// Captures a change.
     pub(crate) fn push(&mut self, operation: FileOperation) {
         self.record.has_taken = true;
         self.record.taken.push(operation);

@@ -62,7 +62,7 @@ impl Node {
             (Asked::Probe(since_ms), _) => {
                 self.unconfirmed_since_ms.get_or_insert(since_ms);
             }
-            // They are asked again soon.
+            // These requests are repeated soon.
             (
                 Asked::Heads | Asked::List | Asked::Beat | Asked::Standing | Asked::ForgetSnapshots,
                 _,

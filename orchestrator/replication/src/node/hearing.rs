@@ -15,7 +15,7 @@ struct Last {
     position: Position,
     /// In which epoch it owned the workspace, if it did.
     owned: Option<Epoch>,
-    /// When it was last news; none if it was so before this node listened.
+    /// Time of the last new heartbeat; `None` if there was none since this node started.
     at_ms: Option<u64>,
 }
 
@@ -137,7 +137,7 @@ impl Hearing {
             .collect();
         let mut nodes = Nodes::default();
         for node in behind.keys() {
-            // Of more than there may be, some are not counted.
+            // Nodes beyond the limit are ignored.
             nodes.join((*node).clone()).ok();
         }
         let mut successors = Successors::default();
@@ -171,7 +171,7 @@ impl Hearing {
         let mut nodes = Nodes::default();
         let own = std::iter::once(&self.own);
         for node in own.chain(self.living(now_ms)) {
-            // Of more than there may be, some are not counted: the seal decides anyway.
+            // Nodes beyond the limit are ignored; the seal decides anyway.
             nodes.join(node.clone()).ok();
         }
         nodes.rank(workspace, &self.own, owner).unwrap_or(0)

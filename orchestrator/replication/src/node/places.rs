@@ -21,7 +21,7 @@ pub(super) enum Role {
         seal: Put,
     },
     Owner(Box<Owner>),
-    /// Nothing is done for it.
+    /// All work on it is paused.
     Left {
         /// Applied position of the log.
         chain: Box<Chain>,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) head: Position,
     /// True if a client wants to use it here.
     pub(super) is_wanted: bool,
-    /// Why this node could not run it.
+    /// Reason why this node could not run it.
     pub(super) unfit: Option<String>,
     /// True if it is being released.
     is_releasing: bool,

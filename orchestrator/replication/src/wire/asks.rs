@@ -86,11 +86,11 @@ impl Snapshot {
 }
 
 impl Request {
-    /// As a frame's body.
+    /// Encodes it as a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if there is more in it than a message may have.
+    /// [`WireFault`] if it exceeds a limit.
     pub fn to_frame(&self) -> Result<Vec<u8>, WireFault> {
         self.ask.check()?;
         let mut bytes: Option<&[u8]> = None;
