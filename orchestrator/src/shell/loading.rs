@@ -470,7 +470,8 @@ impl Projects {
         loaded.bundle.map(drop).map_err(|_problems| why)
     }
 
-    /// Keeps the files of a configuration that runs, unless a later one was kept meanwhile. Blocks.
+    /// Stores the sources of a running configuration, unless a later one was stored meanwhile.
+    /// Blocks.
     pub(super) fn keep(
         &self,
         number: u64,

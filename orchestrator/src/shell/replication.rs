@@ -54,7 +54,7 @@ mod verifying;
 /// The program that speaks to the log's server.
 const REPLICA: &str = "goondan-replica";
 
-/// Why replication cannot begin.
+/// Reason why replication cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReplicationFault {
     /// The node has no name that is one.
@@ -96,11 +96,11 @@ pub(super) struct Surroundings {
     pub(super) ending: CancellationToken,
 }
 
-/// Reads the settings, and makes the handle.
+/// Reads the settings, and creates the handle.
 ///
 /// # Errors
 ///
-/// [`ReplicationFault`] if there can be none.
+/// [`ReplicationFault`] if the node's name is invalid, or the program is not installed.
 pub(super) fn prepare(
     config: &ReplicationConfig,
     layout: &Layout,

@@ -45,7 +45,7 @@ pub(super) struct SecretKeeper {
     turn: Mutex<()>,
 }
 
-/// Why the store was not changed, or not read.
+/// Errors of reading or changing the store.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error(transparent)]

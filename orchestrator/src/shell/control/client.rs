@@ -21,7 +21,7 @@ pub(in crate::shell) struct Client {
     pub(in crate::shell) peer: Peer,
     /// Held by each open request through its own clone of this client.
     pub(super) _in_use: InUse,
-    /// Held by a request that waits.
+    /// Guard of a waiting request.
     pub(super) _wait: Option<Arc<Wait>>,
 }
 

@@ -27,7 +27,7 @@ use crate::limits::{
     UNGREETED_CONNECTIONS, WAITING_CONNECTIONS,
 };
 
-/// Why a connection or a request gets no place.
+/// Reason why a connection or a request gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPlace {
     /// Each brief place has a request open.
@@ -385,7 +385,7 @@ mod tests {
             Self { place, end, in_use }
         }
 
-        /// One of a process of its own.
+        /// A connection of a separate process.
         fn greeted(places: &Places) -> Self {
             let pid = u32::try_from(places.lock().next).unwrap() + 1;
             Self::of(places, person(pid)).unwrap()
@@ -490,7 +490,7 @@ mod tests {
         };
         let mut first = Connection::of(&places, below(1)).unwrap();
         let mut second = Connection::of(&places, below(2)).unwrap();
-        // Its own idle one gives way.
+        // The client's own idle connection is closed.
         let open = first.asks(CallKind::Other).unwrap();
         let third = Connection::of(&places, below(3)).unwrap();
         assert!(second.is_ended() && !first.is_ended() && !third.is_ended());

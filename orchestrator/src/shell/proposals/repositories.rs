@@ -51,7 +51,7 @@ fn in_time(work: impl Future<Output = Result<(), Fault>>) -> Result<(), Fault> {
     })
 }
 
-/// Why a repository is not made.
+/// Reason why a repository was not created.
 enum Fault {
     NotInstalled,
     Failed(String),
@@ -228,7 +228,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
         let problem = "there is another one of its name; rename or delete it, and try again";
         return Err(Fault::Failed(problem.to_owned()));
     }
-    // Nothing in place of the old value: it is made only if it is not there.
+    // An empty old value: the branch is created only if it does not exist.
     run(by_author().args(["update-ref", &reference, &commit, ""])).await
 }
 

@@ -45,7 +45,7 @@ use crate::shell::proposals;
 struct LoadFailure {
     why: String,
     at: Instant,
-    /// When it was last handed on to another node.
+    /// Time of the last move to another node.
     handed_on: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct FilesThread {
     machine: Sender<Message>,
     replicas: HashMap<WorkspaceId, Replica>,
     owned: HashSet<WorkspaceId>,
-    /// Those whose files no log has yet.
+    /// Workspaces whose files are in no log yet.
     unlogged: HashSet<WorkspaceId>,
     /// Those whose files are on their way into a log.
     importing: HashSet<WorkspaceId>,
@@ -93,7 +93,7 @@ pub(super) struct FilesThread {
     failed: HashSet<WorkspaceId>,
     /// Of the record behind the last note: where that is, and how many of its changes are made.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
-    /// Those whose logs are followed here.
+    /// Workspaces whose logs are followed here.
     joined: BTreeSet<WorkspaceId>,
     /// Reasons why this node could not run workspaces, as last reported to the machine.
     unfit: HashMap<WorkspaceId, Option<String>>,
@@ -787,7 +787,7 @@ impl FilesThread {
                 );
                 let workspace_id = id;
                 let hand_on = Input::HandOn { workspace_id, to };
-                // As above.
+                // There is no receiver only when the daemon ends.
                 drop(events.blocking_send(Event::Input(hand_on)));
             }
         });

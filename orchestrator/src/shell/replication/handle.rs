@@ -44,7 +44,7 @@ impl Replication {
         Arc::new(ReplicatedDisk::new(disk, self.recording.clone(), waits))
     }
 
-    /// The process of the program, while there is one.
+    /// Process id, while the process runs.
     pub(in crate::shell) fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
@@ -159,7 +159,7 @@ impl Replication {
         (workspace, dir): (&WorkspaceId, &Path),
         to: &str,
     ) -> Result<(), ControlError> {
-        // Turns may have taken long to finish, and the node may be gone by now.
+        // Turns may have taken long to finish, so the node may be down by now.
         self.successor(workspace, Some(to)).map_err(|error| {
             let message = format!("{}; it runs here again", error.message);
             ControlError { message, ..error }

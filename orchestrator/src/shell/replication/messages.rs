@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::limits::ACQUIRE_TIMEOUT_MS;
 
-/// Why a workspace is not here.
+/// Reason why this node does not own a workspace.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(in crate::shell) enum NotHere {
     /// Another node owns it, and sends heartbeats.
@@ -26,7 +26,7 @@ pub(in crate::shell) enum NotHere {
         "node {0} left the other nodes and keeps this workspace: its log has ended, and no other node runs it any more"
     )]
     LogEnded(NodeId),
-    /// The log was not asked, or has not decided.
+    /// The log did not answer, or has not decided.
     #[error("the workspace could not be taken over within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
     Undecided {
         /// The pending condition.
@@ -47,7 +47,7 @@ pub(super) enum Message {
     HandedOver(HandedOver),
     /// The process that connects to the log is ready for requests.
     Connected(mpsc::UnboundedSender<Request>),
-    /// It is gone.
+    /// The process has ended.
     Disconnected,
     /// It has answered.
     Answered(Response),

@@ -59,7 +59,7 @@ impl SecretKeeper {
 
     fn verify_document(&self, path: &Path, identities: Option<&Identities>, found: &mut Verified) {
         let problem = match self.bytes_at(path) {
-            // It is gone meanwhile.
+            // It was removed meanwhile.
             Ok(None) => None,
             Ok(Some(bytes)) => {
                 found.count(u64::try_from(bytes.len()).unwrap_or(u64::MAX));

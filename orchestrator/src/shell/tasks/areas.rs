@@ -31,7 +31,7 @@ pub(super) const STAGING_PREFIX: &str = ".import-";
 struct Open {
     area: WorkArea,
     sizes: Sizes,
-    /// When it was used last, in works.
+    /// Number of the operation that used it last.
     used: u64,
 }
 
@@ -233,7 +233,7 @@ impl Areas {
         Ok((area, state))
     }
 
-    /// Makes a work area.
+    /// Creates a work area.
     pub(super) fn create(
         &mut self,
         at: &TaskRef,
@@ -374,12 +374,12 @@ impl Areas {
         }
     }
 
-    /// Lets go of a work area.
+    /// Closes a work area.
     pub(super) fn close(&mut self, at: &TaskRef) {
         self.open.remove(at);
     }
 
-    /// Lets go of all of a workspace.
+    /// Closes all work areas of a workspace.
     pub(super) fn close_all(&mut self, id: &WorkspaceId) {
         self.open.retain(|at, _| at.workspace_id != *id);
     }

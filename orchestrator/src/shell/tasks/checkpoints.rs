@@ -90,7 +90,7 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
     }
 }
 
-/// Tells one start of the machine from another.
+/// Identifies the current start of the machine.
 pub(in crate::shell) fn boot() -> String {
     let known = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     known.map_or_else(

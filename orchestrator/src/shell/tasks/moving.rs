@@ -131,7 +131,7 @@ fn translate(
         .map_err(|error| refused(&error))
 }
 
-/// Makes the checkpoints of the plain format ours.
+/// Converts checkpoints of the plain format to ours.
 fn adopt_checkpoints(staged: &Path) -> Result<(), ControlError> {
     let folder = RealFolder::open(staged).map_err(|error| storage("open", staged, &error))?;
     let task = staged.file_name().unwrap_or_default().to_string_lossy();
