@@ -204,7 +204,7 @@ methods! {
     CheckNodes = "node.check" -> NodesCheck;
     /// Checks the files of a workspace that another node runs.
     VerifyReplica = "node.verify" -> Verification;
-    /// Has another node run a workspace.
+    /// Moves a workspace to another node.
     MoveWorkspace = "node.move" -> Done;
     /// Starts or ends draining: a draining node takes no workspace over.
     DrainNode = "node.drain" -> Done;
@@ -238,7 +238,7 @@ methods! {
     RetryEvent = "event.retry" -> Done;
     /// Ends a parked event without an answer.
     DropEvent = "event.drop" -> Done;
-    /// Ends a turn that is in progress, or an event that waits. Only a person may.
+    /// Cancels a turn in progress or a pending event. Only a person may.
     CancelEvent = "event.cancel" -> EventCancelled;
     /// The turn of an event that waits does not begin before it is resumed. Only a person may.
     PauseEvent = "event.pause" -> Done;
@@ -252,7 +252,7 @@ methods! {
     ShowQuestion = "question.show" -> QuestionDetail;
     /// Answers a question. Only a person may.
     AnswerQuestion = "question.answer" -> QuestionClosed;
-    /// Gives a question no answer. Only a person may.
+    /// Declines a question. Only a person may.
     DeclineQuestion = "question.decline" -> QuestionClosed;
     /// The tool calls that wait for a person to approve them.
     ListApprovals = "approval.list" -> ApprovalsPage;
@@ -272,7 +272,7 @@ methods! {
     InstanceHistory = "instance.history" -> History;
     /// Messages of an instance's conversation, from its end on.
     InstancePage = "instance.page" -> ConversationPage;
-    /// One message of an instance's conversation, whole.
+    /// Shows one message of an instance's conversation in full.
     GetMessage = "message.get" -> WholeMessage;
     /// Checks the files of conversations, and sets damage aside.
     VerifyInstances = "instance.verify" -> Verification;
@@ -284,7 +284,7 @@ methods! {
     PageTrace = "trace.page" -> TracePage;
     /// One part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
-    /// Makes a conversation from an archive.
+    /// Creates a conversation from an archive.
     ImportInstance = "instance.import" -> Imported;
     /// Deletes conversations that have been unused for long, or lists them.
     PruneInstances = "instance.prune" -> Pruned;
@@ -335,11 +335,11 @@ methods! {
     ShowChangeset = "bundle.show" -> ShownChangeset;
     /// Plays recorded turns with a changeset or revision before it is active. Only a person may.
     RehearseBundle = "bundle.rehearse" -> Rehearsal;
-    /// Makes a changeset that waits the head. Only a person may.
+    /// Approves a pending changeset, which becomes the head. Only a person may.
     ApproveChangeset = "bundle.approve" -> ChangesetInfo;
     /// Turns it down. Only a person may.
     RejectChangeset = "bundle.reject" -> ChangesetInfo;
-    /// Goes back to a revision. Only a person may.
+    /// Reverts to a revision. Only a person may.
     RevertBundle = "bundle.revert" -> BundleStatus;
     /// Keeps the revision that is active, or lets changesets be made again. Only a person may.
     PinBundle = "bundle.pin" -> BundleStatus;
@@ -363,7 +363,7 @@ methods! {
     AnswerTask = "task.answer" -> TaskInfo;
     /// Approves a phase.
     ApproveTask = "task.approve" -> TaskInfo;
-    /// Has a phase done better.
+    /// Requests changes to a phase.
     ReworkTask = "task.rework" -> TaskInfo;
     /// Sets what a task may take.
     SetTaskBudget = "task.budget" -> TaskInfo;
@@ -379,19 +379,19 @@ methods! {
     DrillTask = "task.drill" -> TaskDrill;
     /// Removes the tasks that ended long ago, with backups.
     PruneTasks = "task.prune" -> TasksPruned;
-    /// Takes over a work area from elsewhere.
+    /// Imports a work area.
     ImportTask = "task.import" -> TaskInfo;
     /// Removes a task that has ended, with a backup.
     RemoveTask = "task.remove" -> TaskRemoved;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
-    /// Keeps a value, encrypted, and restarts what uses it.
+    /// Stores a value, encrypted, and restarts its users.
     SetSecret = "secret.set" -> SecretChanged;
     /// Removes a secret, or one entry.
     RemoveSecret = "secret.remove" -> SecretChanged;
     /// Allows a workspace to use a secret.
     AllowSecret = "secret.allow" -> SecretConsentChanged;
-    /// Takes that back.
+    /// Revokes the permission of a workspace to use a secret.
     DenySecret = "secret.deny" -> SecretConsentChanged;
     /// Re-encrypts everything for another identity. Only a person may.
     RotateSecrets = "secret.rotate" -> SecretsRotated;
@@ -409,7 +409,7 @@ methods! {
     FinishLogin = "oauth.finish" -> GrantInfo;
     /// Renews a token now.
     RefreshGrant = "oauth.refresh" -> GrantInfo;
-    /// Has the server take tokens back, and forgets them.
+    /// Revokes tokens at the server, and removes them.
     RevokeGrant = "oauth.revoke" -> GrantRevoked;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.
     FollowLogs = "logs.follow" -> Done;

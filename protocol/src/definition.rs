@@ -87,7 +87,7 @@ pub struct AgentDefinition {
     pub extensions: Vec<ExtensionDefinition>,
     /// Most steps of one turn; a turn that needs more fails.
     pub max_steps_per_turn: u32,
-    /// When a turn goes in circles and fails.
+    /// Limits that detect a turn without progress, which then fails.
     pub loop_breaker: LoopBreaker,
     /// Working directory of its tools' programs.
     #[serde(default, skip_serializing_if = "CwdMode::is_usual")]
@@ -690,7 +690,7 @@ impl HostedModel {
         self.endpoint.as_deref().unwrap_or(usual)
     }
 
-    /// The host and the port of its server; none if its address is none.
+    /// Host and port of its server; `None` if its URL is invalid.
     #[must_use]
     pub fn server(&self) -> Option<(String, u16)> {
         let (scheme, rest) = self.address().split_once("://")?;

@@ -63,7 +63,7 @@ pub struct ListTasks {
     /// Only those that wait for a person.
     #[serde(default)]
     pub needs_me: bool,
-    /// Also those that have ended.
+    /// True to include ended tasks.
     #[serde(default)]
     pub all: bool,
     /// The task after which the page begins: `next` of the previous page; `None` for the first.
@@ -246,9 +246,9 @@ pub struct PrunedTask {
     pub title: String,
     /// Final status.
     pub status: TaskStatus,
-    /// When.
+    /// End time.
     pub ended_at: Timestamp,
-    /// Since when it may be removed.
+    /// Time from which it may be removed.
     pub due_at: Timestamp,
     /// Path of its backup, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -264,7 +264,7 @@ pub struct PrunedTask {
 pub struct TaskDrill {
     /// The checkpoint that was unpacked and compared.
     pub checkpoint_id: String,
-    /// When.
+    /// Time of the drill.
     pub at: Timestamp,
     /// Entries that were compared.
     pub entries: u64,
@@ -361,7 +361,7 @@ pub struct TaskAsk {
     /// Default answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// When it does; never, if an answer is required.
+    /// Time at which the default answer applies; absent if an answer is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -400,7 +400,7 @@ pub enum TaskAskKind {
     Permission,
     /// Something secret, which becomes a variable of the environment: `task.provide`.
     Secret,
-    /// Something else that must be there: `task.provide`.
+    /// Another requirement: `task.provide`.
     Dependency,
 }
 
@@ -441,7 +441,7 @@ pub struct TaskInfo {
     /// The conversation whose agent created it; `None` for a task created by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Time of the last event.
     pub updated_at: Timestamp,
@@ -476,13 +476,13 @@ pub struct TaskDetail {
     /// Result of the command `runtime.verify` for the latest completed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<TaskVerdict>,
-    /// When it was started.
+    /// Start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it was completed, failed or was cancelled.
+    /// Time at which it was completed, failed or was canceled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Decisions that it waits for, most urgent first.
@@ -512,7 +512,7 @@ pub struct TaskDetail {
     /// Result of the last ended run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<TaskLastRun>,
-    /// When the next run may begin, if it waits for that.
+    /// Earliest start of the next run, if it is delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     /// The session of its program.
@@ -625,11 +625,11 @@ pub struct TaskNotification {
     pub connection: ConnectionName,
     /// The connection's action.
     pub action: String,
-    /// When it came to be.
+    /// Creation time.
     pub at: Timestamp,
     /// State of the notification.
     pub state: TaskNotificationState,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -661,7 +661,7 @@ pub struct TaskRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskHappening {
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
     /// The fact's `event`, such as `question_asked`.
     pub event: String,
@@ -676,7 +676,7 @@ pub struct TaskHappening {
 pub struct CheckpointInfo {
     /// Its id, such as `checkpoint_001`.
     pub checkpoint_id: String,
-    /// Why it was made, such as `phase_completion`.
+    /// Reason for the checkpoint, such as `phase_completion`.
     #[serde(rename = "type")]
     pub kind: String,
     /// A name that a person gave it.
@@ -684,14 +684,14 @@ pub struct CheckpointInfo {
     pub name: Option<String>,
     /// The phase it was made in.
     pub phase: u32,
-    /// When.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Bytes of its snapshot.
     pub snapshot_size: u64,
     /// Number of files in it; only for a checkpoint that was just made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// Why it cannot be restored, if it cannot.
+    /// Reason why it cannot be restored, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }

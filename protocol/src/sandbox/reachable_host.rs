@@ -26,7 +26,7 @@ pub enum Host {
     Address(IpAddr),
 }
 
-/// Why a text names no host.
+/// Reason why a text is not a valid host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHost {
     /// It holds a character that no name has.
@@ -44,7 +44,7 @@ pub enum InvalidHost {
     /// More than a host and a port.
     #[error("is more than a host and a port; take off `https://`, the path and the user")]
     NotOnlyAHost,
-    /// A port that is none.
+    /// The port is invalid.
     #[error("has a port that is none; write a number from 1 to 65535")]
     Port,
     /// A wildcard that matches too much, or is not at the front.
