@@ -92,7 +92,7 @@ pub const EGRESS_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// Maximum number of addresses of one name that are tried.
 pub const EGRESS_ADDRESSES_MAX: usize = 4;
 
-/// Maximum number of bytes buffered for a TLS ClientHello: one full record.
+/// Maximum number of bytes buffered for a TLS `ClientHello`: one full record.
 pub const EGRESS_HELLO_BYTES_MAX: usize = 16 * 1024 + 5;
 
 /// Time limit for the orchestrator to accept or refuse an event, in milliseconds; then the client

@@ -103,8 +103,9 @@ fn serve() -> ExitCode {
             )));
             // Sockets are created first, because a confined process cannot create socket files.
             let doors = Doors::of(&role);
-            let confined = own_sandbox::enter(&role)
-                .map_err(|error| format!("cannot confine this process: {}", error_chain(&error)));
+            let confined = own_sandbox::enter(&role).map_err(|error| {
+                format!("failed to confine this process: {}", error_chain(&error))
+            });
             session::run(role, confined, doors, incoming, outgoing)
                 .await
                 .map_err(ProcessError::Link)

@@ -49,7 +49,7 @@ impl Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Directory for all run state and the daemon's socket [default: ~/.goondan]
+    /// Directory of all run state and of the daemon's socket [default: ~/.goondan]
     #[arg(
         long,
         global = true,
@@ -58,16 +58,16 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) state_root: Option<PathBuf>,
-    /// Project directory [default: the nearest one, from here upwards, that contains goondan.yaml]
+    /// Project directory [default: the nearest one, from here upwards, that holds goondan.yaml]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Select the workspace by id, instead of by project
+    /// Workspace by its id, instead of by its project
     #[arg(long, global = true, value_name = "ID", conflicts_with = "project")]
     pub(crate) workspace: Option<WorkspaceId>,
     /// Print JSON on stdout, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colors: auto, always or never; `NO_COLOR` is respected
+    /// When to use colours: auto, always or never; `NO_COLOR` is respected
     #[arg(
         long,
         global = true,
@@ -90,7 +90,7 @@ impl Global {
     }
 }
 
-/// When to use colors.
+/// When to use colours.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal.

@@ -19,7 +19,7 @@ pub(crate) async fn gone() {
         return pending().await;
     };
     if stdout.ready(Interest::ERROR).await.is_err() {
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -132,7 +132,7 @@ pub use task::{
     CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
     ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
     ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk,
-    TaskDrill, TaskHappening, TaskInfo, TaskLog, TaskLogPart, TaskNotification,
+    TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart, TaskNotification,
     TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile, TaskRemoved, TaskRestored,
     TaskRun, TaskSandbox, TaskVerdict, TasksPage, TasksPruned,
 };

@@ -70,6 +70,10 @@ pub fn owned(root: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Checks the owner and mode of an existing path.
+///
+/// # Errors
+///
+/// [`Exposed`] if another user owns the path or can write to it.
 pub fn check(path: PathBuf, owner: u32, mode: u32, user: u32) -> Result<(), Exposed> {
     if owner != user {
         return Err(Exposed::Foreign {

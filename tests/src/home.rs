@@ -125,11 +125,17 @@ impl Home {
     /// The one workspace's directory in the System Root.
     #[must_use]
     pub fn workspace_dir(&self) -> PathBuf {
-        let entries = fs::read_dir(self.state_root().join("workspaces")).unwrap();
+        self.found_workspace_dir().unwrap()
+    }
+
+    /// The same, or `None` while the System Root has no workspace.
+    #[must_use]
+    pub fn found_workspace_dir(&self) -> Option<PathBuf> {
+        let entries = fs::read_dir(self.state_root().join("workspaces")).ok()?;
         let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         dirs.retain(|dir| dir.join("workspace.json").is_file());
-        assert_eq!(dirs.len(), 1, "{dirs:?}");
-        dirs.remove(0)
+        assert!(dirs.len() < 2, "{dirs:?}");
+        dirs.pop()
     }
 
     /// A directory with hard links to the daemon and `gdn`, in which other programs can replace the

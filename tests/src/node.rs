@@ -150,7 +150,9 @@ impl Node {
     /// All replicated files of its workspace, with their contents.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
-        let dir = self.home.workspace_dir();
+        let Some(dir) = self.home.found_workspace_dir() else {
+            return BTreeMap::new();
+        };
         let mut files = BTreeMap::new();
         let mut dirs = vec![dir.clone()];
         while let Some(at) = dirs.pop() {

@@ -232,6 +232,7 @@ fn fault(code: &str, message: impl Into<String>) -> (String, String) {
 }
 
 fn question_of(asked: Asked) -> Result<Question, (String, String)> {
+    // Long: one arm for each question.
     let Asked {
         op,
         agent,

@@ -51,6 +51,7 @@ pub(crate) async fn run(
     assignment: TaskAssignment,
     supervisor: &Path,
 ) -> Result<Ended, ProcessError> {
+    // Long: the steps of a start, each with its own failure.
     // Open it first: this process's confinement would deny access to the group's files.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
     let places = Places::of(&assignment);

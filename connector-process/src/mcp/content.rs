@@ -187,7 +187,7 @@ mod tests {
         let small = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         let result = of_call(&json!({"content": [large, small]}));
         assert_eq!(result.images.len(), 1);
-        assert!(result.text.contains("left out"), "{}", result.text);
+        assert!(result.text.contains("omitted"), "{}", result.text);
         let many = vec![small; MAX_IMAGES + 1];
         assert_eq!(of_call(&json!({"content": many})).images.len(), MAX_IMAGES);
     }

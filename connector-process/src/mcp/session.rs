@@ -82,7 +82,7 @@ impl Session {
                 .auth_challenge()
                 .and_then(wording::verdict_of_challenge);
             let error = wording::of_start(&error);
-            let reason = format!("`{}` cannot be spoken to: {error}", config.uri);
+            let reason = format!("failed to connect to `{}`: {error}", config.uri);
             NotStarted::new(reason, token)
         })?;
         Ok(Self {
@@ -152,7 +152,7 @@ impl Session {
                     Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                 };
                 let error = wording::of_start(&error);
-                let reason = format!("`{shown}` speaks no MCP: {error}; it {how}");
+                let reason = format!("`{shown}` is not an MCP server: {error}; it {how}");
                 Err(NotStarted::new(reason, None))
             }
         }

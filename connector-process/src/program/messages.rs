@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_means_nothing_says_why_and_repeats_nothing() {
         for (line, said) in [
-            ("hello", "no JSON"),
+            ("hello", "not JSON"),
             ("[1]", "without a `type`"),
             (r#"{"type":"evnt"}"#, "neither `event` nor `status`"),
             (

@@ -150,7 +150,7 @@ fn settings_and_secrets_come_first_and_the_environment_is_clean() {
 #[test]
 fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
     for (text, said) in [
-        ("echo hello; sleep 100", "that is no JSON"),
+        ("echo hello; sleep 100", "that is not JSON"),
         ("exit 7", "exited with code 7"),
         ("kill -9 $$", "was killed by signal 9"),
         (
@@ -193,7 +193,7 @@ fn sup_4_a_program_that_cannot_be_started_is_parked_with_the_reason() {
     orchestrator.expect_graceful_end();
     // A program that ends with the same code was started.
     let mut orchestrator = start(&script("exit 127"));
-    orchestrator.status_saying("with exit code 127; starting it again after 1 s");
+    orchestrator.status_saying("exited with code 127; starting it again after 1 s");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::schemas;
 /// Maximum number of pending calls that other commands list.
 const NAMED_AT_ONCE: usize = 5;
 
-/// List the tool calls that wait for approval, or show one
+/// List the tool calls that wait for your approval, or show one
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,18 +34,18 @@ Examples:
 A tool that an agent lists with `approve: ask` is not run before you say so. The call waits as long as
 it takes, over restarts of the agent and of the daemon; the rest of its step goes on.")]
 pub(crate) struct ApprovalsArgs {
-    /// Show this call in full
+    /// Show this one, whole
     #[arg(value_name = "ID", conflicts_with_all = ["all", "instance"])]
     approval: Option<ApprovalId>,
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
-    /// Only calls of this conversation
+    /// Only this conversation's
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
 }
 
-/// Approve a pending tool call
+/// Let a tool call that waits be carried out
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,12 +54,12 @@ Examples:
 
 A call is decided about once: of two people who answer, the second is told (exit code 10).")]
 pub(crate) struct ApproveArgs {
-    /// The pending call
+    /// What waits
     #[arg(value_name = "ID")]
     approval: ApprovalId,
 }
 
-/// Deny a pending tool call
+/// Do not let a tool call that waits be carried out; the agent is told
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -68,10 +68,10 @@ Examples:
 
 The turn goes on: the model reads that the call was denied, with your reason.")]
 pub(crate) struct DenyArgs {
-    /// The pending call
+    /// What waits
     #[arg(value_name = "ID")]
     approval: ApprovalId,
-    /// Reason for the model
+    /// Why, for the model
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

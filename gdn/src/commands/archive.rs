@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{Output, style, text};
 use crate::schemas;
 
-/// Export one conversation to a file
+/// Write one conversation to a file that can be imported elsewhere
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,18 +30,18 @@ pub(crate) struct InstanceExportArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Output file; `-` is stdout
+    /// Where to write it; `-` is stdout
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Overwrite an existing file
+    /// Overwrite a file that is there
     #[arg(long)]
     force: bool,
-    /// Skip damaged records instead of stopping
+    /// Leave out what is damaged, instead of stopping at it
     #[arg(long)]
     skip_damaged: bool,
 }
 
-/// Import a conversation from an exported file
+/// Make a conversation from an exported file
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,10 +53,10 @@ pub(crate) struct InstanceImportArgs {
     /// The exported file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// New name of the conversation [default: its exported name]
+    /// The conversation it becomes [default: what it was]
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Agent of the conversation [default: its exported agent]
+    /// The agent it belongs to then [default: the one it belonged to]
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::progress::TurnView;
 use crate::output::text::shell_quoted;
 
-/// Recipient of a message.
+/// Whom a message is for.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct To {
     /// The agent [default: the swarm's entry agent]

@@ -21,38 +21,38 @@ mod rehearse;
 
 use rehearse::BundleRehearseArgs;
 
-/// Review and control agents' changes to their own configuration
+/// Decide about what agents change of their own configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
-    /// Show the active revision, its probation state, and the latest changesets
+    /// Show which revision is active, how it proves itself, and the last changesets
     #[command(after_help = "\
 Examples:
   gdn bundle status
   gdn bundle status telegram:42 --json | jq '.changesets[] | select(.state == \"waiting\")'")]
     Status(BundleKeyArgs),
-    /// Show the outcome of each changeset, in order
+    /// Show what became of each changeset, in order
     #[command(after_help = "\
 Examples:
   gdn bundle log
   gdn bundle log telegram:42")]
     Log(BundleKeyArgs),
-    /// Show a changeset: its pending decision, changes and reason
+    /// Show a changeset: who it waits for, what it changes and why
     #[command(after_help = "\
 Examples:
   gdn bundle show 0199a2f1-….3-q0
   gdn bundle show 0199a2f1-….3-q0 --key telegram:42")]
     Show(BundleChangesetArgs),
-    /// Print a changeset as a patch
+    /// Print what a changeset changes, as a patch
     #[command(after_help = "\
 Examples:
   gdn bundle diff 0199a2f1-….3-q0 | git apply    take it over into the project")]
     Diff(BundleChangesetArgs),
-    /// Show the changeset of each file that differs from the project
+    /// Show which changeset each file comes from that is not the project's
     #[command(after_help = "\
 Examples:
   gdn bundle blame")]
     Blame(BundleKeyArgs),
-    /// Replay the latest turns with a changeset or revision before it is activated
+    /// Play the latest turns with a changeset or a revision before it is active
     #[command(after_help = "\
 Examples:
   gdn bundle rehearse 0199a2f1-….3-q0
@@ -62,27 +62,27 @@ Examples:
 The replies and the results of tools are those that were recorded: no model is asked, no tool
 runs, and nothing is changed. Exits with 16 if something would not work any more.")]
     Rehearse(BundleRehearseArgs),
-    /// Approve a pending changeset; it becomes active with the next step
+    /// Let a changeset that waits become active with the next step
     #[command(after_help = "\
 Examples:
   gdn bundle approve 0199a2f1-….3-q0
 
 It is checked again, on top of what is active now. Then it has to prove itself like any other.")]
     Approve(BundleDecideArgs),
-    /// Reject a pending changeset
+    /// Turn a changeset down that waits
     #[command(after_help = "\
 Examples:
   gdn bundle reject 0199a2f1-….3-q0 --reason 'keep the search tool'
 
 The agent is told the reason.")]
     Reject(BundleDecideArgs),
-    /// Revert to a revision with the next step
+    /// Go back to a revision with the next step
     #[command(after_help = "\
 Examples:
   gdn bundle revert                    the last revision that proved itself; or, if that is active, the project
   gdn bundle revert --to 5f0c21…       a revision that `gdn bundle log` names")]
     Revert(BundleRevertArgs),
-    /// Pin the active revision; changesets are refused
+    /// Keep the active revision: changesets are refused
     #[command(after_help = "\
 Examples:
   gdn bundle pin
@@ -115,7 +115,7 @@ pub(crate) struct BundleDecideArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(long, value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Reason for the decision
+    /// What is said of it
     #[arg(
         long,
         value_name = "TEXT",
@@ -133,7 +133,7 @@ pub(crate) struct BundleRevertArgs {
     /// The revision
     #[arg(long, value_name = "REVISION")]
     to: Option<RevisionId>,
-    /// Reason, which the agent receives
+    /// Why; the agent is told
     #[arg(
         long,
         value_name = "TEXT",
@@ -148,7 +148,7 @@ pub(crate) struct BundlePinArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Unpin: accept changesets again
+    /// Let changesets be made again
     #[arg(long)]
     off: bool,
 }

@@ -12,7 +12,7 @@ use crate::failure::{Failure, NameKind};
 use crate::output::text;
 use crate::schemas;
 
-/// Cancel a turn in progress or a queued event; the conversation is kept
+/// End a turn where it is, or an event that waits; the conversation stays
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
 The agent's tools are ended, and calls of models dropped. What the turn had done before stays in the
 conversation; a tool call without a result is given one that says that it was cancelled.")]
 pub(crate) struct CancelArgs {
-    /// The event [default: the event of the turn in progress]
+    /// The event; the one that is worked on if it is not said
     #[arg(value_name = "EVENT")]
     event: Option<EventId>,
-    /// The conversation; optional if only one turn is in progress
+    /// The conversation; may be left out where one turn only is in progress
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
 }

@@ -27,7 +27,7 @@ use crate::output::progress::{Streaming, TurnView};
 use crate::output::{style, text};
 use crate::schemas;
 
-/// Chat with an agent
+/// Talk to an agent, line by line
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

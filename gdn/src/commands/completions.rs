@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Print a shell completion script
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

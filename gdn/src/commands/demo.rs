@@ -24,7 +24,7 @@ mod kill;
 mod nodes;
 mod verdict;
 
-/// Run an example in a temporary state root
+/// Try an example in a state root of its own that is removed afterwards
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,7 +45,7 @@ pub(crate) struct DemoArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
     path: Option<PathBuf>,
-    /// Message for its entry agent
+    /// What to ask its entry agent
     #[arg(long, value_name = "TEXT", required = true)]
     ask: Option<String>,
     /// Keep the state root

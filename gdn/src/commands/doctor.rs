@@ -24,7 +24,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Check this machine, the state directory and the project, and suggest fixes
+/// Check this machine, the state directory and the project, and say what to do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 
 It changes nothing. Exit code 16 says that something has to be mended.")]
 pub(crate) struct DoctorArgs {
-    /// Connect to the servers of the project's models; no data is sent
+    /// Connect to the servers of the project's models; nothing is sent
     #[arg(long)]
     network: bool,
 }

@@ -23,10 +23,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List and control the queued events of agents
+/// List what waits for an agent, and decide what has its turn, and when
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
-    /// List the events that are queued, in progress, paused or parked
+    /// List the events that wait, are worked on, are paused or are parked
     #[command(after_help = "\
 Examples:
   gdn event list
@@ -34,32 +34,32 @@ Examples:
 
 An event is parked when three processes crashed in its turn; its conversation goes on without it.")]
     List(EventListArgs),
-    /// Retry a parked event; its turn starts over
+    /// Let a parked event wait again; its turn begins from the start
     #[command(after_help = "\
 Examples:
   gdn event retry 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event retry --all")]
     Retry(EventRetryArgs),
-    /// Drop a queued, paused or parked event without a reply
+    /// Give up an event that waits, is paused or is parked, unanswered
     #[command(after_help = "\
 Examples:
   gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes
 
 An event whose turn has begun is ended by `gdn cancel`.")]
     Drop(EventDropArgs),
-    /// Pause queued events until they are resumed; other events continue
+    /// Have events wait until they are resumed, while others have their turns
     #[command(after_help = "\
 Examples:
   gdn event pause 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event pause --all --instance customer-7    all that wait in a conversation")]
     Pause(EventPauseArgs),
-    /// Resume paused events at their place in the queue
+    /// Have paused events wait for their turns again, each in its place
     #[command(after_help = "\
 Examples:
   gdn event resume 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event resume --all")]
     Resume(EventResumeArgs),
-    /// Move a queued event within its conversation
+    /// Give an event that waits an earlier or a later turn in its conversation
     #[command(after_help = "\
 Examples:
   gdn event move 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --first
@@ -71,10 +71,10 @@ No event comes before the one whose turn has begun.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct EventListArgs {
-    /// Only events of this conversation
+    /// Only this conversation's
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Only parked events
+    /// Only those that are parked
     #[arg(long)]
     parked: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct EventDropArgs {
     /// The event
     #[arg(value_name = "ID")]
     event: EventId,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }

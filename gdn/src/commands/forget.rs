@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Forget this project: stop it and revoke its secrets; its conversations are kept
+/// Forget this project: stop it, and let it use no secret any more; its conversations stay
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct ForgetArgs {
     /// Delete its conversations, too
     #[arg(long)]
     delete: bool,
-    /// Do not ask for confirmation
+    /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }

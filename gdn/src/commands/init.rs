@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 use crate::schemas;
 
-/// Create a new project that is ready to run
+/// Make a new project that runs at once
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,10 +25,10 @@ Examples:
   gdn init                the same in this directory
   gdn init --no-git .     without a git repository")]
 pub(crate) struct InitArgs {
-    /// Directory of the project
+    /// Where to make the project
     #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// Template: default, multi-agent, package or minimal
+    /// What to begin with: default, multi-agent, package or minimal
     #[arg(
         long,
         short = 't',
@@ -37,26 +37,26 @@ pub(crate) struct InitArgs {
         hide_possible_values = true
     )]
     template: Template,
-    /// Do not create a git repository
+    /// Make no git repository
     #[arg(long)]
     no_git: bool,
-    /// Overwrite existing files
+    /// Overwrite files that are there
     #[arg(long)]
     force: bool,
 }
 
-/// Template of a new project.
+/// What a new project begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Template {
     /// One agent with tools.
     Default,
-    /// Three agents, and a webhook that selects one.
+    /// Three agents, and a webhook that says which one.
     MultiAgent,
     /// Tools for other projects, and an agent to try them with.
     Package,
     /// One file, one agent.
     Minimal,
-    /// One agent with tools and an Anthropic model, which needs a key.
+    /// One agent with tools and a model of Anthropic, which needs a key.
     Assistant,
 }
 

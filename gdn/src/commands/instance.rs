@@ -47,7 +47,7 @@ Examples:
   gdn instance history --turns    what became of each turn, how long it took, which tools it used
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistoryArgs),
-    /// Create a checkpoint of one conversation and its files, for `gdn rewind`
+    /// Make a checkpoint of one conversation and its files, to go back to with `gdn rewind`
     #[command(after_help = "\
 Examples:
   gdn instance checkpoint
@@ -63,7 +63,7 @@ Examples:
     Checkpoints(InstanceCheckpointsArgs),
     Export(InstanceExportArgs),
     Import(InstanceImportArgs),
-    /// Delete conversations that have not been used for a long time
+    /// Delete the conversations that nobody has used for long
     #[command(after_help = "\
 Examples:
   gdn instance prune --dry-run                  what the swarm's policy lets go
@@ -89,10 +89,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceListArgs {
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
-    /// Only conversations of this agent
+    /// Only those of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
 }
@@ -109,23 +109,23 @@ pub(crate) struct InstanceHistoryArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Only this many of the latest messages, or turns
+    /// Only the latest so many messages, or turns
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Print turns with their outcomes, instead of messages
+    /// The turns with their outcomes, instead of the messages
     #[arg(long)]
     turns: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InstancePruneArgs {
-    /// Conversations unchanged for this long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
     older_than: Option<u64>,
-    /// Only show the conversations
+    /// Only show which they are
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }
@@ -135,7 +135,7 @@ pub(crate) struct InstanceDeleteArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
     key: InstanceKey,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short, alias = "force")]
     yes: bool,
 }

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// Print a manual page, or write all pages
+/// Print a manual page, or write all of them
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,10 +22,10 @@ Examples:
   gdn man task new | man -l -            the page gdn-task-new(1)
   gdn man --out ~/.local/share/man/man1  every page, where man finds it")]
 pub(crate) struct ManArgs {
-    /// Command of the page [default: gdn itself]
+    /// The command whose page is printed [default: gdn itself]
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     command: Vec<String>,
-    /// Write the pages of all commands to this directory
+    /// Write the pages of all commands into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -20,7 +20,7 @@ use crate::schemas;
 /// Mode of the written file: the collector runs as another user.
 const FILE_MODE: u32 = 0o644;
 
-/// Show the daemon's metrics in OpenMetrics format
+/// Show what the daemon counts, as OpenMetrics
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
 
 The connector `metrics` answers Prometheus itself; the connector `otlp` hands the same to a collector.")]
 pub(crate) struct MetricsArgs {
-    /// Write to this file atomically, for the Prometheus textfile collector
+    /// Write it to this file instead, whole or not at all: for the textfile collector of Prometheus
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

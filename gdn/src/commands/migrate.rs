@@ -16,7 +16,7 @@ use crate::output::style;
 use crate::output::text;
 use crate::schemas;
 
-/// Convert a project from goondan 0.0.3 to the current format, as a patch or in place
+/// Show, or write, a project of goondan 0.0.3 in today's words
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

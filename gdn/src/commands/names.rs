@@ -90,10 +90,11 @@ fn hint_of(written: &str, known: &[&str], what: &str) -> String {
     with_near_name(written, known.iter().copied(), listed)
 }
 
-/// A hint that begins with the known name that is near to what was written, if one is.
-pub(super) fn with_near_name(
+/// Prefixes a hint with a known name similar to what was written, if there is one.
+#[expect(single_use_lifetimes, reason = "`impl Trait` cannot elide a lifetime")]
+pub(super) fn with_near_name<'a>(
     written: &str,
-    known: impl IntoIterator<Item = &str>,
+    known: impl IntoIterator<Item = &'a str>,
     hint: String,
 ) -> String {
     match nearest_name(written, known) {

@@ -290,7 +290,7 @@ mod tests {
         let given = words("task show --workspace=w shp");
         let message = "there is no task `shp` in workspace `w`";
         let written = written_names(NameKind::Task, message, &given);
-        assert_eq!(written, ["shp", "w"]);
+        assert_eq!(written, ["w", "shp"]);
         let message = "there is no task `x`";
         assert!(written_names(NameKind::Task, message, &given).is_empty());
     }

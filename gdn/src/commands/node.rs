@@ -26,10 +26,10 @@ const MOVED_WITHIN_MS: u64 = 60_000;
 /// Polling interval, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// Show and control which node runs which workspace
+/// See which machine runs which workspace, and change it
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// List the nodes and the owner of each workspace
+    /// List the nodes, and who runs each workspace
     #[command(after_help = "\
 Examples:
   gdn node list
@@ -38,7 +38,7 @@ Examples:
 Nodes share workspaces through logs in PostgreSQL, which config.json names: `replication`. One of them runs a
 workspace; those that follow it have its files, and one of them takes it over when that one is gone.")]
     List,
-    /// Move a workspace to another node
+    /// Have another node run a workspace
     #[command(after_help = "\
 Examples:
   gdn node move srv_shop__no-package
@@ -46,7 +46,7 @@ Examples:
 
 Turns in progress finish first, as with `gdn stop`. To be run on the node that runs the workspace.")]
     Move(MoveArgs),
-    /// Move all workspaces to other nodes, and take none over
+    /// Have other nodes run all workspaces of this one, and take none
     #[command(after_help = "\
 Examples:
   gdn node drain            before this machine is shut down
@@ -54,7 +54,7 @@ Examples:
 
 Until the daemon starts again, it takes a workspace only if no other node does.")]
     Drain(DrainArgs),
-    /// Remove this node from the cluster permanently, and stop the daemon
+    /// Leave the other nodes for good, and stop the daemon
     #[command(after_help = "\
 Examples:
   gdn node drain && gdn node leave    other nodes run on what ran here
@@ -67,24 +67,24 @@ as well.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArgs {
-    /// The workspace, as listed by `gdn node list`
+    /// The workspace, as `gdn node list` calls it
     #[arg(value_name = "WORKSPACE")]
     workspace: WorkspaceId,
-    /// Node that will run it [default: one of its followers]
+    /// The node that is to run it [default: one of those that follow it]
     #[arg(long, value_name = "NODE")]
     to: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// Allow this node to take workspaces again
+    /// Let this node take workspaces again
     #[arg(long)]
     undo: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
-    /// Keep the workspaces that run here: their logs end, and other nodes can no longer take them over
+    /// Keep the workspaces that run here: their logs end, and no other node takes them over any more
     #[arg(long)]
     keep: bool,
 }
@@ -263,6 +263,7 @@ pub(super) async fn verdict_of_unheard(
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {
+    // Long: one column after another.
     let mut client = context.connect().await?;
     let all = pages(&mut client).await?;
     let output = context.output;

@@ -25,10 +25,10 @@ use self::loopback::{Loopback, state_of};
 /// Maximum length of a pasted URL, in bytes.
 const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
 
-/// Log in to authorization servers and manage their tokens
+/// Log in at authorization servers, and look after their tokens
 #[derive(Debug, Subcommand)]
 pub(crate) enum OAuthCommand {
-    /// Log in for an OAuthApp of the project; its tokens are then renewed automatically
+    /// Log in for an OAuthApp of the project; its tokens are renewed by themselves from then on
     #[command(after_help = "\
 Examples:
   gdn oauth login github                 open the address in a browser of this machine
@@ -38,13 +38,13 @@ Examples:
 
 In goondan.yaml: apiKey: {valueFrom: {oauth: {app: OAuthApp/github}}}")]
     Login(LoginArgs),
-    /// List the project's tokens, without their values
+    /// List the tokens of the project, without what they are
     #[command(after_help = "\
 Examples:
   gdn oauth list
   gdn oauth list --all --json | jq -r '.grants[] | select(.state == \"needsAuth\") | .app'")]
     List(ListArgs),
-    /// Show the state of an OAuthApp's tokens
+    /// Show how the tokens of an OAuthApp stand
     #[command(after_help = "\
 Examples:
   gdn oauth show github")]
@@ -54,7 +54,7 @@ Examples:
 Examples:
   gdn oauth refresh github               what uses it is restarted with the new one")]
     Refresh(GrantArgs),
-    /// Revoke tokens at the server and delete them
+    /// Have the server take tokens back, and forget them
     #[command(after_help = "\
 Examples:
   gdn oauth revoke github
@@ -62,13 +62,13 @@ Examples:
     Revoke(RevokeArgs),
 }
 
-/// Selects tokens.
+/// Whose tokens.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
     /// The OAuthApp
     #[arg(value_name = "APP")]
     app: ResourceName,
-    /// Owner of the tokens, if the OAuthApp has `subjectMode: user`
+    /// Whose tokens, if the OAuthApp has `subjectMode: user`
     #[arg(long, value_name = "NAME")]
     subject: Option<OAuthSubject>,
 }
@@ -77,17 +77,17 @@ pub(crate) struct GrantArgs {
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Paste the URL that the browser ends at; for a browser on another machine
+    /// Paste the address that the browser ends up at; for a browser on another machine
     #[arg(long, conflicts_with = "device")]
     paste: bool,
-    /// Enter a code on another device
+    /// Type a code on another device
     #[arg(long)]
     device: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Include every workspace
+    /// Those of all workspaces
     #[arg(long)]
     all: bool,
 }
@@ -96,10 +96,10 @@ pub(crate) struct ListArgs {
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Delete the tokens here even if the server cannot be reached
+    /// Forget the tokens here even if the server cannot be told
     #[arg(long)]
     forget: bool,
-    /// Do not ask for confirmation
+    /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }

@@ -42,10 +42,10 @@ use fetch::Fetcher;
 use install::{Installed, Mode};
 use plan::{Folder, Plan};
 
-/// Manage packages of tools, extensions and connectors
+/// Use the tools, extensions and connectors of others
 #[derive(Debug, Subcommand)]
 pub(crate) enum PackageCommand {
-    /// Add a package to the project and install it
+    /// Require a package, and install it
     #[command(after_help = "\
 Examples:
   gdn package add @acme/tools              the newest version of a registry, and what is compatible with it
@@ -57,41 +57,41 @@ Examples:
 
 What it has is referred to in goondan.yaml: {kind: Tool, name: NAME, package: \"PACKAGE\"}")]
     Add(PackageAddArgs),
-    /// Install the project's packages according to the lockfile
+    /// Install what the project requires, as the lockfile says it
     #[command(after_help = "\
 Examples:
   gdn package install                      after a clone, or after an edit of goondan.yaml
   gdn package install --frozen-lockfile    in a workflow: fails if the lockfile does not fit")]
     Install(PackageInstallArgs),
-    /// Update to the newest versions that goondan.yaml allows
+    /// Take the newest versions that goondan.yaml allows
     #[command(after_help = "\
 Examples:
   gdn package update                       all packages
   gdn package update @acme/tools           this one; all others stay as they are locked")]
     Update(PackageUpdateArgs),
-    /// Remove a package from the project
+    /// Require a package no more
     #[command(after_help = "\
 Examples:
   gdn package remove @acme/tools")]
     Remove(PackageRemoveArgs),
-    /// List the project's packages and their state
+    /// List the packages of the project, and whether each is there as it was locked
     #[command(after_help = "\
 Examples:
   gdn package list
   gdn package list --json | jq -r '.packages[] | select(.state != \"installed\") | .name'")]
     List,
-    /// Explain why the project depends on a package
+    /// Tell why the project uses a package
     #[command(after_help = "\
 Examples:
   gdn package why @acme/words")]
     Why(PackageWhyArgs),
-    /// Remove unused packages from the store
+    /// Remove packages from the store that nobody uses
     #[command(after_help = "\
 Examples:
   gdn package prune --dry-run              only show what would go
   gdn package prune --min-age 0            also what was installed lately")]
     Prune(PackagePruneArgs),
-    /// Create an archive of the project
+    /// Make an archive of the project, for others
     #[command(after_help = "\
 Examples:
   gdn package pack --dry-run               only show what would be in it
@@ -99,13 +99,13 @@ Examples:
 
 What `.goondanignore` names, or `.gitignore` where there is none, is left out. What holds secrets is refused.")]
     Pack(PackagePackArgs),
-    /// Publish the project to its registry
+    /// Put the project into its registry
     #[command(after_help = "\
 Examples:
   gdn package publish --dry-run            only show what would be given away
   gdn package publish --tag next --yes")]
     Publish(PackagePublishArgs),
-    /// Check the project's packages for known advisories
+    /// Ask the registries what is known against the packages of the project
     #[command(after_help = "\
 Examples:
   gdn package audit                        ends with 16 if something is known
@@ -115,40 +115,40 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePruneArgs {
-    /// Minimum days that a package has been in the store before it is removed
+    /// Days that a package has been in the store before it goes
     #[arg(long, value_name = "DAYS", default_value_t = PRUNE_AGE_DAYS)]
     min_age: u32,
-    /// Only show what would be removed
+    /// Only show what would go
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePackArgs {
-    /// Archive file [default: NAME-VERSION.tgz in this directory]
+    /// The archive; by default NAME-VERSION.tgz in this directory
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only show the contents
+    /// Only show what would be in it
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePublishArgs {
-    /// Tag of the version in the registry
+    /// What the version is to be called in the registry
     #[arg(long, value_name = "TAG", default_value = "latest")]
     tag: String,
-    /// Only show what would be published
+    /// Only show what would be given away
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
+    /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseAgeArgs {
-    /// Minimum days that a version has been in its registry before it is chosen
+    /// Days that a version has been in its registry before it is chosen
     #[arg(long, value_name = "DAYS", default_value_t = RELEASE_AGE_DAYS)]
     min_release_age: u32,
 }
@@ -180,17 +180,17 @@ impl ReleaseAgeArgs {
     }
 }
 
-/// Consent to permissions.
+/// A yes beforehand.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
-    /// Grant the permissions that packages request, without asking
+    /// Grant what packages ask for, without a question
     #[arg(long)]
     grant: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageAddArgs {
-    /// Packages: names in a registry with optional ranges or tags, paths of folders, or archives
+    /// The packages: names in a registry, with ranges or tags, or paths of folders, or archives
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<String>,
     #[command(flatten)]
@@ -201,7 +201,7 @@ pub(crate) struct PackageAddArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageUpdateArgs {
-    /// Packages to update, by name [default: all]
+    /// The packages, by name; without any, all
     #[arg(value_name = "NAME")]
     packages: Vec<String>,
     #[command(flatten)]
@@ -219,7 +219,7 @@ pub(crate) struct PackageWhyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageInstallArgs {
-    /// Fail if the lockfile would change
+    /// Fail rather than change the lockfile
     #[arg(long)]
     frozen_lockfile: bool,
     #[command(flatten)]
@@ -331,7 +331,8 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
     )
 }
 
-fn unknown(name: &str, known: impl IntoIterator<Item = &str>, context: &Context) -> Failure {
+#[expect(single_use_lifetimes, reason = "`impl Trait` cannot elide a lifetime")]
+fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, context: &Context) -> Failure {
     let list = context.command("package list");
     let hint = format!("see what it requires: `{list}`");
     Failure::new(
@@ -347,7 +348,7 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
     let mut text = plan.manifest.clone();
     for name in &args.packages {
         if plan.requires.remove(name.as_str()).is_none() {
-            let known = plan.requires.keys().map(|it| it.as_str());
+            let known = plan.requires.keys().map(PackageName::as_str);
             return Err(unknown(name, known, context));
         }
         text = manifest::without(&text, name)?;

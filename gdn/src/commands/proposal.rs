@@ -25,10 +25,10 @@ use crate::schemas;
 mod patch;
 mod review;
 
-/// Create, review, apply and revert workers' changes
+/// Hand in, look at, apply and take back what workers changed
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalCommand {
-    /// Create a proposal from a worker's changes in its sandbox
+    /// Hand in what a worker changed in its sandbox
     #[command(after_help = "\
 Examples:
   gdn proposal create r1 coder
@@ -37,25 +37,25 @@ Examples:
 Without `--summary` and `--test-log`, `summary.md` and `test.log` are taken that the worker left in
 its `proposal` directory. One that was handed in before and not applied is replaced.")]
     Create(ProposalCreateArgs),
-    /// List proposals
+    /// List what was handed in
     #[command(after_help = "\
 Examples:
   gdn proposal list
   gdn proposal list --json | jq -r '.proposals[] | select(.state == \"open\") | .agentId'")]
     List(ProposalListArgs),
-    /// Show a proposal for review: author, changes and test results
+    /// Show a proposal for review: who, what, every change, and what the tests said
     #[command(after_help = "\
 Examples:
   gdn proposal show r1 coder
   GDN_PAGER= gdn proposal show r1 coder        all at once")]
     Show(ProposalAtArgs),
-    /// Print the patch in git format
+    /// Print the patch, as git takes it
     #[command(after_help = "\
 Examples:
   gdn proposal diff r1 coder | git apply --check
   gdn proposal diff r1 coder > changes.patch")]
     Diff(ProposalAtArgs),
-    /// Check if a proposal can be applied, and why not
+    /// Check whether a proposal can be applied, and why not
     #[command(after_help = "\
 Examples:
   gdn proposal check r1 coder
@@ -63,7 +63,7 @@ Examples:
 
 Ends with 10 if it cannot be applied.")]
     Check(ProposalAtArgs),
-    /// Apply a proposal atomically
+    /// Put a proposal in place, all of it or nothing
     #[command(after_help = "\
 Examples:
   gdn proposal apply r1 coder
@@ -72,7 +72,7 @@ Examples:
 It is shown, and you are asked, unless `--yes` says so. What you edited meanwhile is never overwritten:
 the proposal is refused, and every reason told.")]
     Apply(ProposalApplyArgs),
-    /// Merge a stale proposal with the current files into a new proposal
+    /// Make a new proposal of one that is stale, on top of the files as they are now
     #[command(after_help = "\
 Examples:
   gdn proposal merge r1 coder
@@ -83,12 +83,12 @@ Lines that you changed and lines that the worker changed are brought together. T
 looked at and applied as any other; the old one stays as it is. Where both changed the same place, every
 such file is told, nothing is made, and it ends with 10.")]
     Merge(ProposalMergeArgs),
-    /// Reject a proposal
+    /// Turn a proposal down
     #[command(after_help = "\
 Examples:
   gdn proposal reject r1 coder --reason 'keep the old API'")]
     Reject(ProposalRejectArgs),
-    /// Revert an applied proposal atomically
+    /// Take an applied proposal back, all of it or nothing
     #[command(after_help = "\
 Examples:
   gdn proposal revert r1 coder --yes
@@ -97,7 +97,7 @@ Files that were changed since are not overwritten: it is refused then.")]
     Revert(ProposalRevertArgs),
 }
 
-/// Selects one proposal.
+/// Names one proposal.
 #[derive(Debug, Args)]
 pub(crate) struct ProposalAtArgs {
     /// The run
@@ -112,20 +112,20 @@ pub(crate) struct ProposalAtArgs {
 pub(crate) struct ProposalCreateArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Author and reason, in a line or two
+    /// Who hands it in and why, in a line or two
     #[arg(long, value_name = "TEXT", default_value = "")]
     notes: String,
-    /// Description of the changes and their reason, as Markdown
+    /// What was done and why, as Markdown
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
-    /// Test results
+    /// What the tests said
     #[arg(long, value_name = "TEXT")]
     test_log: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProposalListArgs {
-    /// Only proposals of this run
+    /// Only those of this run
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
 }
@@ -134,10 +134,10 @@ pub(crate) struct ProposalListArgs {
 pub(crate) struct ProposalApplyArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long)]
     yes: bool,
-    /// Apply even if the git head or unchanged input files have changed
+    /// Also if the git head is another one, or files that were given and not changed are
     #[arg(long)]
     allow_moved_base: bool,
 }
@@ -146,7 +146,7 @@ pub(crate) struct ProposalApplyArgs {
 pub(crate) struct ProposalMergeArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Worker of the new proposal [default: AGENT-merged]
+    /// Whose the new one is to be; AGENT-merged unless given
     #[arg(long, value_name = "NAME")]
     into: Option<WorkerId>,
 }
@@ -155,7 +155,7 @@ pub(crate) struct ProposalMergeArgs {
 pub(crate) struct ProposalRejectArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Reason for the author
+    /// Why, for whoever made it
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
@@ -164,7 +164,7 @@ pub(crate) struct ProposalRejectArgs {
 pub(crate) struct ProposalRevertArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long)]
     yes: bool,
 }

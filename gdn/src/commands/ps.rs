@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Show processes and their states
+/// Show the processes and their states
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,10 +27,10 @@ Examples:
 
 With --watch it goes on over a restart of the daemon, and ends when the project is stopped: `gdn stop`.")]
 pub(crate) struct PsArgs {
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
-    /// Keep watching and show changes
+    /// Go on showing them as they change
     #[arg(long, short)]
     pub(crate) watch: bool,
 }

@@ -21,10 +21,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List, show and answer questions from tools
+/// List, show and answer what tools ask a person
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuestionCommand {
-    /// List the unanswered questions
+    /// List the questions that wait for an answer
     #[command(after_help = "\
 Examples:
   gdn question list                            this project's
@@ -34,7 +34,7 @@ Examples:
 A tool may ask a person something before it goes on; today the tools of MCP servers do. Its call, and
 the agent's turn, wait until you answer, decline, or the time is up.")]
     List(QuestionListArgs),
-    /// Show a question and the form of its answer
+    /// Show what is asked, and what an answer holds
     #[command(after_help = "\
 Examples:
   gdn question show q-7f3a9c21
@@ -42,7 +42,7 @@ Examples:
 
 It prints the command that answers it.")]
     Show(QuestionShowArgs),
-    /// Answer a question; the tool call continues with the answer
+    /// Answer a question; the tool call that asked goes on with it
     #[command(after_help = "\
 Examples:
   gdn question answer q-7f3a9c21 --set size=m --set count=3
@@ -52,7 +52,7 @@ Examples:
 Whoever asked gets every value as it is written: give no password or key to a server that way.
 An answer that does not fit is refused, and the question goes on waiting.")]
     Answer(QuestionAnswerArgs),
-    /// Decline a question; the tool call continues without an answer
+    /// Decline a question; the tool call that asked is told, and goes on without an answer
     #[command(after_help = "\
 Examples:
   gdn question decline q-7f3a9c21")]
@@ -61,7 +61,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct QuestionListArgs {
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) struct QuestionAnswerArgs {
     /// One field of the answer (can be repeated)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
     set: Vec<(String, String)>,
-    /// The complete answer, as a JSON object
+    /// The whole answer, as a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "set")]
     json_content: Option<String>,
 }

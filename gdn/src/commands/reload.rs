@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Reload this project's configuration, and restart what changed after the turns in progress
+/// Read this project's configuration again, and restart what changed after the turns in progress
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 A configuration that is not valid changes nothing: what ran goes on. SIGHUP reads those of all workspaces.")]
 pub(crate) struct ReloadArgs {
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long, conflicts_with_all = ["project", "workspace"])]
     all: bool,
 }

@@ -25,10 +25,10 @@ pub(crate) struct RestartArgs {
     /// Only this conversation's process
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Delete the conversations of the restarted processes
+    /// Delete the conversations of what is restarted
     #[arg(long)]
     fresh: bool,
-    /// With --fresh: do not ask for confirmation
+    /// With --fresh: ask nothing
     #[arg(long, short, requires = "fresh")]
     yes: bool,
 }

@@ -24,7 +24,7 @@ pub(crate) struct InstanceCheckpointArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Name, which exempts it from removal by age
+    /// A name, which keeps it from being removed for its age
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct InstanceCheckpointsArgs {
     key: Option<InstanceKey>,
 }
 
-/// Roll a conversation and its files back to a checkpoint
+/// Take a conversation and its files back to a checkpoint, together
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,16 +52,16 @@ pub(crate) struct RewindArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Checkpoint, by id or name [default: the newest intact one not created by a rewind]
+    /// Which checkpoint, by its id or its name; the newest that is whole and that no rewind made if it is not said
     #[arg(long, value_name = "CHECKPOINT")]
     to: Option<String>,
-    /// Only show what would change
+    /// Only tell what would change
     #[arg(long, conflicts_with = "cancel")]
     dry_run: bool,
-    /// Cancel a turn in progress first, like `gdn cancel`
+    /// End a turn that is in progress first, as `gdn cancel` does
     #[arg(long)]
     cancel: bool,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }

@@ -50,33 +50,33 @@ pub(crate) struct RunArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
     path: Option<PathBuf>,
-    /// Run the daemon in this terminal
+    /// Be the daemon, in this terminal
     #[arg(long)]
     foreground: bool,
-    /// From now on, restart what an edit of the project's files affects
+    /// Restart what an edit of the project's files affects, from now on
     #[arg(long, overrides_with = "no_watch")]
     watch: bool,
-    /// Stop watching the project's files
+    /// Watch the project's files no longer
     #[arg(long, overrides_with = "watch")]
     no_watch: bool,
     #[command(flatten)]
     env: EnvFiles,
-    /// Stop using additional environment files for the workspace
+    /// Take the workspace's environment variables from no named files any more
     #[arg(long, conflicts_with = "env_file")]
     no_env_file: bool,
-    /// Do not fall back to the last known good configuration; stop it if it runs
+    /// Run no last known good configuration in place of an invalid one: stop it if it runs
     #[arg(long)]
     strict: bool,
-    /// Then chat with it, like `gdn chat`
+    /// Then talk to it, as `gdn chat` does
     #[arg(long, conflicts_with_all = ["foreground", "input"])]
     interactive: bool,
-    /// Then send this message and print the reply, like `gdn send`
+    /// Then say this to it and print the answer, as `gdn send` does
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
-    /// Name of the project's Swarm; not needed, because there is only one
+    /// The project's Swarm: there is one, so that it need not be named
     #[arg(long, value_name = "NAME", hide = true)]
     swarm: Option<String>,
-    /// Has no effect, because `gdn run` never installs packages
+    /// Nothing is installed by `gdn run`
     #[arg(long, hide = true)]
     no_install: bool,
 }

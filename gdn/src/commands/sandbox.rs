@@ -16,7 +16,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Prepare, list, show and remove workers' file copies
+/// Prepare, list, show and remove copies of files for workers
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
     /// Copy files of the project for a worker
@@ -36,7 +36,7 @@ Examples:
   gdn sandbox list
   gdn sandbox list --run r1 --json | jq -r '.sandboxes[].directory'")]
     List(SandboxListArgs),
-    /// Show the files that a worker was given, and those it was not
+    /// Show what a worker was given, and what it was not
     #[command(after_help = "\
 Examples:
   gdn sandbox show r1 coder")]
@@ -52,7 +52,7 @@ A proposal that was applied stays applied, and cannot be taken back afterwards."
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxPrepareArgs {
-    /// The run, which groups the work of several agents
+    /// The run: work that several agents do together
     #[arg(long, value_name = "RUN")]
     run: RunId,
     /// The worker
@@ -64,25 +64,25 @@ pub(crate) struct SandboxPrepareArgs {
     /// Copy the whole project
     #[arg(long, conflicts_with = "files")]
     all: bool,
-    /// Copy this path even though it is refused by default (can be repeated)
+    /// Copy this though it is usually refused (can be repeated)
     #[arg(long, value_name = "PATH")]
     allow: Vec<String>,
-    /// Exclude paths that match this pattern, as in `.gitignore` (can be repeated)
+    /// Leave out what fits this pattern, as in `.gitignore` (can be repeated)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Allow the worker to create files in this directory (can be repeated)
+    /// Let the worker make new files in this directory, too (can be repeated)
     #[arg(long, value_name = "DIR")]
     may_create: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxListArgs {
-    /// Only sandboxes of this run
+    /// Only those of this run
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
 }
 
-/// Selects one sandbox.
+/// Names one sandbox.
 #[derive(Debug, Args)]
 pub(crate) struct SandboxShowArgs {
     /// The run
@@ -101,7 +101,7 @@ pub(crate) struct SandboxRemoveArgs {
     /// The worker
     #[arg(value_name = "AGENT")]
     agent: WorkerId,
-    /// Remove it even if its proposal is pending
+    /// Also if its proposal waits for you
     #[arg(long)]
     force: bool,
 }

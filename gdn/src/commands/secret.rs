@@ -25,10 +25,10 @@ use crate::output::text;
 use crate::project;
 use crate::schemas;
 
-/// Manage secrets
+/// Keep values that nobody is to see: keys, tokens, passwords
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Store an encrypted value, and restart what uses it
+    /// Keep a value, encrypted, and restart what uses it
     #[command(after_help = "\
 Examples:
   gdn secret set github token            asks for the value, and does not show it
@@ -44,26 +44,26 @@ Examples:
   gdn secret allow github                      the project of this directory
   gdn secret allow github --project ~/bots/pr  another one")]
     Allow(SecretAllowArgs),
-    /// Revoke a project's access to a secret, and stop what runs with it
+    /// No longer allow a project to use a secret, and stop what runs with it
     #[command(after_help = "\
 Examples:
   gdn secret deny github                       the project of this directory
   gdn secret deny github --workspace ID        one whose directory is gone; `gdn secret list` shows the id
   gdn secret deny github --all                 every project")]
     Deny(SecretDenyArgs),
-    /// List secrets, without their values, and the projects that may use them
+    /// List the secrets, without their values, and which projects may use them
     #[command(after_help = "\
 Examples:
   gdn secret list
   gdn secret list --json | jq -r .identity.recipient   what `sops --age` is to be told")]
     List,
-    /// Remove a secret, or one entry of it
+    /// Forget a secret, or one entry of it
     #[command(after_help = "\
 Examples:
   gdn secret remove github token         one entry
   gdn secret remove github               all of it, also if it cannot be read any more")]
     Remove(SecretRemoveArgs),
-    /// Re-encrypt all secrets and tokens for a new identity
+    /// Encrypt all secrets and tokens anew, for a new identity
     #[command(after_help = "\
 Examples:
   gdn secret rotate                      the identity was seen, or somebody left
@@ -75,14 +75,14 @@ variable, put the new one first there, restart the daemon, then run this.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct SecretRotateArgs {
-    /// Do not ask for confirmation
+    /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SecretSetArgs {
-    /// The secret; created if it does not exist
+    /// The secret; made if there is none
     #[arg(value_name = "NAME")]
     name: SecretName,
     /// The entry
@@ -91,7 +91,7 @@ pub(crate) struct SecretSetArgs {
     /// Allow the project in this directory to use the secret
     #[arg(long = "for", value_name = "DIR")]
     allow_for: Option<PathBuf>,
-    /// Refused, because command lines are visible to every process and kept in the shell's history
+    /// Refused: what stands on a command line is seen by every process and kept in the shell's history
     #[arg(value_name = "VALUE", hide = true, num_args = 0..)]
     value: Vec<OsString>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct SecretDenyArgs {
     /// The secret
     #[arg(value_name = "NAME")]
     name: SecretName,
-    /// Revoke access for all projects
+    /// No project may use it any more
     #[arg(long)]
     all: bool,
 }
@@ -118,10 +118,10 @@ pub(crate) struct SecretRemoveArgs {
     /// The secret
     #[arg(value_name = "NAME")]
     name: SecretName,
-    /// Only this entry; removing the last entry removes the secret
+    /// Only this entry; with the last one the secret goes, too
     #[arg(value_name = "KEY")]
     key: Option<SecretKey>,
-    /// Do not ask for confirmation
+    /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }

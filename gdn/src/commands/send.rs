@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
-/// Send a message to an agent and print its reply
+/// Send a message to an agent and print its answer
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,10 +34,10 @@ pub(crate) struct SendArgs {
     text: String,
     #[command(flatten)]
     to: To,
-    /// Image for the agent: a file or URL (can be repeated)
+    /// An image for the agent: a file, or its address (can be repeated)
     #[arg(long, value_name = "FILE|URL")]
     image: Vec<String>,
-    /// Event id; the same id twice is one turn [default: a new one]
+    /// The event's id; the same id twice is one turn [default: a new one]
     #[arg(long, value_name = "ID")]
     event_id: Option<EventId>,
     /// Return as soon as the message is accepted
@@ -46,10 +46,10 @@ pub(crate) struct SendArgs {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
-    /// Print the reply as it arrives, even without a terminal
+    /// Print the answer as it comes, also where no terminal is
     #[arg(long, conflicts_with = "no_wait")]
     stream: bool,
-    /// Maximum time to wait for the reply
+    /// Wait at most this long for the answer
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }

@@ -36,10 +36,10 @@ const START_MS: u64 = 60_000;
 /// Polling interval for the daemon, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// Run the daemon as a service that starts automatically and after a crash
+/// Have the daemon started with the machine or the login, and after a crash
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Install the daemon as a service, and start it
+    /// Make the daemon a service, and start it
     #[command(after_help = "\
 Examples:
   gdn service install                              of your own, with your login
@@ -50,7 +50,7 @@ Examples:
 The service can write its state directory and a private /tmp, and nothing else.
 It refuses to make a second service, and to replace a file that was changed.")]
     Install(InstallArgs),
-    /// Show if the service is installed, enabled and running
+    /// Show whether the service is installed, starts by itself and runs
     #[command(after_help = "\
 Examples:
   gdn service status
@@ -58,7 +58,7 @@ Examples:
 
 Exit code 5 says that there is none, 16 that it does not run or does not start by itself.")]
     Status(StatusArgs),
-    /// Stop the service and remove its file; the state is kept
+    /// Stop the service and remove its file; the state stays
     #[command(after_help = "\
 Examples:
   gdn service remove
@@ -70,17 +70,17 @@ Examples:
 pub(crate) struct InstallArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// User of a system service [default: the user who invoked `sudo`]
+    /// The user that a system service runs as [default: who asked `sudo`]
     #[arg(long, value_name = "USER", requires = "system")]
     run_as: Option<String>,
-    /// Directory that the daemon and its agents can write, in addition to the state; can be repeated [default: those
-    /// of the installed service]
+    /// Directory that the daemon and its agents can write, beside the state; can be repeated [default: those of the
+    /// installed service]
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
-    /// Print the file without writing it
+    /// Show the file that would be written, and change nothing
     #[arg(long)]
     print: bool,
-    /// Replace a modified file, and discard the modifications
+    /// Replace a file that holds something else, with all that was changed in it
     #[arg(long)]
     force: bool,
 }
@@ -99,10 +99,10 @@ pub(crate) struct RemoveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
-    /// A system service, which needs root, instead of a user service
+    /// A service of the machine, which needs root, instead of one of your own
     #[arg(long)]
     system: bool,
-    /// Service manager: systemd or launchd [default: that of this system]
+    /// The service manager: systemd or launchd [default: the one of this system]
     #[arg(long, value_name = "MANAGER", hide_possible_values = true)]
     manager: Option<ManagerName>,
 }

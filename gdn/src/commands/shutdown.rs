@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Stop the daemon and every process, and wait until they have exited
+/// Stop the daemon and every process, and wait until they are gone
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +27,7 @@ Examples:
 
 What was accepted and not answered is answered after the next `gdn run`.")]
 pub(crate) struct ShutdownArgs {
-    /// Grace period for turns in progress [default: each swarm's own]
+    /// Time for the turns in progress [default: each swarm's own grace period]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
 }

@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let shown = Shown {
         status: &status,
         observation,
-        // The daemon has upgraded the format; `gdn doctor` checks later changes.
+        // The daemon has brought it up; what is there since then, `gdn doctor` judges.
         format: state_format::read(&status.state_root).ok().flatten(),
     };
     output.object(schemas::STATUS, &shown)?;

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Stop this project's workspace; its conversations are kept
+/// Stop this project's workspace; its conversations stay
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
 `gdn run` starts it again, where it left off.")]
 pub(crate) struct StopArgs {}
 
-/// Stops the command's workspace and removes its registration.
+/// Stops the workspace this command is about and forgets its registration.
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;

@@ -16,7 +16,7 @@ use crate::{programs, schemas};
 /// Program that serves the page.
 const STUDIO: &str = "goondan-studio";
 
-/// Observe and control agents in a browser
+/// See and steer agents in a browser
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,10 +28,10 @@ Examples:
 The address is good once, and for a minute: press Enter for another. Studio is heard on this
 machine alone, asks the daemon as this command would, and ends with Ctrl-C.")]
 pub(crate) struct StudioArgs {
-    /// Allow changes from the page
+    /// Let the page change things, not only show them
     #[arg(long)]
     write: bool,
-    /// Port to listen on [default: any free port]
+    /// Listen on this port; without it, on any that is free
     #[arg(
         long,
         value_name = "PORT",
@@ -39,7 +39,7 @@ pub(crate) struct StudioArgs {
         hide_default_value = true
     )]
     port: u16,
-    /// Additional host of the page, such as the end of a tunnel (can be repeated)
+    /// Answer to this address, too, as where a tunnel ends (can be repeated)
     #[arg(long, value_name = "NAME:PORT")]
     host: Vec<String>,
 }

@@ -33,10 +33,10 @@ pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
 
-/// Manage tasks of command-line agents
+/// Give work to command-line agents, and steer it
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Create a task with its own work area
+    /// Make a task with a work area of its own
     #[command(after_help = "\
 Examples:
   gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
@@ -46,14 +46,14 @@ Examples:
 
 Without `--description` it is read from stdin.")]
     New(TaskNewArgs),
-    /// List tasks, those that wait for you first
+    /// List the tasks, those that wait for you first
     #[command(after_help = "\
 Examples:
   gdn task list                     those that have not ended
   gdn task list --needs-me          those that wait for you
   gdn task list --all --json | jq -r '.tasks[] | select(.status == \"failed\") | .taskId'")]
     List(TaskListArgs),
-    /// Show a task on one page: its state, what it waits for, and next commands
+    /// Show a task on one page: how it stands, what it waits for, what to do
     #[command(after_help = "\
 Examples:
   gdn task show shop
@@ -64,20 +64,20 @@ Examples:
 Examples:
   gdn task start shop")]
     Start(TaskAtArgs),
-    /// Pause a task: stop its agent and all it started
+    /// Stop a task's agent where it is, with all it started
     #[command(after_help = "\
 Examples:
   gdn task pause shop
   gdn task resume shop")]
     Pause(TaskAtArgs),
-    /// Resume a paused task
+    /// Let a paused task go on
     #[command(after_help = "\
 Examples:
   gdn task resume shop
 
 A task that its budget holds needs more first, or room in its work area: `gdn task budget`.")]
     Resume(TaskAtArgs),
-    /// Cancel a task permanently; its work area is kept
+    /// End a task for good; its work area stays
     #[command(after_help = "\
 Examples:
   gdn task cancel shop --yes")]
@@ -97,7 +97,7 @@ Examples:
   gdn task answer shop PostgreSQL            the only question that waits
   gdn task answer shop --id q-0003 allow     one of several; a permission is `allow` or `refuse`")]
     Answer(TaskAnswerArgs),
-    /// Approve the phase that waits for review
+    /// Approve the phase that waits for a review
     #[command(after_help = "\
 Examples:
   gdn task approve shop
@@ -108,12 +108,12 @@ Examples:
 If its agent works on the project, the approval of the last phase applies the proposal to the project first: all of it,
 or nothing, and then the task stays in review.")]
     Approve(TaskApproveArgs),
-    /// Request changes to the phase that waits for review
+    /// Have the phase that waits for a review done better
     #[command(after_help = "\
 Examples:
   gdn task rework shop 'The price list lacks taxes'")]
     Rework(TaskReworkArgs),
-    /// Set the budget of a task
+    /// Set what a task may take
     #[command(after_help = "\
 Examples:
   gdn task budget shop --max-usd 10
@@ -131,13 +131,13 @@ Examples:
   gdn task logs shop --log stdout -f    what its program writes, as it comes
   gdn task logs shop --log history      every fact, as JSON lines")]
     Logs(TaskLogsArgs),
-    /// Show a task's usage: tokens and cost
+    /// Show what a task has taken: tokens and money
     #[command(after_help = "\
 Examples:
   gdn task usage shop
   gdn task usage shop --json | jq .cost")]
     Usage(TaskAtArgs),
-    /// Create a checkpoint of a task's work area
+    /// Make a checkpoint of a task's work area
     #[command(after_help = "\
 Examples:
   gdn task checkpoint shop
@@ -148,7 +148,7 @@ Examples:
 Examples:
   gdn task checkpoints shop")]
     Checkpoints(TaskAtArgs),
-    /// Restore a work area from a checkpoint
+    /// Take a work area back to a checkpoint
     #[command(after_help = "\
 Examples:
   gdn task restore shop --dry-run                  what the newest would change
@@ -156,7 +156,7 @@ Examples:
 
 What was made since is kept in a checkpoint of its own first. The history of the task is not taken back.")]
     Restore(TaskRestoreArgs),
-    /// Test that the newest checkpoint can be restored
+    /// Try whether the newest checkpoint could be restored
     #[command(after_help = "\
 Examples:
   gdn task drill shop
@@ -165,20 +165,20 @@ Examples:
 It is unpacked into a temporary directory, compared with its manifest, and removed again; nothing else changes.
 `policy.tasks.drillHours` of the Swarm lets the daemon do so by itself.")]
     Drill(TaskAtArgs),
-    /// Import a work area from another place
+    /// Take over a work area from elsewhere
     #[command(after_help = "\
 Examples:
   gdn task import /backup/shop
 
 The work area alone restores the task. It is copied; the original is not changed.")]
     Import(TaskImportArgs),
-    /// Remove a finished task, with a backup
+    /// Remove a task that has ended, with a backup
     #[command(after_help = "\
 Examples:
   gdn task rm shop
   gdn task rm shop --no-backup --yes")]
     Rm(TaskRmArgs),
-    /// Remove tasks that ended long ago, with backups
+    /// Remove the tasks that ended long ago, with backups
     #[command(after_help = "\
 Examples:
   gdn task prune --dry-run                  what the swarm's policy lets go
@@ -189,7 +189,7 @@ The policy is `policy.tasks.keepDays` of the Swarm; the daemon carries it out by
     Prune(TaskPruneArgs),
 }
 
-/// Selects one task.
+/// Names one task.
 #[derive(Debug, Args)]
 pub(crate) struct TaskAtArgs {
     /// The task
@@ -199,30 +199,31 @@ pub(crate) struct TaskAtArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskNewArgs {
-    /// Title of the task
+    /// What people call it
     #[arg(value_name = "TITLE")]
     title: String,
-    /// Description of the work: the agent's first prompt
+    /// What is to be done: the agent's first prompt
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Id of the task [default: `task_`, the date and six random characters]
+    /// Its id; `task_`, the day and six random characters if it is not said
     #[arg(long, value_name = "ID")]
     id: Option<TaskId>,
-    /// The agent; optional if only one runs a program, or if there is only one
+    /// The agent; may be left out where one only is a program, or where there is one only
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
-    /// Type of the task
+    /// What kind of task it is
     #[arg(long = "type", value_name = "TYPE", default_value = "custom")]
     kind: String,
-    /// Number of phases that you review one by one; 0 for a task without phases
+    /// Phases that you review one by one; 0 for a task without
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Source of its files: a copy of the project, or an empty work area [default: the agent's `runtime.source`]
+    /// What it works on: a copy of the project, or nothing but its work area; the agent's `runtime.source` if it is not
+    /// said
     #[arg(long, value_name = "SOURCE", value_parser = source_of)]
     source: Option<TaskSource>,
-    /// Start it immediately
+    /// Start it at once
     #[arg(long)]
     start: bool,
 }
@@ -233,16 +234,16 @@ fn source_of(text: &str) -> Result<TaskSource, String> {
     found.ok_or_else(|| "expected `project` or `none`".to_owned())
 }
 
-/// Budget of a task.
+/// What a task may take.
 #[derive(Debug, Args)]
 struct BudgetArgs {
-    /// Maximum tokens, input and output
+    /// Most tokens, in and out
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<u64>,
-    /// Maximum cost, in dollars
+    /// Most money, in dollars
     #[arg(long, value_name = "DOLLARS")]
     max_usd: Option<MicroUsd>,
-    /// Maximum disk usage of its work area, in MiB
+    /// Most of the disk that its work area may take, in MiB
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     max_disk_mib: Option<u64>,
 }
@@ -261,7 +262,7 @@ impl BudgetArgs {
 pub(crate) struct TaskCancelArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }
@@ -270,10 +271,10 @@ pub(crate) struct TaskCancelArgs {
 pub(crate) struct TaskProvideArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Id or name of what the agent needs; optional if there is only one
+    /// The id or name of what is needed; may be left out where it is one thing only
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Confirmation text, for needs other than keys and variables
+    /// That it is there, in words; for what is no key and no variable
     #[arg(long, value_name = "TEXT")]
     say: Option<String>,
 }
@@ -285,7 +286,7 @@ pub(crate) struct TaskAnswerArgs {
     /// The answer
     #[arg(value_name = "ANSWER")]
     answer: String,
-    /// Id of the question; optional if there is only one
+    /// The id of the question; may be left out where it is one only
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -294,13 +295,13 @@ pub(crate) struct TaskAnswerArgs {
 pub(crate) struct TaskApproveArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Only if this phase waits for review
+    /// Only if it is this phase that waits
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
-    /// Do not apply its proposal; `gdn proposal apply` can still apply it
+    /// Leave its proposal as it is: `gdn proposal apply` can still apply it
     #[arg(long)]
     without_delivery: bool,
-    /// Apply it even if the project has changed: other files, or another commit
+    /// Deliver it though the project has moved on: other files, or another commit
     #[arg(long, conflicts_with = "without_delivery")]
     allow_moved_base: bool,
 }
@@ -309,10 +310,10 @@ pub(crate) struct TaskApproveArgs {
 pub(crate) struct TaskReworkArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Requested changes
+    /// What is to be better
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Only if this phase waits for review
+    /// Only if it is this phase that waits
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
 }
@@ -323,7 +324,7 @@ pub(crate) struct TaskBudgetArgs {
     at: TaskAtArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Remove all limits
+    /// No bounds
     #[arg(long, conflicts_with_all = ["max_tokens", "max_usd", "max_disk_mib"])]
     none: bool,
 }
@@ -333,7 +334,7 @@ pub(crate) struct TaskImportArgs {
     /// A work area
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Agent for a task whose history names none [default: the only one]
+    /// The agent for a task whose history names none; the only one if it is not said
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
 }
@@ -342,15 +343,16 @@ pub(crate) struct TaskImportArgs {
 pub(crate) struct TaskRmArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Do not create a backup
+    /// Without a backup
     #[arg(long)]
     no_backup: bool,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }
 
 pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), Failure> {
+    // Long: one arm for each command.
     match command {
         TaskCommand::New(args) => new(args, context).await,
         TaskCommand::List(args) => list::run(&args, context).await,

@@ -20,7 +20,7 @@ use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Show everything caused by one event, across agents, with durations
+/// Show what followed from one event, across agents, and how long it took
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
   gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
   gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
 pub(crate) struct TraceArgs {
-    /// A trace, or a turn or event in it; `last` is the latest turn
+    /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
     #[arg(value_name = "ID", default_value = "last")]
     of: Option<String>,
 }

@@ -12,7 +12,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List tool calls with an unknown outcome
+/// List the tool calls of which nobody knows if they had their effect
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,12 +23,12 @@ Examples:
 A process or a connection that ends in the middle of a call leaves it open whether the call was done. It is
 not made again by itself; the model is told. Look where its effect would be, and say so: gdn settle.")]
 pub(crate) struct CallsArgs {
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
 }
 
-/// Mark a tool call with an unknown outcome as reviewed
+/// Say that you have looked whether a tool call had its effect
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub(crate) struct SettleArgs {
     /// The call
     #[arg(value_name = "CALL")]
     call: ToolCallId,
-    /// Your finding, for the audit log
+    /// What you found, for the audit log
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }

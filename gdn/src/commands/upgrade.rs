@@ -35,7 +35,7 @@ use crate::output::text;
 use crate::programs::GDN;
 use crate::schemas;
 
-/// Upgrade to another version, and roll back if it is unhealthy
+/// Put another version in place of the one that runs, and go back if it does not do its work
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
@@ -54,31 +54,31 @@ pub(crate) struct UpgradeArgs {
     /// The version: an archive (.tar.gz), or a directory with its programs
     #[arg(value_name = "FROM")]
     from: Option<PathBuf>,
-    /// Go back to the previous version, or roll back an interrupted upgrade
+    /// Go to the version before, or take back an upgrade that was cut off
     #[arg(long)]
     rollback: bool,
-    /// Resume an interrupted upgrade
+    /// Go on with an upgrade that was cut off
     #[arg(long)]
     resume: bool,
-    /// List the installed versions
+    /// Show the versions that are installed
     #[arg(long)]
     list: bool,
-    /// Print the format that this version writes, and check if it can read the state directory
+    /// Say which format this version writes, and whether it can read the state directory
     #[arg(long)]
     check: bool,
-    /// Directory of the versions [default: that of this gdn]
+    /// Where the versions are [default: where this gdn is installed]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Expected SHA-256 of the archive
+    /// The SHA-256 that the archive has to have
     #[arg(long, value_name = "HEX", requires = "from", value_parser = sha256)]
     sha256: Option<String>,
-    /// Check everything and print the steps without making changes
+    /// Check everything, say what would be done, and change nothing
     #[arg(long, conflicts_with_all = ["resume", "list", "check"])]
     dry_run: bool,
-    /// Upgrade even if the previous version cannot read the new format; rollback is not possible then
+    /// Go to a version that writes what the one before cannot read: there is no way back then
     #[arg(long, conflicts_with_all = ["list", "check"])]
     one_way: bool,
-    /// Grace period for turns in progress [default: each swarm's own]
+    /// Time for the turns in progress [default: each swarm's own grace period]
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "check"])]
     grace: Option<u64>,
 }

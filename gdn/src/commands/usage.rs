@@ -14,7 +14,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Show tokens and cost of model replies
+/// Show what replies of models took: tokens and money
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,18 +23,18 @@ Examples:
   gdn usage --by instance --since 2026-01-31
   gdn usage --by model --all --json | jq '.total.costMicroUsd'")]
 pub(crate) struct UsageArgs {
-    /// Grouping of the totals
+    /// What is summed up together
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = UsageSum::Agent)]
     by: UsageSum,
-    /// Only since this day, in UTC: `2026-01-31`, or `7d` for the last seven days
+    /// Only from this day on, in UTC: `2026-01-31`, or `7d` for the last seven days
     #[arg(long, value_name = "DAY", value_parser = parse_since)]
     since: Option<Day>,
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all: bool,
 }
 
-/// Values of `--by`.
+/// What `gdn usage` sums up together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageSum {
     Agent,

@@ -20,7 +20,7 @@ mod github;
 
 use fix::Autofix;
 
-/// Validate a project's configuration, without the daemon
+/// Check a project's configuration, without the daemon
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,16 +32,16 @@ Examples:
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     project: ReadArgs,
-    /// Treat warnings as errors
+    /// Take warnings for errors
     #[arg(long)]
     strict: bool,
-    /// Do not check that this machine can run the project's modules
+    /// Do not check whether this machine has what runs the project's modules
     #[arg(long)]
     other_machine: bool,
-    /// Fix unambiguous problems in the project's files, and show each change
+    /// Mend what needs no judgement in the project's files, and show each change
     #[arg(long)]
     fix: bool,
-    /// Output format: text, json or github
+    /// How to tell what was found: text, json or github
     #[arg(
         long,
         value_name = "FORMAT",
@@ -58,7 +58,7 @@ impl ValidateArgs {
     }
 }
 
-/// Output format of `gdn validate`.
+/// How `gdn validate` tells what it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ValidateFormat {
     /// For people.

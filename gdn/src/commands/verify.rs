@@ -18,7 +18,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Verify the integrity of stored files
+/// Check that every file is as it was written
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +33,10 @@ pub(crate) struct VerifyArgs {
     /// Only this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
-    /// Include every workspace, and replicas of other nodes' workspaces
+    /// Those of every workspace, those among them that this node stands by for
     #[arg(long)]
     all: bool,
-    /// Quarantine damaged data, so that everything else can be used; no data is deleted
+    /// Set damage aside, so that everything else can be used; nothing is deleted
     #[arg(long)]
     repair: bool,
 }

@@ -21,7 +21,7 @@ use crate::output::style::{self, Palette};
 use crate::output::text;
 use crate::schemas;
 
-/// Show live events of a project
+/// Show what happens in a project, as it happens
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
 
 It goes on over a restart of the daemon, and ends when the project is stopped: `gdn stop`.")]
 pub(crate) struct WatchArgs {
-    /// Only events of this conversation
+    /// Only what happens to this conversation
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
 }

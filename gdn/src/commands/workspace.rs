@@ -18,7 +18,7 @@ Examples:
   gdn workspace list
   gdn workspace list --json | jq -r '.workspaces[].workspaceId'")]
     List,
-    /// Stop a workspace and remove its registration; its conversations are kept
+    /// Stop a workspace and forget its registration; its conversations stay
     #[command(after_help = "\
 Examples:
   gdn workspace close                              this project's, like `gdn stop`

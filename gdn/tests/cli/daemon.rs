@@ -67,12 +67,12 @@ impl Daemon {
         let listener = UnixListener::bind(&socket).unwrap();
         let calls = Arc::new(Mutex::new(Vec::new()));
         let stopped = Arc::new(AtomicBool::new(false));
-        let mut serving = Serving {
+        let serving = Serving {
             socket: socket.clone(),
             state_root: state_root.to_owned(),
             calls: Arc::clone(&calls),
             stopped: Arc::clone(&stopped),
-            handler: Box::new(handler),
+            handler: Mutex::new(Box::new(handler)),
         };
         let thread = std::thread::spawn(move || serving.serve(&listener));
         Self {
@@ -146,24 +146,25 @@ struct Serving {
     state_root: std::path::PathBuf,
     calls: Arc<Mutex<Vec<Call>>>,
     stopped: Arc<AtomicBool>,
-    handler: Box<Handler>,
+    handler: Mutex<Box<Handler>>,
 }
 
 impl Serving {
-    fn serve(&mut self, listener: &UnixListener) {
-        for stream in listener.incoming() {
-            if self.stopped.load(Ordering::SeqCst) {
-                return;
+    /// Serves connections concurrently: `gdn run` watches on one while it asks on another.
+    fn serve(&self, listener: &UnixListener) {
+        std::thread::scope(|scope| {
+            for stream in listener.incoming() {
+                if self.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let stream = stream.unwrap();
+                scope.spawn(move || self.connection(stream));
             }
-            self.connection(stream.unwrap());
-            if self.stopped.load(Ordering::SeqCst) {
-                return;
-            }
-        }
+        });
     }
 
     /// Serves one connection until the client closes it.
-    fn connection(&mut self, mut stream: UnixStream) {
+    fn connection(&self, mut stream: UnixStream) {
         let codec = FrameCodec::new();
         let mut buffer = BytesMut::new();
         let mut chunk = [0; 4096];
@@ -198,8 +199,10 @@ impl Serving {
                         Act::Refuse(error) => response(request.id, Err(error)),
                         Act::Silence => continue,
                         Act::Die => {
-                            fs::remove_file(&self.socket).unwrap();
                             self.stopped.store(true, Ordering::SeqCst);
+                            // Wakes the accept call.
+                            drop(UnixStream::connect(&self.socket));
+                            fs::remove_file(&self.socket).unwrap();
                             return;
                         }
                     };
@@ -218,8 +221,8 @@ impl Serving {
         }
     }
 
-    fn acts(&mut self, call: &Call) -> Vec<Act> {
-        let acts = (self.handler)(call);
+    fn acts(&self, call: &Call) -> Vec<Act> {
+        let acts = (self.handler.lock().unwrap())(call);
         if !acts.is_empty() {
             return acts;
         }
@@ -234,6 +237,7 @@ impl Serving {
                 .unwrap(),
             ),
             Call::ListProcesses(_) => answer(json!({"processes": []})),
+            Call::ListNodes(_) => answer(json!({"nodes": [], "workspaces": []})),
             // `gdn run` waits for the connections of a project.
             Call::WatchProcesses(_) => answer(json!({})),
             other => panic!("the test has no answer to {other:?}"),

@@ -1,4 +1,4 @@
-//! What there may be of anything. `docs/limits.md` has the table.
+//! Limits. `docs/operations.md` has the table.
 
 /// Most changesets stored for a conversation; older ones are only in the log.
 pub const CHANGESETS_MAX: usize = 100;

@@ -60,7 +60,7 @@ pub(super) struct RunningChild {
     pub(super) pid: u32,
     /// Its cgroup, if available.
     pub(super) cgroup: Option<Cgroup>,
-    /// True if it was asked to stop and not killed, so it stops its own descendants.
+    /// True if it was asked to stop and not killed, so it saves its state.
     pub(super) ends_in_order: bool,
     outgoing: mpsc::Sender<Bytes>,
     traces: Arc<Traces>,

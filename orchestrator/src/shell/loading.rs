@@ -80,6 +80,7 @@ impl Projects {
         let agent_process = self.agent_process.clone();
         let rights = move || goondan_confinement::probe_all(&agent_process);
         ThisMachine::new(self.layout.root().to_owned(), rights)
+            .with_readable(goondan_confinement::readable)
             .with_tasks_root(self.layout.tasks_root())
     }
 
@@ -163,12 +164,7 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = Reader::new(&self.vault, &project);
-        let agent_process = self.agent_process.clone();
-        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
-            goondan_confinement::probe_all(&agent_process)
-        })
-        .with_readable(goondan_confinement::readable)
-        .with_tasks_root(self.layout.tasks_root());
+        let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)
@@ -340,12 +336,7 @@ impl Projects {
     ) -> Result<Bundle, String> {
         let project = ProjectIdentity::new(of.project_root, of.package);
         let secrets = Reader::new(&self.vault, &project);
-        let agent_process = self.agent_process.clone();
-        let machine = ThisMachine::new(self.layout.root().to_owned(), move || {
-            goondan_confinement::probe_all(&agent_process)
-        })
-        .with_readable(goondan_confinement::readable)
-        .with_tasks_root(self.layout.tasks_root());
+        let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
             .with_secrets(&secrets)

@@ -622,7 +622,7 @@ mod tests {
         let record = JsonObject::from_iter([("event".to_owned(), "deleted".into())]);
         append_audit(&disk, &layout, &id, &record).unwrap();
         append_audit(&disk, &layout, &id, &record).unwrap();
-        let after = disk.after_crash(goondan_durable::disk::Crash::LoseUnsynced);
+        let after = disk.after_crash(Crash::LoseUnsynced);
         let mut file = after
             .open_read(&layout.workspace(&id).join(AUDIT_FILE))
             .unwrap();

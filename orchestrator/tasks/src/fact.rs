@@ -1,6 +1,7 @@
 //! Events of a task: the records of `history.jsonl` (`TASK-5`).
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
+use goondan_cli_agents::usage::SessionUsage;
 use goondan_protocol::control::{TaskProposal, TaskVerdict};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
 use goondan_protocol::task::{NotifyOn, PlanStep, TaskChecks, TaskRunKind, TaskSource};

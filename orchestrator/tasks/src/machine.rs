@@ -1,6 +1,8 @@
 //! Task state machine (`TASK-7`, `TASK-8`): a pure function of the state, the input and the time.
 
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
+use goondan_cli_agents::failure::is_permanent;
+use goondan_cli_agents::telling_line;
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
@@ -18,26 +20,29 @@ mod exchange;
 mod notices;
 mod output;
 mod proposing;
+mod watch;
+
+use watch::Watch;
 
 pub use exchange::{Delivery, DiskUse, Effect, Input, Output, Refused};
 pub use notices::Occasion;
 
-/// What is known of a run as long as it is under way, and of no use afterwards.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Watch {
-    active_at: Option<Timestamp>,
-    result: Option<Result<(), String>>,
-    /// When it is ended if it has not exited.
-    end_at: Option<Timestamp>,
-    /// Whether it was told to end, and not for want of life.
-    is_ended_on_purpose: bool,
-    is_stalled: bool,
-    rate_limit: Option<Timestamp>,
-    /// How many facts it has told.
-    facts: usize,
-    /// The end of what a command beside the agent's program has written.
-    printed: String,
-    paused_at: Option<Timestamp>,
+/// Properties of the agent's configuration that its runs depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentProfile {
+    /// True if a run can resume a session. If not, each run receives the whole task (`AGENT-3`).
+    pub resumes: bool,
+    /// Protocol instructions for runs that receive the whole task.
+    pub preamble: Preamble,
+}
+
+impl Default for AgentProfile {
+    fn default() -> Self {
+        Self {
+            resumes: true,
+            preamble: Preamble::None,
+        }
+    }
 }
 
 /// Task, with transient information about its run.
@@ -408,6 +413,8 @@ impl Task {
         Ok(())
     }
 
+    /// Approves a phase that is under review, or one in which the agent stopped without completing
+    /// it. If the task has a source, a stopped phase is proposed and reviewed first.
     fn approve(&mut self, phase: u32, delivery: Delivery, now: Timestamp) -> Result<(), Refused> {
         self.live()?;
         if self.state.review != Some(phase) {
@@ -417,6 +424,9 @@ impl Task {
             let documents = self.state.documents.clone();
             self.withdraw_own_questions(now);
             self.record(now, Fact::PhaseCompleted { phase, documents });
+            if !self.state.task.source.is_none() {
+                return Ok(());
+            }
             self.record(now, Fact::ReviewRequested { phase });
             self.effect(Effect::MakeCheckpoint {
                 kind: "phase_completion",
@@ -467,14 +477,13 @@ impl Task {
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
         let watch = &self.watch;
         let tells_code = !self.state.task.tells_result || !self.run_kind().is_agent();
-        let by_code = tells_code.then_some(code).flatten();
-        let outcome = match (&watch.result, watch.rate_limit, by_code) {
+        let outcome = match (&watch.result, watch.rate_limit, code) {
             (Some(Ok(())), _, _) => Outcome::Done,
             (_, Some(until), _) => Outcome::RateLimited(until),
             (Some(Err(why)), None, _) => Outcome::Failed(why.clone()),
             (None, None, _) if watch.is_ended_on_purpose => Outcome::Ended,
             (None, None, _) if watch.is_stalled => Outcome::Unknown,
-            (None, None, Some(0)) if is_plain => Outcome::Done,
+            (None, None, Some(0)) if tells_code => Outcome::Done,
             (None, None, Some(code)) if code != 0 => {
                 Outcome::Failed(match telling_line(&watch.stderr) {
                     Some(line) => format!("it exited with {code}: {line}"),
@@ -484,6 +493,8 @@ impl Task {
             (None, None, _) => Outcome::Unknown,
         };
         let outcome = match (outcome, &watch.blocked) {
+            // Output of tests may quote any error.
+            (outcome, _) if !self.run_kind().is_agent() => outcome,
             (Outcome::Failed(_) | Outcome::Ended, Some(why)) => Outcome::Blocked(why.clone()),
             (Outcome::Failed(why), None) if is_permanent(&why) || is_permanent(&watch.stderr) => {
                 Outcome::Blocked(why)

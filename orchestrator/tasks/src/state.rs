@@ -691,6 +691,7 @@ impl State {
         );
         if is_supervisors {
             (self.failures, self.unknown) = (0, 0);
+            self.blocked = None;
             self.proposing.try_again();
         }
         if is_supervisors || is_by_person {

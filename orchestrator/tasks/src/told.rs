@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskProposal, TaskRun,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskLastRun,
+    TaskProposal, TaskRun,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -19,7 +20,19 @@ impl State {
         self.review
     }
 
-    /// The proposal of what was completed last.
+    /// Phase in which its agent stopped without completing it: a person may approve it as is.
+    #[must_use]
+    pub fn stopped_phase(&self) -> Option<u32> {
+        // goondan asks how to continue, and nothing else is pending.
+        let is_own = |ask: &Ask| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
+        let mut asks = self.open_asks().peekable();
+        let is_asked = asks.peek().is_some() && asks.all(|(_, ask)| is_own(ask));
+        let has_ended = self.run.is_none() && self.review.is_none() && self.has_begun;
+        let is_stopped = is_asked && has_ended && self.current_phase > 0;
+        is_stopped.then_some(self.current_phase)
+    }
+
+    /// Proposal of the last completed work.
     #[must_use]
     pub fn proposal(&self) -> Option<&TaskProposal> {
         self.proposing.proposal()
@@ -95,6 +108,9 @@ impl State {
         }
         if let (Some(phase), Some(failed)) = (self.review, self.proposing.failed_verdict()) {
             return Some(format!("phase {phase}: `verify` failed: {}", failed.why));
+        }
+        if let Some(near) = self.near_budget() {
+            return Some(near);
         }
         let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;

@@ -8,7 +8,7 @@ use goondan_cli_agents::{Format, Parser, Setup};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Budget, NewTask, Runtime, TaskId};
-use goondan_tasks::machine::{Effect, Input};
+use goondan_tasks::machine::{Delivery, Effect, Input};
 use goondan_tasks::state::{State, Status};
 use goondan_tasks::work_area::WorkArea;
 
@@ -26,6 +26,8 @@ fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
         agent: "coder".parse().unwrap(),
         tells_result: format.tells_result(),
         created_by: None,
+        source: Default::default(),
+        checks: Default::default(),
     }
 }
 
@@ -41,20 +43,7 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
         disk.create_dir(Path::new(dir)).unwrap();
         disk.sync_dir(Path::new(dir).parent().unwrap()).unwrap();
     }
-    let new = NewTask {
-        runtime: Runtime::Cli,
-        task_id: TaskId::try_from("task".to_owned()).unwrap(),
-        title: "A shop".to_owned(),
-        kind: "create_app".to_owned(),
-        description: prompt.clone(),
-        total_phases: phases,
-        budget: Budget::default(),
-        agent: "coder".parse().unwrap(),
-        tells_result: format.tells_result(),
-        created_by: None,
-        source: Default::default(),
-        checks: Default::default(),
-    };
+    let new = new_task(prompt.clone(), format, phases);
     let mut clock = 0;
     let mut now = || {
         clock += 1000;
@@ -220,7 +209,10 @@ fn agent_4_a_recorded_session_of_claude_is_counted_once() {
                 let text = "Shorter.".to_owned();
                 handle(Input::Rework { phase, text })
             }
-            (Some(phase), _) => handle(Input::Approve { phase }),
+            (Some(phase), _) => handle(Input::Approve {
+                phase,
+                delivery: Delivery::None,
+            }),
             (None, _) => after,
         });
     }

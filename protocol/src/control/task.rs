@@ -541,6 +541,24 @@ pub struct TaskDetail {
     pub recent: Vec<TaskHappening>,
 }
 
+/// Result of a run, with the last words of its program (`AGENT-6`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskLastRun {
+    /// Its number.
+    pub number: u64,
+    /// True if it ended well.
+    pub is_ok: bool,
+    /// The outcome, as text.
+    pub outcome: String,
+    /// The last words of the agent, shortened.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_words: String,
+    /// The last lines of the program's standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+}
+
 /// The sandbox that a task's agent works in (`BOX-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

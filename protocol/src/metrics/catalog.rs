@@ -71,7 +71,7 @@ metrics! {
     WorkspaceProblem = "goondan_workspace_problem" Gauge [Workspace]:
         "1 while the configuration of a workspace cannot run, even if its last known good one does.";
     EventOldestAge = "goondan_event_oldest_age_seconds" Gauge [Workspace, Agent] unit "seconds":
-        "How long the oldest event waits to be acknowledged, waits for its turn, unless a person paused it, or is worked on; 0 if there is none.";
+        "Age of the oldest event that waits for its acknowledgment or its turn, or is in progress, except events paused by a person; 0 without one.";
     UnacknowledgedTime = "goondan_unacknowledged_seconds" Gauge [Workspace] unit "seconds":
         "Time for which the log of a replicated workspace has confirmed nothing, so that nothing is acknowledged; 0 while it confirms.";
     EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:

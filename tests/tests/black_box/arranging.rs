@@ -62,7 +62,7 @@ fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
         .tells(&["the turn of event `held` has begun", "gdn cancel"]);
     home.gdn(&["event", "move", "two", "--before", "nobody"])
         .exits(5)
-        .tells(&["event `nobody` does not wait"]);
+        .tells(&["event `nobody` is not waiting"]);
     home.gdn(&["event", "move", "two"]).exits(2);
     home.gdn(&["audit"]).exits(0).prints(&["eventMoved"]);
 

@@ -103,8 +103,18 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
         "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
     ];
     home.gdn(&prepare).exits(0);
-    home.gdn(&["task", "new", "Shop", "--id", "shop", "--description", "x"])
-        .exits(0);
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "shop",
+        "--description",
+        "x",
+        "--agent",
+        "worker",
+    ];
+    home.gdn(&new).exits(0);
     home.gdn(&["task", "checkpoint", "shop", "--name", "draft"])
         .exits(0);
     secrets::set(&home, "github", "token", "a-value", &[]).exits(0);

@@ -145,7 +145,16 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     let _daemon = Daemon::serving(&home);
     let outside = home.path().join("outside");
     fs::create_dir(&outside).unwrap();
-    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "shop",
+        "--description",
+        "x",
+        "--start",
+    ];
     home.gdn(&new).exits(0);
     let logs = area(&home).join(".logs");
     let link = area(&home).join("link");
@@ -181,7 +190,16 @@ fn prop_6_a_program_is_told_that_its_handoff_leads_nowhere() {
          done\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
-    let new = ["task", "new", "Shop", "--description", "x", "--start"];
+    let new = [
+        "task",
+        "new",
+        "Shop",
+        "--id",
+        "shop",
+        "--description",
+        "x",
+        "--start",
+    ];
     home.gdn(&new).exits(0);
     let history = area(&home).join(".metadata/history.jsonl");
     let text = || fs::read_to_string(&history).unwrap_or_default();

@@ -255,7 +255,7 @@ fn a_server_that_dies_is_an_error_of_its_call_and_is_started_again() {
     daemon
         .log()
         .wait_for("the end of the server is told", |line| {
-            line.to_string().contains("exit code 7")
+            line.to_string().contains("exited with code 7")
         });
     wait_until("it is there again", || {
         detail(&home) == "MCP server double 1.2"
@@ -380,6 +380,8 @@ fn a_connection_that_says_neither_or_both_is_refused_with_its_line() {
 #[test]
 fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered() {
     let home = Home::new(&project("  config: {command: [./server]}"));
+    // A program that is missing is a problem of the configuration, so its interpreter is.
+    home.write_program("project/server", "#!/no/such/interpreter\n");
     let daemon = Daemon::serving(&home);
     wait_until("it is parked", || detail(&home).starts_with("parked"));
     let why = detail(&home);
@@ -394,6 +396,7 @@ fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered(
     assert!(result.contains("parked"), "{result}");
     // A person's restart retries it.
     let server = home.project().join("server");
+    std::fs::remove_file(&server).unwrap();
     std::os::unix::fs::symlink(mcp::program(), server).unwrap();
     home.gdn(&["restart"]).exits(0);
     wait_until("it is there", || detail(&home) == "MCP server double 1.2");

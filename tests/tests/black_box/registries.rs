@@ -182,7 +182,7 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
             10,
             "is not what was promised: its SHA-512",
         ),
-        (Lie::OtherName, 10, "tells of the package `other`"),
+        (Lie::OtherName, 10, "describes the package `other`"),
         (
             Lie::OtherContent,
             10,
@@ -338,7 +338,7 @@ fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
         .tells(&["has no `nobody` that can be taken"]);
     home.gdn(&["package", "add", "nobody@^1"])
         .exits(10)
-        .tells(&["there is no `nobody`"]);
+        .tells(&["`nobody` does not exist"]);
     home.gdn(&["package", "add", "d@none"])
         .exits(5)
         .tells(&["has no `d@none`"]);

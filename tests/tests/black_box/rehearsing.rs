@@ -176,7 +176,7 @@ fn bundle_7_what_cannot_be_rehearsed_is_said_with_what_to_do() {
         .tells(&["has no bundle"]);
     home.ask("main", "give yourself a shell");
     home.gdn(&["bundle", "rehearse", "c1"]).exits(2).tells(&[
-        "no changeset and no revision `c1`",
+        "changeset or revision `c1` does not exist",
         "gdn bundle status main",
     ]);
     let id = newest(&home);

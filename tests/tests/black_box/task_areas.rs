@@ -150,7 +150,7 @@ fn pack_checkpoint(area: &Path) {
     assert!(packed.unwrap().success());
     let path = checkpoint.join("metadata.json");
     let text = fs::read_to_string(&path).unwrap();
-    let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut metadata: Value = serde_json::from_str(&text).unwrap();
     metadata["name"] = "first draft".into();
     metadata["checksum"] = "sha256:of another form".into();
     fs::write(&path, metadata.to_string()).unwrap();

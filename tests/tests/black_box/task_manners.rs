@@ -111,7 +111,7 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
     wait_until("no process survives its task", || {
         home.running("sleep").is_empty() && home.running(PROGRAM).is_empty()
     });
-    for (format, manner, task) in &tasks {
+    for (_, manner, task) in &tasks {
         let runs = diary(&work_area(&home, task));
         let begun = runs.iter().filter(|line| *line == "begun").count();
         let outcomes = outcomes(&home, task);

@@ -198,6 +198,18 @@ const FOLLOWING: [(&str, &[&str]); 7] = [
     ("Task created", &["task", "logs", "shop", "--follow"]),
 ];
 
+const NEW_TASK: [&str; 9] = [
+    "task",
+    "new",
+    "Shop",
+    "--id",
+    "shop",
+    "--description",
+    "x",
+    "--agent",
+    "worker",
+];
+
 #[test]
 fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     if !needs::program("python3") {
@@ -206,8 +218,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
-    home.gdn(&new).exits(0);
+    home.gdn(&NEW_TASK).exits(0);
     for (text, arguments) in FOLLOWING {
         // Those that control the terminal exit normally or as interrupted, the others by SIGHUP.
         let code = close_terminal(&home, "hang-up", text, arguments);
@@ -225,8 +236,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
-    home.gdn(&new).exits(0);
+    home.gdn(&NEW_TASK).exits(0);
     for (text, arguments) in FOLLOWING {
         if ["top", "chat"].contains(&arguments[0]) {
             // Without a terminal they print one snapshot, and process stdin.

@@ -193,7 +193,7 @@ pages! {
     webhooks_are_received: "docs/how-to/receive-webhooks.md", 0, || needs::program("curl") && needs::program("openssl");
     a_task_is_restored: "docs/how-to/restore-a-task.md", 0, nothing;
     a_secret_is_rotated: "docs/how-to/rotate-a-secret.md", 0, nothing;
-    a_workspace_is_run_on_two_nodes: "docs/how-to/run-on-two-nodes.md", 14, nothing;
+    a_workspace_is_run_on_two_nodes: "docs/how-to/run-on-two-nodes.md", 16, nothing;
     a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 5, nothing;
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
     agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 2, nothing;

@@ -40,6 +40,9 @@ while read -r line; do
     *'"session/load"'*)
       say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-0","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"played back"}}}}'
       say '{"jsonrpc":"2.0","id":1,"result":{}}' ;;
+    *'"_goondan/probe"'*)
+      id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+      say '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"method not found"}}' ;;
     *'"session/prompt"'*)
       say '{"jsonrpc":"2.0","id":5,"method":"fs/read_text_file","params":{"sessionId":"s-1","path":"/etc/passwd"}}'
       say '{"jsonrpc":"2.0","id":"p-1","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":{"toolCallId":"c1","title":"Run tests"},"options":[{"optionId":"once","name":"Allow once","kind":"allow_once"},{"optionId":"no","name":"Reject","kind":"reject_once"}]}}' ;;

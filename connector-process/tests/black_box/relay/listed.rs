@@ -227,8 +227,8 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
             framed(&message("nonsense", None, &json!({}))),
             "not a message",
         ),
-        (framed(&event(1, "hi")), "said `event`"),
-        (framed(&message("hello", None, &agent)), "said `hello`"),
+        (framed(&event(1, "hi")), "sent `event`"),
+        (framed(&message("hello", None, &agent)), "sent `hello`"),
     ];
     for (bytes, expected) in garbage {
         let mut listed = Listed::connect(relay);
@@ -259,7 +259,7 @@ fn garbage_after_the_welcome_ends_the_link_and_no_more() {
     let garbage = [
         (vec![0xff; 1024 * 1024], "at most"),
         (frame(b"\x00\xff garbage"), "not a message"),
-        (framed(&hello(&Version::current())), "said `hello`"),
+        (framed(&hello(&Version::current())), "sent `hello`"),
         // An agent's message, and a request that cannot be answered.
         (
             framed(&message("agent.ask", Some(1), &json!({}))),

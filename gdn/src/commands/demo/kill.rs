@@ -28,7 +28,7 @@ mod senders;
 use play::{Came, Killed};
 use scene::Scene;
 
-/// Kill the daemon, agents and connectors at random for a minute, and check that no event is lost or repeated
+/// Kill daemon, agents and connectors at random for a minute, and see that nothing is lost or done twice
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,10 +41,10 @@ Afterwards each that was accepted must stand in its conversation once, with one 
 are read from a daemon that is started afresh. Exit code 1 says that it is not so. It needs no network and
 no key. A daemon that runs already is not touched.")]
 pub(super) struct KillArgs {
-    /// Duration, such as 60s or 5m; at most 24h
+    /// How long, such as 60s or 5m; at most 24h
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = parse_for_ms)]
     for_ms: u64,
-    /// Random seed for the choice of victims and times [default: a new one]
+    /// The number that decides who is killed and when; the same one decides the same [default: a new one]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
     /// Keep the state root and the project

@@ -35,7 +35,7 @@ use play::Came;
 use scene::{NODES, PROJECT, Scene};
 use server::Server;
 
-/// Run a workspace on two local nodes, kill one, and watch the other take over
+/// Run a workspace on two nodes of this machine, kill one, and see the other one go on
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

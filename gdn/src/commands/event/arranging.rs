@@ -31,10 +31,10 @@ struct Which {
     /// The events
     #[arg(value_name = "ID", required_unless_present = "all")]
     events: Vec<EventId>,
-    /// All events of the project in a suitable state
+    /// Every one of the project that this can be done to
     #[arg(long, conflicts_with = "events")]
     all: bool,
-    /// With --all: only events of this conversation
+    /// With --all: only this conversation's
     #[arg(long, value_name = "KEY", requires = "all")]
     instance: Option<InstanceKey>,
 }
@@ -73,13 +73,13 @@ pub(crate) struct EventMoveArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Place {
-    /// Before all other queued events
+    /// The next turn is its
     #[arg(long)]
     first: bool,
-    /// After all other queued events
+    /// All others have their turns before it
     #[arg(long)]
     last: bool,
-    /// Directly before this event
+    /// Its turn comes right before that of this event
     #[arg(long, value_name = "OTHER")]
     before: Option<EventId>,
 }

@@ -22,7 +22,7 @@ use crate::schemas;
 pub(crate) struct TaskCheckpointArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Name, which exempts it from removal by age
+    /// A name, which keeps it from being removed for its age
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
@@ -31,13 +31,13 @@ pub(crate) struct TaskCheckpointArgs {
 pub(crate) struct TaskRestoreArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Checkpoint, by id or name [default: the newest intact one not created by a restore]
+    /// Which, by its id or its name; the newest that is whole and that no restore made if it is not said
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
-    /// Only show what would change
+    /// Only tell what would change
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }

@@ -15,13 +15,13 @@ use crate::schemas;
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskListArgs {
-    /// Only tasks that wait for you
+    /// Only those that wait for you
     #[arg(long)]
     needs_me: bool,
-    /// Include finished tasks
+    /// Also those that have ended
     #[arg(long)]
     all: bool,
-    /// Include every workspace
+    /// Those of every workspace
     #[arg(long)]
     all_workspaces: bool,
 }

@@ -15,16 +15,16 @@ use crate::schemas;
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskPruneArgs {
-    /// Tasks that ended this long ago, such as 30d, 12h or 90m, instead of by the swarm's policy
+    /// Those that ended so long ago, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
     older_than: Option<u64>,
-    /// Do not create backups
+    /// Without backups
     #[arg(long)]
     no_backup: bool,
-    /// Only show the tasks
+    /// Only show which they are
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
+    /// Ask nothing
     #[arg(long, short)]
     yes: bool,
 }

@@ -2,18 +2,18 @@
 
 use clap::ValueEnum;
 
-/// A view.
+/// One of the views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
-    /// Open decisions, working agents, and recent events
+    /// What needs a person, what works, and what happened just now
     Overview,
     /// All conversations
     Conversations,
     /// All processes
     Processes,
-    /// Live events
+    /// What happens
     Events,
-    /// Usage of model replies, and budgets
+    /// What replies of models took, and the budgets
     Budgets,
     /// The log
     Logs,

@@ -40,6 +40,7 @@ impl<G: Gate> Bundle<'_, G> {
         on_head: OnHead,
         is_approved: bool,
     ) -> Result<Proposed, BundleError> {
+        // Long: one check after another, each with its reason.
         let OnHead {
             head,
             tree,

@@ -64,7 +64,7 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         deliver: written.of_project.deliver,
         setup: written.of_project.setup.clone(),
         verify: written.of_project.verify.clone(),
-        sandbox: written.sandbox.within(&membership.policy.sandbox),
+        sandbox,
     }
 }
 

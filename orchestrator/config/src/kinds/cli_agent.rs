@@ -7,8 +7,9 @@ use goondan_protocol::budget::Budget;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
+use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{
-    AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, TaskDelivery, TaskSource,
+    AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables, TaskDelivery, TaskSource,
 };
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
@@ -413,6 +414,79 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
         limits,
         disk_bytes,
         of_project,
+    }
+}
+
+fn read_choice(
+    name: &'static str,
+    runtime: &mut Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<String> {
+    let written = runtime.text(name, &mut cx.report)?;
+    let is_word = !written.value.is_empty() && !written.value.starts_with('-');
+    if !is_word || written.value.contains('\0') {
+        let message = format!(
+            "`{name}` is `{}`, which the program would not take for a name",
+            written.value
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
+        cx.report
+            .add(problem.help("write a name, as the program has it"));
+        return None;
+    }
+    Some(written.value.to_owned())
+}
+
+fn read_args(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<String> {
+    let place = runtime.place_of("args");
+    let args = runtime.texts("args", &mut cx.report);
+    let is_bad = args.len() > MAX_COMMAND_WORDS || args.iter().any(|arg| arg.value.contains('\0'));
+    if let (true, Some(place)) = (is_bad, place) {
+        let message =
+            format!("`args` has more than {MAX_COMMAND_WORDS} words, or one with a zero byte");
+        cx.report
+            .add(Problem::new(codes::INVALID_VALUE, place, message));
+    }
+    args.iter().map(|arg| arg.value.to_owned()).collect()
+}
+
+fn read_key(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
+    let place = runtime.place_of("key");
+    let key = value::read_secret(runtime, "key", cx)?;
+    if let (Some(_), Some(place)) = (OAuthNeed::of_placeholder(&key), place) {
+        let message = "`key` takes a token of an authorization server, which a program of a task cannot renew";
+        let problem = Problem::new(codes::INVALID_VALUE, place, message);
+        cx.report
+            .add(problem.help("take it from a secret or a variable"));
+        return None;
+    }
+    Some(key)
+}
+
+/// Reads the login directory of a program that has one.
+fn read_login(
+    known: Option<&'static Preset>,
+    runtime: &mut Fields<'_>,
+    cx: &mut Context<'_>,
+) -> Option<SandboxPath> {
+    let written = runtime.text("login", &mut cx.report)?;
+    let known = known?;
+    let found = sandbox::find(written.value, &cx.files.place_of(Path::new("")), cx.machine);
+    let found = found.and_then(|path| match known.login(path.as_path()) {
+        Some(_) => Ok(path),
+        None => Err((
+            "cannot be the login directory: the program has none",
+            "give it a key, `key: {valueFrom: …}`",
+        )),
+    });
+    match found {
+        Ok(path) => Some(path),
+        Err((why, help)) => {
+            let message = format!("`{}` {why}", written.value);
+            let problem = Problem::new(codes::SANDBOX_PATH, written.place, message);
+            cx.report.add(problem.help(help));
+            None
+        }
     }
 }
 

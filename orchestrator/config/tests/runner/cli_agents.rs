@@ -1,5 +1,6 @@
 //! Agents of `runtime.kind: cli`: programs that work for tasks (`TASK-8`).
 
+use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::{
     AgentFormat, CliAgentDefinition, NotifyOn, PromptBy, TaskDelivery, TaskSource,
 };
@@ -56,6 +57,100 @@ fn agent_1_a_preset_is_one_line_of_configuration() {
         assert_eq!(session, is_resumed && format != Acp, "{preset}");
         assert!(agent.limits.memory_bytes.is_some());
     }
+}
+
+#[test]
+fn agent_1_a_preset_takes_a_model_a_mode_arguments_a_login_and_a_key() {
+    let runtime = "preset: claude, model: sonnet, mode: acceptEdits, args: [--max-budget-usd, '5'], login: guides, \
+                   key: {valueFrom: {env: KEY}}, environment: {A: plain, B: {valueFrom: {env: KEY}}}";
+    let project = project(runtime).variable("KEY", "sk-secret");
+    let bundle = project.load();
+    let agent = bundle.cli_agent(&"coder".parse().unwrap()).unwrap();
+    let login = project.root().canonicalize().unwrap().join("guides");
+    let options = [
+        "--permission-mode",
+        "acceptEdits",
+        "--model",
+        "sonnet",
+        "--max-budget-usd",
+        "5",
+    ];
+    assert!(
+        agent.command.ends_with(&options.map(str::to_owned)),
+        "{:?}",
+        agent.command
+    );
+    assert!(
+        agent
+            .resume
+            .ends_with(&["--resume", "{session}"].map(str::to_owned))
+    );
+    assert_eq!(
+        agent.environment["CLAUDE_CONFIG_DIR"],
+        login.display().to_string()
+    );
+    assert_eq!(
+        (&*agent.environment["A"], &*agent.environment["IS_SANDBOX"]),
+        ("plain", "1")
+    );
+    let written: Vec<_> = agent
+        .sandbox
+        .write
+        .iter()
+        .map(SandboxPath::as_path)
+        .collect();
+    assert_eq!(written, [login]);
+    let names: Vec<_> = agent.secrets.0.keys().collect();
+    assert_eq!(names, ["ANTHROPIC_API_KEY", "B"]);
+    assert_eq!(agent.secrets.0["B"], "sk-secret");
+    let shown = format!("{agent:?}{}", serde_json::to_string(agent).unwrap());
+    assert!(!shown.contains("sk-secret"), "{shown}");
+    // A key goes to the provider of the model.
+    let aider = Project::with(&agent_of(
+        "preset: aider, model: anthropic/opus, key: {valueFrom: {env: KEY}}",
+    ));
+    let bundle = aider.variable("KEY", "sk-secret").load();
+    let agent = bundle.cli_agents().next().unwrap();
+    assert_eq!(
+        agent.secrets.0.keys().collect::<Vec<_>>(),
+        ["ANTHROPIC_API_KEY"]
+    );
+    assert!(
+        agent
+            .command
+            .ends_with(&["--message", "{prompt}"].map(str::to_owned))
+    );
+    // Programs of `acp` are asked for both within their session.
+    let acp = definition("command: [x], format: acp, model: m, mode: plan");
+    assert_eq!(
+        (acp.session_model.as_deref(), acp.session_mode.as_deref()),
+        (Some("m"), Some("plan"))
+    );
+    assert_eq!(acp.resume, acp.command);
+}
+
+#[test]
+fn agent_1_the_inner_sandbox_of_codex_is_off_where_ours_holds() {
+    let sandbox = |of_agent: &str| {
+        let document = agent_of("preset: codex").replace("spec: {", &format!("spec: {{{of_agent}"));
+        let bundle = Project::with(&document).load();
+        let agent = bundle.cli_agents().next().unwrap().clone();
+        let of = |words: &[String]| {
+            let flag = words.iter().position(|word| word == "--sandbox").unwrap();
+            words[flag + 1].clone()
+        };
+        assert_eq!(of(&agent.command), of(&agent.resume));
+        of(&agent.command)
+    };
+    assert_eq!(sandbox(""), "danger-full-access");
+    assert_eq!(
+        sandbox("sandbox: {require: landlock}, "),
+        "danger-full-access"
+    );
+    assert_eq!(sandbox("sandbox: {require: off}, "), "workspace-write");
+    let chosen = definition("preset: codex, mode: read-only");
+    let flags = chosen.command.iter().filter(|word| *word == "--sandbox");
+    assert_eq!(flags.count(), 1, "{:?}", chosen.command);
 }
 
 #[test]

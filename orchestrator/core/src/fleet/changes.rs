@@ -70,7 +70,7 @@ impl RunningAgent {
         }
     }
 
-    /// True if a process started now would get a different start configuration.
+    /// True if a process started now would get a different definition.
     pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
         self.alike != bundle.digest
             && (self.is_own
@@ -107,7 +107,7 @@ impl RunningConnector {
         }
     }
 
-    /// True if a process started now would get a different start configuration.
+    /// True if a process started now would get a different definition.
     pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
         self.alike != bundle.digest
             && (bundle.connections.get(&self.definition.name) != Some(&self.definition)

@@ -1,4 +1,4 @@
-//! Held conversations: no turn begins while a joint checkpoint is created or the conversation is
+//! Frozen conversations: no turn begins while a joint checkpoint is created or the conversation is
 //! rewound (`CKPT-6`). Events are still accepted and queued.
 
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};

@@ -44,8 +44,8 @@ impl Model {
 }
 
 impl Fleet {
-    /// Models whose outdated processes can be replaced after a turn. Only a turn that began under
-    /// another configuration kept them running.
+    /// After a turn: the models whose outdated processes may be replaced now. A turn that began
+    /// under another configuration kept them running.
     pub(crate) fn outdated_models(
         &self,
         id: &WorkspaceId,

@@ -224,8 +224,7 @@ impl Slot {
         self.state = State::Down { has_crashed: false };
     }
 
-    /// Handles work that failed while no process runs: a store operation or a rewind. Counts as a
-    /// crash.
+    /// Handles work that failed without a process, such as a failed restore. Counts as a crash.
     pub(crate) fn failed(&mut self, now: Now, why: String) {
         debug_assert!(self.up().is_none(), "its end would be missed");
         self.detail = Some(why);

@@ -105,6 +105,10 @@ pub(super) struct Pending {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each task, and almost all are open"
+)]
 enum Body {
     /// Its work area is being made.
     New(Task, Happened),

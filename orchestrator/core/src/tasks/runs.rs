@@ -10,7 +10,8 @@ use goondan_protocol::task::{
     CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
 };
 use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::{AgentProfile, Input as TaskInput};
+use goondan_tasks::preamble::Preamble;
 
 use super::Tasks;
 use super::conversing::converses;
@@ -178,7 +179,7 @@ impl Tasks {
                 let next = Self::next_checkpoint(fleet, &at.workspace_id);
                 if let Some(entry) = self.entry_mut(at) {
                     entry.printed.clear();
-                    entry.checkpoint_at_ms = Some(now_ms.saturating_add(TASK_CHECKPOINT_EACH_MS));
+                    entry.checkpoint_at_ms = next;
                 }
             }
             Err(error) => {

@@ -6,7 +6,8 @@
 //! workers, its log and the submitted proposals are replicated. The registered checksums of files
 //! ([`register`]) are replicated if the files are.
 //!
-//! [`Disk`]: goondan_durable::disk::Disk [`register`]: goondan_durable::register
+//! [`Disk`]: goondan_durable::disk::Disk
+//! [`register`]: goondan_durable::register
 
 use std::ffi::OsStr;
 use std::io;

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -32,6 +31,7 @@ use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::importing::{NOTE_SUFFIX, note_path};
 use super::messages::{Job, Leave, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
 use super::{importing, verifying};
@@ -822,12 +822,3 @@ fn has_seals_alone(chain: &Chain) -> bool {
 
 /// Why a node could not run a workspace whose record it does not have.
 const NOT_FOLLOWED_YET: &str = "its log is not followed here yet";
-
-const NOTE_SUFFIX: &str = ".json";
-
-/// Path of the note of a workspace's applied position.
-pub(super) fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
-    layout
-        .replication()
-        .join(format!("{workspace}{NOTE_SUFFIX}"))
-}

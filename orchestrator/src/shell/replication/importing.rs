@@ -21,8 +21,6 @@ use goondan_replicated_disk::scope;
 use goondan_replication::operation::RelativePath;
 use goondan_store::root::Layout;
 
-use super::files::note_path;
-
 /// Files of workspaces whose logs are of other nodes.
 const BEFORE: &str = "before";
 /// Directory of files that are being imported into a log.
@@ -35,6 +33,16 @@ pub(super) const DIRECTORIES: [&str; 3] = [BEFORE, IMPORTING, ASIDE];
 
 /// Size of the copy buffer, in bytes.
 const COPY_BYTES: usize = 256 * 1024;
+
+/// Suffix of the name of a note.
+pub(super) const NOTE_SUFFIX: &str = ".json";
+
+/// Path of the note of a workspace's applied position.
+pub(super) fn note_path(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {
+    layout
+        .replication()
+        .join(format!("{workspace}{NOTE_SUFFIX}"))
+}
 
 /// Path of a workspace's local-only files while its files are rebuilt.
 pub(super) fn aside(layout: &Layout, workspace: &WorkspaceId) -> PathBuf {

@@ -129,13 +129,14 @@ impl SecretKeeper {
         let disk = self.disk.as_ref();
         files::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
         let path = self.vault.consents_file();
-        Ok(match self.name_in_system(&path) {
+        match self.name_in_system(&path) {
             Some(name) => {
                 let register = self.register_of(&name);
                 register.replace(&name, text.as_bytes())?;
             }
             None => files::replace(disk, &path, text.as_bytes())?,
-        })
+        }
+        Ok(())
     }
 
     fn bad_consents(&self, source: goondan_vault::ConsentError) -> VaultError {

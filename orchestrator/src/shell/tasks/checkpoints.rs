@@ -383,6 +383,11 @@ fn restore(
 ) -> Result<TaskRestored, ControlError> {
     let (ground, at) = (place.ground, place.at);
     let mut store = place.open(boot)?;
+    adopt(
+        &store,
+        Some(&ground.register(at).here()),
+        at.task_id.as_str(),
+    )?;
     let which = match checkpoint_id {
         Some(id) => Which::Id(
             store
@@ -408,6 +413,11 @@ fn restore(
 
 fn drill(place: &Place<'_>, boot: &str, now: Timestamp) -> Result<TaskDrill, ControlError> {
     let mut store = place.open(boot)?;
+    adopt(
+        &store,
+        Some(&place.ground.register(place.at).here()),
+        place.task(),
+    )?;
     let drill = store
         .drill(now)
         .map_err(|error| told(&error, place.task()))?;

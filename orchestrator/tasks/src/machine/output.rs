@@ -247,7 +247,7 @@ impl Task {
             Consent::Plan(plan) => {
                 let consent = ProgramAsk::Plan;
                 self.watch.program_asks.insert(request.clone(), consent);
-                (plan_question(plan), None)
+                (plan_question(&plan), None)
             }
             Consent::Choices(choices) => {
                 let mut choices = VecDeque::from(choices);
@@ -394,7 +394,7 @@ fn permission_question(asked: &PermissionRequest) -> UserQuestion {
     }
 }
 
-fn plan_question(plan: String) -> UserQuestion {
+fn plan_question(plan: &str) -> UserQuestion {
     UserQuestion {
         category: QuestionCategory::Confirmation,
         question: shortened(format!("The agent would begin with this plan:\n{plan}")),

@@ -183,7 +183,13 @@ impl Task {
             }
             (_, outcome) => outcome,
         };
-        self.record(now, Fact::RunEnded { run, outcome });
+        let ended = Fact::RunEnded {
+            run,
+            outcome,
+            last_words: String::new(),
+            stderr: std::mem::take(&mut self.watch.stderr),
+        };
+        self.record(now, ended);
         self.watch = Watch::default();
         // The first lost attempt is repeated immediately.
         if is_lost && self.state.ended.is_none() && lost > 0 {

@@ -25,6 +25,8 @@ pub(super) struct Watch {
     pub(super) blocked: Option<String>,
     /// Number of facts it has reported.
     pub(super) facts: usize,
+    /// The end of the output of a `setup` or `verify` command.
+    pub(super) printed: String,
     pub(super) paused_at: Option<Timestamp>,
     pub(super) tools: Tools,
     /// True if it completed a phase, or asked for something.

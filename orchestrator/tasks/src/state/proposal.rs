@@ -86,14 +86,14 @@ impl Proposing {
         match outcome {
             Outcome::Ended | Outcome::RateLimited(_) => return,
             Outcome::Unknown | Outcome::NotStarted(_) => self.lost += 1,
-            Outcome::Done | Outcome::Failed(_) => self.lost = 0,
+            Outcome::Done | Outcome::Failed(_) | Outcome::Blocked(_) => self.lost = 0,
         }
         if kind != TaskRunKind::Setup {
             return;
         }
         match outcome {
             Outcome::Done => self.is_set_up = true,
-            Outcome::Failed(why) => self.setup_problem = Some(why.clone()),
+            Outcome::Failed(why) | Outcome::Blocked(why) => self.setup_problem = Some(why.clone()),
             Outcome::NotStarted(why) if self.lost > RETRIES_MAX => {
                 self.setup_problem = Some(why.clone());
             }

@@ -1,5 +1,10 @@
 //! Events of recorded output of real programs.
 
+#![expect(
+    clippy::string_slice,
+    reason = "the recordings are split at characters of ASCII"
+)]
+
 use goondan_cli_agents::blocks::Block;
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, Format, Parser, Setup, ToolState};

@@ -49,7 +49,7 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
     started(&task.does(rework));
     task.tells(complete(1));
     task.ends_well();
-    started(&task.does(Input::Approve { phase: 1 }));
+    started(&task.does(approve(1)));
     task.tells(Event::Text("I go on".to_owned()));
     // The run's outcome is unknown, and there is no session to resume.
     task.exits(None);
@@ -108,21 +108,15 @@ fn agent_2_the_first_prompt_explains_the_protocol() {
 #[test]
 fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
     let mut task = Driven::running(2);
-    assert_eq!(
-        task.tries(Input::Approve { phase: 1 }),
-        Err(Refused::NotUnderReview(1))
-    );
+    assert_eq!(task.tries(approve(1)), Err(Refused::NotUnderReview(1)));
     task.ends_well();
     assert_eq!(
         task.status(),
         Status::WaitingQuestion,
         "stopped without a word"
     );
-    assert_eq!(
-        task.tries(Input::Approve { phase: 2 }),
-        Err(Refused::NotUnderReview(2))
-    );
-    let effects = task.does(Input::Approve { phase: 1 });
+    assert_eq!(task.tries(approve(2)), Err(Refused::NotUnderReview(2)));
+    let effects = task.does(approve(1));
     let Some(Effect::StartRun { prompt, .. }) = effects.last() else {
         panic!("{effects:?}");
     };
@@ -134,10 +128,7 @@ fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
     // A phase that waits for an answer has not ended.
     task.tells(question("Which?", true));
     task.ends_well();
-    assert_eq!(
-        task.tries(Input::Approve { phase: 2 }),
-        Err(Refused::NotUnderReview(2))
-    );
+    assert_eq!(task.tries(approve(2)), Err(Refused::NotUnderReview(2)));
 }
 
 #[test]
