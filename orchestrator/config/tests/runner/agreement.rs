@@ -207,7 +207,8 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "description": "d",
                 "runtime": {
-                    "kind": "cli", "preset": "claude", "environment": {"A": "b"}, "guide": "tools",
+                    "kind": "cli", "preset": "claude", "mode": "plan", "login": "tools", "preamble": "p.md",
+                    "environment": {"A": "b"}, "guide": "tools",
                     "limits": {"memoryMiB": 64}, "diskMiB": 512, "source": "project", "deliver": "proposal",
                     "setup": ["sh"], "verify": ["sh", "test.sh"],
                 },
