@@ -179,7 +179,7 @@ impl Walk<'_> {
                     self.content(*content, Some(&entry.node), within(&path, &entry.key));
                 }
             }
-            Content::Settings => {
+            Content::Settings | Content::Variables => {
                 if let Some(node) = node {
                     self.settings(node, path);
                 }

@@ -248,6 +248,17 @@ impl Definitions {
                     "additionalProperties": value,
                 })
             }),
+            Content::Variables => self.named("Variables", |definitions| {
+                let taken = definitions.shape(&VALUE);
+                json!({
+                    "type": "object",
+                    "additionalProperties": {
+                        "if": { "type": "object" },
+                        "then": taken,
+                        "else": { "type": "string" },
+                    },
+                })
+            }),
             Content::Reference(kind) => self.reference(kind),
             Content::Listed(shape) => {
                 let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content)

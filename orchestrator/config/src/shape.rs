@@ -97,6 +97,8 @@ pub(crate) enum Content {
     Anything,
     /// A mapping of arbitrary values, which may be taken from elsewhere (`valueFrom`).
     Settings,
+    /// A mapping of variables: texts, or values taken from elsewhere (`valueFrom`).
+    Variables,
     /// A reference to a resource.
     Reference(Kind),
     /// A reference in a list, optionally as a mapping of this shape with the reference in the field
@@ -169,6 +171,7 @@ impl Content {
             | Self::Entries(_)
             | Self::Anything
             | Self::Settings
+            | Self::Variables
             | Self::Reference(_)
             | Self::Listed(_) => None,
         }

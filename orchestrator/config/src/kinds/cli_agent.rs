@@ -135,7 +135,7 @@ static RUNTIME: Shape = Shape::of(
         .or(Default::Meaning("`argument` if `{prompt}` is in the command, else `stdin`")),
         Field::optional(
             "environment",
-            Content::Settings,
+            Content::Variables,
             "Variables of its environment: text, or `valueFrom`.",
         ),
         Field::optional(
