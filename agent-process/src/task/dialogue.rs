@@ -187,6 +187,19 @@ impl Dialogue {
         }
     }
 
+    /// Returns true while an answer to a probe is awaited.
+    pub(super) fn awaits_probe(&self) -> bool {
+        matches!(self.stage, Stage::PlayedBack { .. })
+    }
+
+    /// Handles a probe that was not answered in time: the agent ignores requests that it does not know.
+    pub(super) fn probe_unanswered(&mut self) -> Vec<Step> {
+        match self.stage {
+            Stage::PlayedBack { .. } => self.hand_over(),
+            _ => Vec::new(),
+        }
+    }
+
     fn probe(&mut self, probe: i64, messages: u64, quiet: u32) -> Vec<Step> {
         self.stage = Stage::PlayedBack {
             probe,

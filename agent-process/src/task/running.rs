@@ -29,6 +29,10 @@ use crate::tools::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 /// Silence of a program before other signs of life are checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long an `acp` program that has loaded a session may say nothing before it gets its prompt, although it has not
+/// answered the latest probe: programs may ignore requests that they do not know.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Part of a shutdown's grace period that is reserved for killing what did not exit in time; at
 /// most [`KILLING_TIME_MAX`].
 const KILLING_PART: u32 = 4;
@@ -202,6 +206,8 @@ struct State {
     supervisor_code: Option<i32>,
     /// True once the supervisor has exited.
     has_ended: bool,
+    /// Time when the prompt is sent without an answer to the latest probe.
+    prompt_at: Option<Instant>,
     /// Time when a requested end is forced.
     give_up_at: Option<Instant>,
     /// Time when the supervisor is killed after it was asked to end the program.
@@ -237,6 +243,8 @@ enum Happened {
     Drained,
     /// A deadline has passed.
     OverTime,
+    /// The program did not answer a probe in time.
+    ProbeUnanswered,
     /// The liveness check is due.
     TimeToLook,
 }
@@ -265,6 +273,11 @@ impl Run {
                 }
                 Happened::Drained => self.program.close_outputs(),
                 Happened::OverTime => self.end_by_force(),
+                Happened::ProbeUnanswered => {
+                    tracing::warn!("the agent answers no probe: it gets its prompt");
+                    let steps = self.dialogue.probe_unanswered();
+                    self.proceed(steps);
+                }
                 Happened::TimeToLook => {
                     next_look = Instant::now() + LOOK_INTERVAL;
                     if self.state.is_started
@@ -290,6 +303,7 @@ impl Run {
         let has_ended = self.state.has_ended;
         let has_unsent = self.program.has_unsent();
         let over_time = self.state.give_up_at.or(self.state.kill_at);
+        let prompt_at = self.state.prompt_at.filter(|_| !self.state.is_paused);
         let mut parts = self.program.parts();
         let happened = tokio::select! {
             incoming = link.receive_for_task() => Happened::Asked(incoming?),
@@ -306,6 +320,7 @@ impl Run {
             status = parts.supervisor.wait(), if !has_ended => Happened::Ended(status),
             () = sleep(DRAIN_TIMEOUT), if has_ended && hears => Happened::Drained,
             () = at(over_time), if !has_ended => Happened::OverTime,
+            () = at(prompt_at), if !has_ended && hears => Happened::ProbeUnanswered,
             () = sleep_until(next_look), if !has_ended => Happened::TimeToLook,
         };
         Ok(happened)
@@ -443,11 +458,18 @@ impl Run {
         }
         let (answered, played_back) = (self.parser.answered(), self.parser.played_back());
         let steps = self.dialogue.answered(answered, played_back);
+        self.proceed(steps);
+        self.outbox.extend(told(events));
+    }
+
+    /// Takes steps that may bring the dialogue to its prompt.
+    fn proceed(&mut self, steps: Vec<Step>) {
         if self.dialogue.is_prompted() {
             self.parser.prompted();
         }
+        let awaits_probe = self.dialogue.awaits_probe();
+        self.state.prompt_at = awaits_probe.then(|| Instant::now() + PROBE_TIMEOUT);
         self.take(steps);
-        self.outbox.extend(told(events));
     }
 
     fn hear_supervisor(&mut self, report: Option<Report>) {

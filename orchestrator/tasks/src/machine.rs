@@ -423,14 +423,10 @@ impl Task {
             }
             let documents = self.state.documents.clone();
             self.withdraw_own_questions(now);
-            self.record(now, Fact::PhaseCompleted { phase, documents });
-            if !self.state.task.source.is_none() {
+            self.complete_phase(phase, documents, now);
+            if self.state.proposing.phase().is_some() {
                 return Ok(());
             }
-            self.record(now, Fact::ReviewRequested { phase });
-            self.effect(Effect::MakeCheckpoint {
-                kind: "phase_completion",
-            });
         }
         self.deliver(phase, delivery, now)?;
         self.record(now, Fact::ReviewApproved { phase });

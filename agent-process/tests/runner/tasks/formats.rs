@@ -172,6 +172,20 @@ fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
     }
 }
 
+#[test]
+fn agent_3_an_agent_that_ignores_probes_gets_its_prompt() {
+    let site = Site::new();
+    let mut it = of_format(&site, AgentFormat::Acp, &ACP.replace("_goondan/probe", "-"));
+    it.agent.resume = it.agent.command.clone();
+    it.session = Some("s-0".to_owned());
+    let mut run = Run::start(&it);
+    run.until("the question for a permission", asks);
+    decide(&mut run, Some("not now"));
+    let told = run.finish();
+    assert!(is_done(&told), "{told:?}");
+    assert_eq!(told.text(), "Then not.");
+}
+
 /// Parses a transcript as a whole, with consecutive texts merged.
 fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<Event> {
     let mut parser = Parser::new(

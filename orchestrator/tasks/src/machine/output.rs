@@ -189,15 +189,20 @@ impl Task {
             self.refuse("PHASE_COMPLETE", problem, now);
             return;
         }
+        self.complete_phase(phase, documents, now);
+        self.find_documents();
+        self.let_exit(now);
+    }
+
+    /// Records that a phase is complete. Its review is requested now, or once its work is proposed.
+    pub(super) fn complete_phase(&mut self, phase: u32, documents: Vec<String>, now: Timestamp) {
         self.record(now, Fact::PhaseCompleted { phase, documents });
         if self.state.proposing.phase().is_none() {
             self.record(now, Fact::ReviewRequested { phase });
         }
-        self.find_documents();
         self.effect(Effect::MakeCheckpoint {
             kind: "phase_completion",
         });
-        self.let_exit(now);
     }
 
     fn error_reported(&mut self, error: AgentError, now: Timestamp) {

@@ -64,8 +64,7 @@ impl Task {
             && state.proposing.phase().is_none()
             && state.rests();
         if is_done {
-            let (phase, documents) = (1, Vec::new());
-            self.record(now, Fact::PhaseCompleted { phase, documents });
+            self.complete_phase(1, Vec::new(), now);
         }
         let state = &self.state;
         let Some(phase) = state.proposing.phase() else {

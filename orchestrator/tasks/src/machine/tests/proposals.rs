@@ -70,7 +70,7 @@ fn delivered(phase: u32, digest: &str) -> Input {
 }
 
 fn is_proposed(effects: &[Effect]) -> bool {
-    matches!(effects, [Effect::MakeProposal { .. }])
+    matches!(effects, [.., Effect::MakeProposal { .. }])
 }
 
 #[test]
@@ -113,7 +113,14 @@ fn repo_3_what_is_complete_is_proposed_then_reviewed_then_delivered() {
 #[test]
 fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
     let mut task = with_source(1);
-    assert!(is_proposed(&task.ends_well()));
+    let effects = task.ends_well();
+    assert!(is_proposed(&effects));
+    assert!(matches!(
+        effects[0],
+        Effect::MakeCheckpoint {
+            kind: "phase_completion"
+        }
+    ));
     let (phase, result) = (1, Ok(None));
     task.does(Input::ProposalMade { phase, result });
     let state = task.task.state();
