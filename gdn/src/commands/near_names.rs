@@ -45,7 +45,12 @@ type Names = Vec<String>;
 fn written_names(kind: NameKind, message: &str, given: &[String]) -> Names {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_quoted = |word: &&str| quoted.contains(word) || names_workspace(kind, message, word);
-    let values = given.iter().map(|word| value_of(word));
+    let before = std::iter::once("").chain(given.iter().map(String::as_str));
+    // The workspace exists if something in it is unknown, and is no part of that name.
+    let of_kind = before
+        .zip(given)
+        .filter(|(before, word)| kind == NameKind::Workspace || !gives_workspace(before, word));
+    let values = of_kind.map(|(_, word)| value_of(word));
     let words: Vec<&str> = values.filter(is_quoted).collect();
     if words.is_empty() {
         return Names::new();
@@ -59,6 +64,11 @@ fn written_names(kind: NameKind, message: &str, given: &[String]) -> Names {
 /// True if a message about a workspace contains the word; such messages do not quote the id.
 fn names_workspace(kind: NameKind, message: &str, word: &str) -> bool {
     kind == NameKind::Workspace && message.split(' ').any(|part| part == word)
+}
+
+/// True if a word is the workspace on the command line, given the word before it.
+fn gives_workspace(before: &str, word: &str) -> bool {
+    before == "--workspace" || word.starts_with("--workspace=")
 }
 
 /// Returns `b` for `--to=b`.
@@ -287,10 +297,12 @@ mod tests {
 
     #[test]
     fn a_name_that_the_message_quotes_is_compared() {
-        let given = words("task show --workspace=w shp");
         let message = "there is no task `shp` in workspace `w`";
-        let written = written_names(NameKind::Task, message, &given);
-        assert_eq!(written, ["w", "shp"]);
+        for given in ["task show --workspace=w shp", "--workspace w task show shp"] {
+            let written = written_names(NameKind::Task, message, &words(given));
+            assert_eq!(written, ["shp"]);
+        }
+        let given = words("task show shp");
         let message = "there is no task `x`";
         assert!(written_names(NameKind::Task, message, &given).is_empty());
     }
