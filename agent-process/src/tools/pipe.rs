@@ -66,7 +66,7 @@ pub(crate) struct Surroundings {
     pub(crate) task: Option<AssignedTask>,
     /// Access that confinement permits.
     pub(crate) allowed: Allowed,
-    /// What they may read beside that once it exists: the sandboxes of the agents that this one coordinates.
+    /// Directory of the run's sandboxes, which a coordinator's programs may read once it exists.
     pub(crate) run: Option<PathBuf>,
     /// The packages whose modules they are; none for what is the project's own.
     pub(crate) packages: Vec<String>,
@@ -75,7 +75,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// What a program may touch that is started now.
+    /// Access of a program that is started now.
     fn allowed_now(&self) -> Cow<'_, Allowed> {
         let policy = &self.allowed.policy;
         let is_confined = policy.require != Level::Off;

@@ -205,7 +205,7 @@ async fn leave(context: &Context, args: &LeaveArgs) -> Result<(), Failure> {
     )?;
     output.data(format!("Node {node} has left the others"))?;
     output.note(format!(
-        "What it had of workspaces that other nodes run is in {}",
+        "Its files of workspaces that other nodes run were moved to {}",
         dir.join("before").display()
     ));
     Ok(())

@@ -219,8 +219,7 @@ pub(crate) struct TaskNewArgs {
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// What it works on: a copy of the project, or nothing but its work area; the agent's `runtime.source` if it is not
-    /// said
+    /// Files that it works on: a copy of the project, or only its work area [default: the agent's `runtime.source`]
     #[arg(long, value_name = "SOURCE", value_parser = source_of)]
     source: Option<TaskSource>,
     /// Start it at once

@@ -36,8 +36,7 @@ const IMPORTS: &str = "try { await import('planted'); } catch {}\n\
 /// A file in a work directory, and its content.
 type Plant = (&'static str, &'static str);
 
-/// What a runtime loads automatically, by the name of the row: the files, and the action of a
-/// program that triggers the load.
+/// Files that a runtime loads automatically, and the action of a program that triggers the load.
 struct Row {
     name: &'static str,
     files: &'static [Plant],

@@ -163,7 +163,7 @@ static RUNTIME: Shape = Shape::of(
         Field::optional(
             "source",
             Content::Word(&[PROJECT, NONE]),
-            "What its tasks work on: a copy of the project, in a sandbox of their own, or nothing but their work area.",
+            "Files that its tasks work on: a copy of the project in a sandbox, or only their work area.",
         )
         .or(Default::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` says otherwise for one task")),
         Field::optional(
