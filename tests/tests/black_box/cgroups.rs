@@ -12,7 +12,7 @@ use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 
-use crate::tasks::{example, state_of};
+use crate::tasks::{example, new_shop, state_of};
 
 /// [`LAB`] with limits for its worker that only control groups enforce.
 fn lab() -> String {
@@ -138,17 +138,7 @@ fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
     home.write_program("project/agent.sh", RUNAWAY);
     let daemon = Daemon::start_command(&home, group.daemon(&home));
     home.gdn(&["run"]).exits(0);
-    let new = [
-        "task",
-        "new",
-        "Shop",
-        "--id",
-        "shop",
-        "--description",
-        "x",
-        "--start",
-    ];
-    home.gdn(&new).exits(0);
+    new_shop(&home, &["--start"]);
     wait_until("its program runs", || home.running("sleep").len() == 4);
     let sleepers: Vec<u32> = home.running("sleep").iter().map(|it| it.pid).collect();
     let path = group_of(sleepers[0]);

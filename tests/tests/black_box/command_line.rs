@@ -6,6 +6,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home};
 
 use crate::secrets;
+use crate::tasks::new_shop;
 
 #[test]
 fn ctl_1_unknown_names_are_refused_with_those_there_are() {
@@ -103,18 +104,7 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
         "sandbox", "prepare", "--run", "r1", "--agent", "coder", "src",
     ];
     home.gdn(&prepare).exits(0);
-    let new = [
-        "task",
-        "new",
-        "Shop",
-        "--id",
-        "shop",
-        "--description",
-        "x",
-        "--agent",
-        "worker",
-    ];
-    home.gdn(&new).exits(0);
+    new_shop(&home, &["--agent", "worker"]);
     home.gdn(&["task", "checkpoint", "shop", "--name", "draft"])
         .exits(0);
     secrets::set(&home, "github", "token", "a-value", &[]).exits(0);

@@ -17,7 +17,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::proposals::{home as project_home, worked};
-use crate::tasks::{area, example, new_task, wait_for};
+use crate::tasks::{area, example, new_shop, new_task, wait_for};
 
 fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -145,17 +145,7 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     let _daemon = Daemon::serving(&home);
     let outside = home.path().join("outside");
     fs::create_dir(&outside).unwrap();
-    let new = [
-        "task",
-        "new",
-        "Shop",
-        "--id",
-        "shop",
-        "--description",
-        "x",
-        "--start",
-    ];
-    home.gdn(&new).exits(0);
+    new_shop(&home, &["--start"]);
     let logs = area(&home).join(".logs");
     let link = area(&home).join("link");
     wait_until("there are logs", || logs.join("stdout.log").exists());
@@ -190,17 +180,7 @@ fn prop_6_a_program_is_told_that_its_handoff_leads_nowhere() {
          done\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
-    let new = [
-        "task",
-        "new",
-        "Shop",
-        "--id",
-        "shop",
-        "--description",
-        "x",
-        "--start",
-    ];
-    home.gdn(&new).exits(0);
+    new_shop(&home, &["--start"]);
     let history = area(&home).join(".metadata/history.jsonl");
     let text = || fs::read_to_string(&history).unwrap_or_default();
     wait_until("the second one is refused", || {

@@ -8,7 +8,7 @@ use std::path::Path;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
-use crate::tasks::{area, example, wait_for};
+use crate::tasks::{area, example, new_shop, wait_for};
 
 /// Example task of the page that defines the layout.
 const PLAIN: &str = "task_20240215_abc123";
@@ -240,8 +240,7 @@ fn proto_4_missing_documents_are_flagged_at_the_review() {
 fn ckpt_4_a_checkpoint_is_restored_by_its_name() {
     let home = example();
     let _daemon = Daemon::serving(&home);
-    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
-    home.gdn(&new).exits(0);
+    new_shop(&home, &[]);
     let file = area(&home).join("src/shop.py");
     for content in ["one", "two"] {
         fs::write(&file, content).unwrap();

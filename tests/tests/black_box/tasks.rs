@@ -92,6 +92,12 @@ pub(crate) fn new_task(home: &Home) {
     home.gdn(&new).exits(0).prints(&["shop"]);
 }
 
+/// Creates the task `shop` with these arguments.
+pub(crate) fn new_shop(home: &Home, arguments: &[&str]) {
+    let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
+    home.gdn(&[&new[..], arguments].concat()).exits(0);
+}
+
 /// Provides the key as a person does: on stdin.
 fn provide(home: &Home) {
     home.write("key", KEY);

@@ -11,6 +11,8 @@ use goondan_tests::projects::LAB;
 use goondan_tests::screen::Screen;
 use goondan_tests::{Daemon, Home, needs, wait_until};
 
+use crate::tasks::new_shop;
+
 /// Shell output before and after `gdn top`.
 const MARK: &str = "this stays";
 
@@ -198,18 +200,6 @@ const FOLLOWING: [(&str, &[&str]); 7] = [
     ("Task created", &["task", "logs", "shop", "--follow"]),
 ];
 
-const NEW_TASK: [&str; 9] = [
-    "task",
-    "new",
-    "Shop",
-    "--id",
-    "shop",
-    "--description",
-    "x",
-    "--agent",
-    "worker",
-];
-
 #[test]
 fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     if !needs::program("python3") {
@@ -218,7 +208,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_terminal() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
-    home.gdn(&NEW_TASK).exits(0);
+    new_shop(&home, &["--agent", "worker"]);
     for (text, arguments) in FOLLOWING {
         // Those that control the terminal exit normally or as interrupted, the others by SIGHUP.
         let code = close_terminal(&home, "hang-up", text, arguments);
@@ -236,7 +226,7 @@ fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
-    home.gdn(&NEW_TASK).exits(0);
+    new_shop(&home, &["--agent", "worker"]);
     for (text, arguments) in FOLLOWING {
         if ["top", "chat"].contains(&arguments[0]) {
             // Without a terminal they print one snapshot, and process stdin.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -69,18 +70,28 @@ fn timeout_ms(patch_bytes: u64) -> u64 {
 fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
     let patch_bytes = std::fs::metadata(&check.patch)?.len();
     let limit = Duration::from_millis(timeout_ms(patch_bytes));
-    let above = check
-        .input
+    let mut command = command_in(&check.input);
+    command
+        .args(["apply", "--whitespace=nowarn"])
+        .args(options)
+        .arg(&check.patch);
+    Handle::current().block_on(async {
+        let output = command.output();
+        let timed = tokio::time::timeout(limit, output).await;
+        timed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    })
+}
+
+/// Git in a directory, which reads no settings but those of that directory's own repository.
+pub(super) fn command_in(directory: &Path) -> Command {
+    let above = directory
         .parent()
         .map_or(OsStr::new("/"), |above| above.as_os_str());
     let mut command = Command::new("git");
     command
         .args(git::ARGUMENTS)
         .arg("-C")
-        .arg(&check.input)
-        .args(["apply", "--whitespace=nowarn"])
-        .args(options)
-        .arg(&check.patch)
+        .arg(directory)
         .current_dir(working_directory(Purpose::Own))
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
@@ -88,11 +99,7 @@ fn run(check: &PatchCheck<'_>, options: &[&str]) -> io::Result<Output> {
         .env("GIT_CEILING_DIRECTORIES", above)
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    Handle::current().block_on(async {
-        let output = command.output();
-        let timed = tokio::time::timeout(limit, output).await;
-        timed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    })
+    command
 }
 
 /// Error output of git, as one line.

@@ -4,19 +4,16 @@
 //! nothing, and no program that either repository configures is started. The new one is created
 //! without a template, before its worker starts.
 
-use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use goondan_proposals::{BranchMaker, NewBranch, NewRepository, RepositoryMaker};
-use goondan_protocol::git;
-use goondan_protocol::working_directory::{Purpose, working_directory};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
-use super::git::{Git, words};
+use super::git::{Git, command_in, words};
 use crate::limits::GIT_COPY_TIMEOUT_MS;
 
 /// Digits of a commit in a repository whose objects are named by SHA-256.
@@ -148,24 +145,9 @@ fn succeeded(output: &Output) -> Result<(), Fault> {
 
 /// Git in one directory, which is the root of its repository.
 fn git_in(directory: &Path) -> Command {
-    let above = directory
-        .parent()
-        .map_or(OsStr::new("/"), |above| above.as_os_str());
-    let mut command = Command::new("git");
-    command
-        .args(git::ARGUMENTS)
-        // The daemon may read the project, whoever owns it; only git's own programs are started
-        // there.
-        .args(["-c", "safe.directory=*", "-c", "core.fsync=all"])
-        .arg("-C")
-        .arg(directory)
-        .current_dir(working_directory(Purpose::Own))
-        .env_clear()
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .envs(git::ENVIRONMENT)
-        .env("GIT_CEILING_DIRECTORIES", above)
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
+    let mut command = command_in(directory);
+    // The daemon may read the project, whoever owns it; only git's own programs are started there.
+    command.args(["-c", "safe.directory=*", "-c", "core.fsync=all"]);
     command
 }
 
