@@ -595,7 +595,7 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
     assert!(stays(narrow(&mut world, &["repo", "admin"])).contains("`admin`"));
     assert!(stays(narrow(&mut world, &[])).contains("does not say"));
     // The scopes of the login count as granted, because the server sends none.
-    assert!(stays(narrow(&mut world, &["repo"])).contains("says that the token allows that"));
+    assert!(stays(narrow(&mut world, &["repo"])).contains("according to its authorization server"));
     assert_eq!(world.machine.show(&key()).unwrap().wider_scope, None);
 
     assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
@@ -616,7 +616,7 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
     );
     world.settle(&mut |_| None);
     world.check("a user has consented to more");
-    assert!(stays(narrow(&mut world, &["write"])).contains("allows that"));
+    assert!(stays(narrow(&mut world, &["write"])).contains("according to its authorization server"));
 }
 
 #[test]

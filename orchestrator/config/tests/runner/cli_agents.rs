@@ -260,7 +260,8 @@ fn what_makes_no_sense_for_a_program_is_told() {
         "`B` is not set",
     );
     says("command: [x], args: [y]", "has both `command` and `args`");
-    says("command: [x], model: y", "`model` has no effect");
+    let warnings = project("command: [x], model: y").warnings();
+    assert!(warnings[0].contains("`model` has no effect"), "{warnings:?}");
     says(
         "preset: claude, model: --resume",
         "would not take for a name",
