@@ -38,6 +38,8 @@ pub(crate) struct Orchestrator {
     child: Child,
     socket: UnixStream,
     log: Receiver<String>,
+    /// The statuses read so far, for the panic of a test that waits in vain.
+    statuses: Vec<String>,
 }
 
 /// An event that waits for its verdict.
@@ -78,7 +80,12 @@ impl Orchestrator {
                 }
             }
         });
-        Self { child, socket, log }
+        Self {
+            child,
+            socket,
+            log,
+            statuses: Vec::new(),
+        }
     }
 
     /// Starts the binary as the connector of this name.
@@ -154,7 +161,8 @@ impl Orchestrator {
     fn receive_any(&mut self) -> (Envelope, ToOrchestrator) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut header = [0; 4];
-        self.socket.read_exact(&mut header).unwrap();
+        let read = self.socket.read_exact(&mut header);
+        read.unwrap_or_else(|error| panic!("no message: {error}; statuses: {:#?}", self.statuses));
         let mut body = vec![0; usize::try_from(u32::from_be_bytes(header)).unwrap()];
         self.socket.read_exact(&mut body).unwrap();
         let envelope = Envelope::from_frame(&body).unwrap();
@@ -234,7 +242,7 @@ impl Orchestrator {
                 (_, ToOrchestrator::Status(status)) if status.detail.contains(said) => {
                     return status;
                 }
-                (_, ToOrchestrator::Status(_)) => {}
+                (_, ToOrchestrator::Status(status)) => self.statuses.push(status.detail),
                 (envelope, ToOrchestrator::Event(event)) => {
                     let request = envelope.id.unwrap();
                     let id = event.id.clone().unwrap();

@@ -616,7 +616,9 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
     );
     world.settle(&mut |_| None);
     world.check("a user has consented to more");
-    assert!(stays(narrow(&mut world, &["write"])).contains("according to its authorization server"));
+    assert!(
+        stays(narrow(&mut world, &["write"])).contains("according to its authorization server")
+    );
 }
 
 #[test]

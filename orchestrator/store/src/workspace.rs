@@ -527,8 +527,9 @@ mod tests {
         let opened = |disk: &SimulatedDisk| open(disk, &layout, Path::new("/p/a"), None);
         let (disk, made) = older_names();
         opened(&disk).unwrap();
+        let opened_by = disk.calls();
         assert_is_renamed(&disk);
-        for at in made..disk.calls() {
+        for at in made..opened_by {
             for crash in [Crash::ProcessOnly, Crash::LoseUnsynced, Crash::Subset(at)] {
                 let (disk, _) = older_names();
                 disk.crash_at(at);

@@ -261,7 +261,10 @@ fn what_makes_no_sense_for_a_program_is_told() {
     );
     says("command: [x], args: [y]", "has both `command` and `args`");
     let warnings = project("command: [x], model: y").warnings();
-    assert!(warnings[0].contains("`model` has no effect"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("`model` has no effect"),
+        "{warnings:?}"
+    );
     says(
         "preset: claude, model: --resume",
         "would not take for a name",
