@@ -1,7 +1,7 @@
 //! Selects the program that runs a connector's file.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -31,7 +31,9 @@ const LOOKED_AT_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) async fn of(file: &Path, path: &OsStr) -> Result<Vec<OsString>, String> {
     let kind = ModuleKind::of(file);
     if kind == ModuleKind::Executable {
-        return if is_executable(file) {
+        let metadata = std::fs::metadata(file);
+        let metadata = metadata.map_err(|error| format!("cannot be read: {error}"))?;
+        return if is_executable(&metadata) {
             Ok(vec![file.into()])
         } else {
             Err(wanting(kind, UnfitNode::Absent))
@@ -102,9 +104,8 @@ fn wanting(kind: ModuleKind, node: UnfitNode) -> String {
     format!("{}; {}", NoRuntime { kind, node }, kind.choices())
 }
 
-fn is_executable(file: &Path) -> bool {
-    std::fs::metadata(file)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+fn is_executable(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
 async fn node_version(node: &Path) -> Option<NodeVersion> {

@@ -192,8 +192,17 @@ fn sup_4_a_program_that_cannot_be_started_is_parked_with_the_reason() {
     orchestrator.shutdown();
     orchestrator.expect_graceful_end();
     // A program that ends with the same code was started.
-    let mut orchestrator = start(&script("exit 127"));
+    let dir = script("exit 127");
+    let mut orchestrator = start(&dir);
     orchestrator.status_saying("exited with code 127; starting it again after 1 s");
+}
+
+#[test]
+fn sup_4_a_program_whose_file_is_gone_is_parked_with_that_reason() {
+    let dir = script("exit 0");
+    std::fs::remove_file(dir.path().join("own")).unwrap();
+    let status = start(&dir).status_saying("parked, `own` cannot be read: No such file");
+    assert!(!status.ready, "{}", status.detail);
 }
 
 #[test]
