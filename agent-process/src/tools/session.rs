@@ -34,7 +34,7 @@ pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
 /// Maximum number of concurrent sessions of one agent process.
 const MAX_SESSIONS: usize = 8;
 /// Time for an interrupted command to return control to the shell before the session is ended.
-const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
+const INTERRUPT_GRACE: Duration = Duration::from_secs(8);
 /// Silence on the output pipes after which an ended command is assumed to have no more output.
 const SILENCE: Duration = Duration::from_millis(5);
 
