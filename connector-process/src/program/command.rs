@@ -138,7 +138,8 @@ mod tests {
                 "/nonexistent/a.ts",
                 "install bun, deno or node 22.6 or newer",
             ),
-            ("/nonexistent/a", "make the file executable"),
+            ("/nonexistent/a", "cannot be read: No such file"),
+            ("/dev/null", "make the file executable"),
         ] {
             let error = of(Path::new(file), nowhere).await.unwrap_err();
             assert!(error.contains(said), "{error}");
