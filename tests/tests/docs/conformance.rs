@@ -1,12 +1,46 @@
-//! `docs/conformance.md`: every requirement is listed, and every test it names exists.
+//! `docs/conformance.md` is generated from `clauses`; every test it names exists.
+//!
+//! To write the page again after an edit:
+//! `GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a generated page need not be durable"
+)]
+
+mod clauses;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use crate::pages::{Page, quoted};
+use crate::pages::{Page, quoted, repository};
 use crate::sources::all_tests;
+use clauses::{GROUPS, Met, OLDER, Row};
 
-/// The groups of requirements, and how many each has.
-const GROUPS: [(&str, usize); 29] = [
+const PAGE: &str = "docs/conformance.md";
+
+/// Environment variable that makes the test write the page instead of comparing it.
+const WRITE: &str = "GOONDAN_WRITE_PAGES";
+
+/// Text of the page before its tables.
+const INTRODUCTION: &str = "\
+# Conformance
+
+The requirements by id: their level, a short form of the clause, the result, and the tests that prove it best.
+
+* **yes**: the tests prove the clause, as far as a test can.
+* **partly**: the tests prove a part; the row names the missing part.
+* **not yet**: nothing is promised; the row names what exists.
+
+Code and tests cite a clause by its id. `cargo nextest run sec_6` runs the tests of `SEC-6`. A name is the end of a
+test's full name.
+
+A test generates this page from `tests/tests/docs/conformance/clauses.rs` and checks that every test exists. After an
+edit of that file, run `GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
+
+";
+
+/// The groups of the requirements with their numbers of clauses, so that none is dropped.
+const COUNTS: [(&str, usize); 29] = [
     ("ROOT", 11),
     ("INST", 7),
     ("MSG", 13),
@@ -38,30 +72,116 @@ const GROUPS: [(&str, usize); 29] = [
     ("REP", 2),
 ];
 
-/// The requirements: rows with five cells.
-fn rows() -> Vec<Vec<String>> {
-    let rows = Page::read("docs/conformance.md").rows().into_iter();
-    rows.filter(|row| row.len() == 5).collect()
+/// Every clause, in the order of the page.
+fn clauses() -> impl Iterator<Item = &'static Row> {
+    GROUPS.iter().flat_map(|group| group.clauses)
+}
+
+fn met(met: Met) -> &'static str {
+    match met {
+        Met::Yes => "yes",
+        Met::Partly => "partly",
+        Met::NotYet => "not yet",
+        Met::OutOfScope => "out of scope",
+    }
+}
+
+/// The last cell of a row: its tests, and the missing part or a restriction.
+fn proof(row: &Row) -> String {
+    let tests: Vec<String> = row.tests.iter().map(|test| format!("`{test}`")).collect();
+    let tests = tests.join(", ");
+    let note = match row.met {
+        Met::Partly => format!("missing: {}", row.note),
+        Met::Yes | Met::NotYet | Met::OutOfScope => row.note.to_owned(),
+    };
+    match (tests.is_empty(), note.is_empty()) {
+        (true, true) => "none".to_owned(),
+        (true, false) => note,
+        (false, true) => tests,
+        (false, false) => format!("{tests}; {note}"),
+    }
+}
+
+fn counts() -> String {
+    let mut counts: BTreeMap<Met, usize> = BTreeMap::new();
+    for row in clauses() {
+        *counts.entry(row.met).or_default() += 1;
+    }
+    format!(
+        "Of {} clauses {} are met, {} partly, {} not yet, {} is out of scope.",
+        counts.values().sum::<usize>(),
+        counts[&Met::Yes],
+        counts[&Met::Partly],
+        counts[&Met::NotYet],
+        counts[&Met::OutOfScope]
+    )
+}
+
+fn render() -> String {
+    let mut page = format!("{INTRODUCTION}{}\n", counts());
+    for group in GROUPS {
+        let heading = group.heading;
+        let header = "| id | level | clause | met | tests |\n| --- | --- | --- | --- | --- |";
+        writeln!(page, "\n## {heading}\n\n{header}").unwrap();
+        for row in group.clauses {
+            let (met, proof) = (met(row.met), proof(row));
+            let (id, level, text) = (row.name, row.level, row.text);
+            writeln!(page, "| {id} | {level} | {text} | {met} | {proof} |").unwrap();
+        }
+    }
+    page.push_str("\n## Contract of goondan 0.0.3\n\n");
+    page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");
+    page.push_str("| part | met | tests |\n| --- | --- | --- |\n");
+    for row in OLDER {
+        let (part, met, proof) = (row.name, met(row.met), proof(row));
+        writeln!(page, "| {part} | {met} | {proof} |").unwrap();
+    }
+    page
 }
 
 #[test]
-fn every_test_of_the_older_contract_exists() {
+fn the_page_is_generated_from_the_clauses() {
+    let rendered = render();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(repository().join(PAGE), &rendered).unwrap();
+    }
+    assert!(
+        Page::read(PAGE).text == rendered,
+        "{PAGE} is not up to date: run \
+         `{WRITE}=1 cargo test -p goondan-tests --test docs conformance`"
+    );
+}
+
+#[test]
+fn every_requirement_has_its_row() {
+    let ids: Vec<&str> = clauses().map(|row| row.name).collect();
+    let expected: Vec<String> = COUNTS
+        .iter()
+        .flat_map(|(group, count)| (1..=*count).map(move |number| format!("{group}-{number}")))
+        .collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn every_row_names_tests_that_exist() {
     let tests = all_tests();
-    let rows = Page::read("docs/conformance.md").rows();
-    let rows: Vec<_> = rows.iter().filter(|row| row.len() == 3).collect();
-    assert!(rows.len() > 30, "{} rows", rows.len());
-    for row in rows {
-        let named: Vec<&str> = quoted(&row[2])
-            .into_iter()
-            .filter(|name| name.contains("::"))
-            .collect();
-        for name in &named {
-            assert!(tests.contains(*name), "{}: there is no test {name}", row[0]);
+    for row in clauses().chain(OLDER) {
+        let name = row.name;
+        for named in row.tests {
+            let end = format!("::{named}");
+            let exists = tests
+                .iter()
+                .any(|test| test == named || test.ends_with(&end));
+            assert!(exists, "{name}: there is no test {named}");
         }
-        match row[1].as_str() {
-            "yes" => assert!(!named.is_empty(), "{}: by which test?", row[0]),
-            "partly" | "not yet" => assert!(!row[2].is_empty(), "{}: what is missing?", row[0]),
-            other => panic!("{}: `{other}` is no answer", row[0]),
+        match row.met {
+            Met::Yes => assert!(!row.tests.is_empty(), "{name} is met, by which test?"),
+            Met::Partly => assert!(
+                !row.tests.is_empty() && !row.note.is_empty(),
+                "{name} is met partly: what is proved, what is missing?"
+            ),
+            Met::NotYet => assert!(row.tests.is_empty() && !row.note.is_empty(), "{name}"),
+            Met::OutOfScope => assert_eq!(name, "SYS-6"),
         }
     }
 }
@@ -84,66 +204,4 @@ fn every_habit_of_authorization_servers_has_its_test() {
             assert!(tests.contains(name), "{}: there is no test {name}", row[0]);
         }
     }
-}
-
-#[test]
-fn every_requirement_has_its_row() {
-    let ids: Vec<String> = rows().into_iter().map(|row| row[0].clone()).collect();
-    let expected: Vec<String> = GROUPS
-        .iter()
-        .flat_map(|(group, count)| (1..=*count).map(move |number| format!("{group}-{number}")))
-        .collect();
-    assert_eq!(ids, expected);
-}
-
-#[test]
-fn every_test_that_is_named_exists() {
-    let tests = all_tests();
-    for row in rows() {
-        let (id, met, proof) = (&row[0], row[3].as_str(), row[4].as_str());
-        let named: Vec<&str> = quoted(proof)
-            .into_iter()
-            .filter(|name| name.contains("::"))
-            .collect();
-        for name in &named {
-            assert!(tests.contains(*name), "{id}: there is no test {name}");
-        }
-        match met {
-            "yes" => assert!(!named.is_empty(), "{id} is met, by which test?"),
-            "partly" => {
-                let says = proof.starts_with("partly: ") && proof.contains("; missing: ");
-                assert!(
-                    says && !named.is_empty(),
-                    "{id} is met partly: what is proved, what is missing?"
-                );
-            }
-            "not yet" => assert!(
-                proof.starts_with("not yet") && named.is_empty(),
-                "{id}: {proof}"
-            ),
-            "out of scope" => assert_eq!(id, "SYS-6"),
-            other => panic!("{id}: `{other}` is no answer"),
-        }
-    }
-}
-
-#[test]
-fn the_counts_are_right() {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for row in rows() {
-        *counts.entry(row[3].clone()).or_default() += 1;
-    }
-    let sentence = format!(
-        "Of {} clauses {} are met, {} partly, {} not yet, {} is out of scope.",
-        counts.values().sum::<usize>(),
-        counts["yes"],
-        counts["partly"],
-        counts["not yet"],
-        counts["out of scope"]
-    );
-    let page = Page::read("docs/conformance.md");
-    assert!(
-        page.text.contains(&sentence),
-        "docs/conformance.md does not say: {sentence}"
-    );
 }

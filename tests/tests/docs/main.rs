@@ -7,6 +7,7 @@
 mod alerts;
 #[cfg(test)]
 mod architecture;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod crash_matrix;
