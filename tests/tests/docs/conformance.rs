@@ -27,7 +27,7 @@ const INTRODUCTION: &str = "\
 
 The requirements by id: their level, a short form of the clause, the result, and the tests that prove it best.
 
-* **yes**: the tests prove the clause, as far as a test can.
+* **yes**: the tests prove the clause.
 * **partly**: the tests prove a part; the row names the missing part.
 * **not yet**: nothing is promised; the row names what exists.
 

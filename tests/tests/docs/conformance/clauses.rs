@@ -208,7 +208,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "INST-5",
                 level: "MUST",
-                text: "Deletion stops the process and removes the whole instance and nothing else; deleting a missing instance succeeds.",
+                text: "Deletion stops the process and removes exactly the instance; it can be repeated.",
                 met: Met::Yes,
                 tests: &[
                     "inst_5_delete_never_follows_a_link_out_of_the_instance",
