@@ -47,6 +47,8 @@ mod service;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod style;
+#[cfg(test)]
 mod two_nodes;
 #[cfg(test)]
 mod words;
