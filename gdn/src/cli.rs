@@ -13,19 +13,19 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 const ROOT_HELP: &str = "\
-Begin here:
-  gdn init my-swarm     make a project that runs at once
+Start here:
+  gdn init my-swarm     create a project that is ready to run
   cd my-swarm
   gdn run               start the daemon and this project
   gdn chat              talk to its agent
 
 Then:
-  gdn ps                what runs
-  gdn logs -f           what happens
+  gdn ps                show processes
+  gdn logs -f           follow the logs
   gdn shutdown          stop everything; nothing is lost
 
-Every command explains itself: `gdn help run`. Every command takes --json, and its exit code tells
-what came of it: 0 done, 2 wrong command line, 3 no daemon runs, 6 invalid configuration.";
+`gdn help run` shows the help of a command. Every command accepts --json. Common exit codes:
+0 success, 2 invalid command line, 3 no daemon runs, 6 invalid configuration.";
 
 /// Run agents that survive crashes, and talk to them
 #[derive(Debug, Parser)]
@@ -49,7 +49,7 @@ impl Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Directory of all run state and of the daemon's socket [default: ~/.goondan]
+    /// Directory for all run state and the daemon's socket [default: ~/.goondan]
     #[arg(
         long,
         global = true,
@@ -58,16 +58,16 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) state_root: Option<PathBuf>,
-    /// Project directory [default: the nearest one, from here upwards, that holds goondan.yaml]
+    /// Project directory [default: the nearest one, from here upwards, that contains goondan.yaml]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Workspace by its id, instead of by its project
+    /// Select the workspace by id, instead of by project
     #[arg(long, global = true, value_name = "ID", conflicts_with = "project")]
     pub(crate) workspace: Option<WorkspaceId>,
     /// Print JSON on stdout, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colours: auto, always or never; `NO_COLOR` is respected
+    /// When to use colors: auto, always or never; `NO_COLOR` is respected
     #[arg(
         long,
         global = true,
@@ -90,7 +90,7 @@ impl Global {
     }
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal.

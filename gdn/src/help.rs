@@ -8,7 +8,7 @@ use crate::output::text::width;
 /// Groups, with the commands of each in display order.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
-        "Begin",
+        "Get started",
         &[
             "init",
             "run",
@@ -20,11 +20,11 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Talk to agents, and give them work",
+        "Talk to agents",
         &["chat", "send", "cancel", "task", "question"],
     ),
     (
-        "Decide about what they do and change",
+        "Review and approve",
         &[
             "approvals",
             "approve",
@@ -37,14 +37,14 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "See what happens",
+        "Observe",
         &[
             "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "node",
             "studio",
         ],
     ),
     (
-        "Look after conversations",
+        "Manage conversations",
         &["instance", "rewind", "event", "verify"],
     ),
     (
@@ -54,7 +54,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Stop and tidy up",
+        "Stop and maintain",
         &[
             "restart",
             "stop",

@@ -11,10 +11,10 @@ use crate::output::text::shell_quoted;
 /// File that makes a directory a project.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
 
-/// Environment files beside the project's own.
+/// Environment files in addition to the project's own.
 #[derive(Debug, Args)]
 pub(crate) struct EnvFiles {
-    /// Take environment variables from this file, too (can be repeated; the last one wins)
+    /// Additional file with environment variables (can be repeated; the last one wins)
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
 }

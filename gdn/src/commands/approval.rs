@@ -22,56 +22,56 @@ use crate::schemas;
 /// Maximum number of pending calls that other commands list.
 const NAMED_AT_ONCE: usize = 5;
 
-/// List the tool calls that wait for your approval, or show one
+/// List the tool calls that wait for approval, or show one
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn approvals                                this project's
   gdn approvals --all
-  gdn approvals a-7f3a9c21                     the call with all of its arguments
+  gdn approvals a-7f3a9c21                     one call with all its arguments
   gdn approvals --json | jq -r '.approvals[].approvalId'
 
-A tool that an agent lists with `approve: ask` is not run before you say so. The call waits as long as
-it takes, over restarts of the agent and of the daemon; the rest of its step goes on.")]
+Tools that an agent lists with `approve: ask` run only after you approve the call. The call waits without
+a time limit, even across restarts of the agent and the daemon; the rest of its step continues.")]
 pub(crate) struct ApprovalsArgs {
-    /// Show this one, whole
+    /// Show this call in full
     #[arg(value_name = "ID", conflicts_with_all = ["all", "instance"])]
     approval: Option<ApprovalId>,
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
-    /// Only this conversation's
+    /// Only calls of this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
 }
 
-/// Let a tool call that waits be carried out
+/// Approve a pending tool call
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn approvals a-7f3a9c21                     look at it first
+gdn approvals a-7f3a9c21                     review it first
   gdn approve a-7f3a9c21
 
-A call is decided about once: of two people who answer, the second is told (exit code 10).")]
+The first decision wins: a second one is refused with exit code 10.")]
 pub(crate) struct ApproveArgs {
-    /// What waits
+    /// The pending call
     #[arg(value_name = "ID")]
     approval: ApprovalId,
 }
 
-/// Do not let a tool call that waits be carried out; the agent is told
+/// Deny a pending tool call
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn deny a-7f3a9c21
   gdn deny a-7f3a9c21 --reason 'not on the main branch; make one of your own first'
 
-The turn goes on: the model reads that the call was denied, with your reason.")]
+The turn continues: the model receives the denial with your reason.")]
 pub(crate) struct DenyArgs {
-    /// What waits
+    /// The pending call
     #[arg(value_name = "ID")]
     approval: ApprovalId,
-    /// Why, for the model
+    /// Reason for the model
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

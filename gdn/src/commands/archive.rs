@@ -18,45 +18,45 @@ use crate::failure::Failure;
 use crate::output::{Output, style, text};
 use crate::schemas;
 
-/// Write one conversation to a file that can be imported elsewhere
+/// Export one conversation to a file
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn instance export order-17 -o order-17.jsonl
   gdn instance export order-17 | gzip > order-17.jsonl.gz
 
-Confirmed messages and the state of extensions are in it; the work directory and what waits are not.")]
+The file contains confirmed messages and the state of extensions, but not the work directory or waiting events.")]
 pub(crate) struct InstanceExportArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Where to write it; `-` is stdout
+    /// Output file; `-` is stdout
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// Leave out what is damaged, instead of stopping at it
+    /// Skip damaged records instead of stopping
     #[arg(long)]
     skip_damaged: bool,
 }
 
-/// Make a conversation from an exported file
+/// Import a conversation from an exported file
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn instance import order-17.jsonl
   gdn instance import order-17.jsonl --instance order-17-again --agent clerk
 
-A file that was cut or changed is refused, and nothing is made of it.")]
+A truncated or modified file is refused, and nothing is created.")]
 pub(crate) struct InstanceImportArgs {
     /// The exported file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The conversation it becomes [default: what it was]
+    /// New name of the conversation [default: its exported name]
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// The agent it belongs to then [default: the one it belonged to]
+    /// Agent of the conversation [default: its exported agent]
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
 }

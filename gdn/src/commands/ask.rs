@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::progress::TurnView;
 use crate::output::text::shell_quoted;
 
-/// Whom a message is for.
+/// Recipient of a message.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct To {
     /// The agent [default: the swarm's entry agent]

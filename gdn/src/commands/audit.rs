@@ -15,7 +15,7 @@ use crate::schemas;
 /// Number of records shown by default.
 const DEFAULT_AUDIT_RECORDS: usize = 50;
 
-/// Show who came and went: conversations made, restarted, deleted, and what people decided
+/// Show the audit log: conversations created, restarted and deleted, and decisions by people
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
   gdn audit --lines 1000
   gdn audit --all --json | jq '.records[] | select(.record.event == \"instance.deleted\")'")]
 pub(crate) struct AuditArgs {
-    /// How many of the latest records
+    /// Number of latest records
     #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_AUDIT_RECORDS)]
     lines: usize,
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }

@@ -21,68 +21,68 @@ mod rehearse;
 
 use rehearse::BundleRehearseArgs;
 
-/// Decide about what agents change of their own configuration
+/// Review and control agents' changes to their own configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
-    /// Show which revision is active, how it proves itself, and the last changesets
+    /// Show the active revision, its probation state, and the latest changesets
     #[command(after_help = "\
 Examples:
   gdn bundle status
   gdn bundle status telegram:42 --json | jq '.changesets[] | select(.state == \"waiting\")'")]
     Status(BundleKeyArgs),
-    /// Show what became of each changeset, in order
+    /// Show the outcome of each changeset, in order
     #[command(after_help = "\
 Examples:
   gdn bundle log
   gdn bundle log telegram:42")]
     Log(BundleKeyArgs),
-    /// Show a changeset: who it waits for, what it changes and why
+    /// Show a changeset: its pending decision, changes and reason
     #[command(after_help = "\
 Examples:
   gdn bundle show 0199a2f1-….3-q0
   gdn bundle show 0199a2f1-….3-q0 --key telegram:42")]
     Show(BundleChangesetArgs),
-    /// Print what a changeset changes, as a patch
+    /// Print a changeset as a patch
     #[command(after_help = "\
 Examples:
-  gdn bundle diff 0199a2f1-….3-q0 | git apply    take it over into the project")]
+  gdn bundle diff 0199a2f1-….3-q0 | git apply    apply it to the project")]
     Diff(BundleChangesetArgs),
-    /// Show which changeset each file comes from that is not the project's
+    /// Show the changeset of each file that differs from the project
     #[command(after_help = "\
 Examples:
   gdn bundle blame")]
     Blame(BundleKeyArgs),
-    /// Play the latest turns with a changeset or a revision before it is active
+    /// Replay the latest turns with a changeset or revision before it is activated
     #[command(after_help = "\
 Examples:
   gdn bundle rehearse 0199a2f1-….3-q0
   gdn bundle rehearse 0199a2f1-….3-q0 --turns 50
-  gdn bundle rehearse 5f0c21…    a revision that `gdn bundle log` names
+  gdn bundle rehearse 5f0c21…    a revision from `gdn bundle log`
 
-The replies and the results of tools are those that were recorded: no model is asked, no tool
-runs, and nothing is changed. Exits with 16 if something would not work any more.")]
+Replies and tool results are the recorded ones: no model is called, no tool runs, and nothing
+changes. Exits with 16 if something would stop working.")]
     Rehearse(BundleRehearseArgs),
-    /// Let a changeset that waits become active with the next step
+    /// Approve a pending changeset; it becomes active with the next step
     #[command(after_help = "\
 Examples:
   gdn bundle approve 0199a2f1-….3-q0
 
-It is checked again, on top of what is active now. Then it has to prove itself like any other.")]
+The changeset is checked again, against the active revision. Then it is on probation, like any other.")]
     Approve(BundleDecideArgs),
-    /// Turn a changeset down that waits
+    /// Reject a pending changeset
     #[command(after_help = "\
 Examples:
   gdn bundle reject 0199a2f1-….3-q0 --reason 'keep the search tool'
 
-The agent is told the reason.")]
+The agent receives the reason.")]
     Reject(BundleDecideArgs),
-    /// Go back to a revision with the next step
+    /// Revert to a revision with the next step
     #[command(after_help = "\
 Examples:
-  gdn bundle revert                    the last revision that proved itself; or, if that is active, the project
-  gdn bundle revert --to 5f0c21…       a revision that `gdn bundle log` names")]
+  gdn bundle revert                    the last proven revision or, if that is active, the project
+  gdn bundle revert --to 5f0c21…       a revision from `gdn bundle log`")]
     Revert(BundleRevertArgs),
-    /// Keep the active revision: changesets are refused
+    /// Pin the active revision; changesets are refused
     #[command(after_help = "\
 Examples:
   gdn bundle pin
@@ -115,7 +115,7 @@ pub(crate) struct BundleDecideArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(long, value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// What is said of it
+    /// Reason for the decision
     #[arg(
         long,
         value_name = "TEXT",
@@ -133,7 +133,7 @@ pub(crate) struct BundleRevertArgs {
     /// The revision
     #[arg(long, value_name = "REVISION")]
     to: Option<RevisionId>,
-    /// Why; the agent is told
+    /// Reason, which the agent receives
     #[arg(
         long,
         value_name = "TEXT",
@@ -148,7 +148,7 @@ pub(crate) struct BundlePinArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Let changesets be made again
+    /// Unpin: accept changesets again
     #[arg(long)]
     off: bool,
 }

@@ -12,21 +12,21 @@ use crate::failure::{Failure, NameKind};
 use crate::output::text;
 use crate::schemas;
 
-/// End a turn where it is, or an event that waits; the conversation stays
+/// Cancel a turn in progress or a queued event; the conversation is kept
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn cancel                             the only turn that is in progress
-  gdn cancel --instance ann              the one of this conversation
+  gdn cancel --instance ann              the turn in this conversation
   gdn cancel 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6   the turn of this event, or the event if it waits
 
-The agent's tools are ended, and calls of models dropped. What the turn had done before stays in the
-conversation; a tool call without a result is given one that says that it was cancelled.")]
+Stops the agent's tools and drops model calls. Completed work of the turn stays in the conversation;
+a tool call without a result gets the result that it was canceled.")]
 pub(crate) struct CancelArgs {
-    /// The event; the one that is worked on if it is not said
+    /// The event [default: the event of the turn in progress]
     #[arg(value_name = "EVENT")]
     event: Option<EventId>,
-    /// The conversation; may be left out where one turn only is in progress
+    /// The conversation; optional if only one turn is in progress
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
 }

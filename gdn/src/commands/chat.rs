@@ -27,18 +27,18 @@ use crate::output::progress::{Streaming, TurnView};
 use crate::output::{style, text};
 use crate::schemas;
 
-/// Talk to an agent, line by line
+/// Chat with an agent
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn chat
   gdn chat --agent clerk --instance order-17
-  gdn chat < questions.txt               one answer for each line
+  gdn chat < questions.txt               one answer per line
 
-In the chat: /history shows the conversation, /help the commands and keys, /quit or Ctrl-D ends.
-Ctrl-C stops waiting for the agent; pressed again, it cancels what the agent is at.
-What comes into the conversation from elsewhere is shown as it happens.
-If the daemon restarts, the chat reconnects and the question in progress is asked again under the
+In the chat: /history shows the conversation, /help the commands and keys, /quit or Ctrl-D ends it.
+Ctrl-C stops waiting for the agent; pressed again, it cancels the turn.
+Messages from other sources are shown as they arrive.
+If the daemon restarts, the chat reconnects and resends the question in progress under the
 same id, so that it is answered once.")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Print a completion script for a shell
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -15,10 +15,10 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Look at a project's configuration
+/// Inspect a project's configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every value that holds, defaults included, and who says so
+    /// Show every effective setting, including defaults, and its origin
     #[command(after_help = "\
 Examples:
   gdn config show

@@ -73,7 +73,7 @@ pub(super) async fn before_foreground(
     shutdown::stop(client, None, context).await
 }
 
-/// Asks for each secret that the project names and is not allowed. Returns if the user agrees to all; fails with the
+/// Asks for each secret that the project names and is not allowed yet. Returns if the user agrees to all; fails with the
 /// command for each if there is no terminal.
 async fn ask(
     client: &mut Client,

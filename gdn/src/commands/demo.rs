@@ -24,7 +24,7 @@ mod kill;
 mod nodes;
 mod verdict;
 
-/// Try an example in a state root of its own that is removed afterwards
+/// Run an example in a temporary state root
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -32,12 +32,12 @@ mod verdict;
     after_help = "\
 Examples:
   gdn demo my-swarm --ask \"run date\"
-  gdn demo --ask \"Hello\" --keep           keep the state, to look at its files
-  gdn demo kill                          kill everything for a minute, and see what is lost
-  gdn demo nodes                         kill one of two nodes, and see the other one go on
+  gdn demo --ask \"Hello\" --keep           keep the state, to inspect its files
+  gdn demo kill                          kill processes for a minute, and check that nothing is lost
+  gdn demo nodes                         kill one of two nodes, and watch the other take over
 
-It starts a daemon, opens the project, asks, shows each step, and stops the daemon again.
-A daemon that runs already is not touched. A project that is called kill is `./kill`."
+Starts a daemon, opens the project, sends a message, shows each step, and stops the daemon.
+An already running daemon is not touched. For a project named `kill`, write `./kill`."
 )]
 pub(crate) struct DemoArgs {
     #[command(subcommand)]
@@ -45,7 +45,7 @@ pub(crate) struct DemoArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
     path: Option<PathBuf>,
-    /// What to ask its entry agent
+    /// Message for its entry agent
     #[arg(long, value_name = "TEXT", required = true)]
     ask: Option<String>,
     /// Keep the state root

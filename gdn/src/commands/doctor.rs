@@ -24,7 +24,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Check this machine, the state directory and the project, and say what to do
+/// Check this machine, the state directory and the project, and suggest fixes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,9 +32,9 @@ Examples:
   gdn doctor --network                   also connect to the models' servers
   gdn doctor --json | jq '.findings[] | select(.verdict != \"ok\")'
 
-It changes nothing. Exit code 16 says that something has to be mended.")]
+Changes nothing. Exit code 16 means that something must be fixed.")]
 pub(crate) struct DoctorArgs {
-    /// Connect to the servers of the project's models; nothing is sent
+    /// Connect to the servers of the project's models; no data is sent
     #[arg(long)]
     network: bool,
 }

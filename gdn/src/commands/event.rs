@@ -23,58 +23,58 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List what waits for an agent, and decide what has its turn, and when
+/// List and control the queued events of agents
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
-    /// List the events that wait, are worked on, are paused or are parked
+    /// List the events that are queued, in progress, paused or parked
     #[command(after_help = "\
 Examples:
   gdn event list
   gdn event list --parked --json | jq -r '.events[].eventId'
 
-An event is parked when three processes crashed in its turn; its conversation goes on without it.")]
+An event is parked after three processes crashed in its turn; its conversation continues without it.")]
     List(EventListArgs),
-    /// Let a parked event wait again; its turn begins from the start
+    /// Retry a parked event; its turn starts over
     #[command(after_help = "\
 Examples:
   gdn event retry 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event retry --all")]
     Retry(EventRetryArgs),
-    /// Give up an event that waits, is paused or is parked, unanswered
+    /// Drop a queued, paused or parked event without a reply
     #[command(after_help = "\
 Examples:
   gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes
 
-An event whose turn has begun is ended by `gdn cancel`.")]
+To end an event whose turn has started, use `gdn cancel`.")]
     Drop(EventDropArgs),
-    /// Have events wait until they are resumed, while others have their turns
+    /// Pause queued events until they are resumed; other events continue
     #[command(after_help = "\
 Examples:
   gdn event pause 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
-  gdn event pause --all --instance customer-7    all that wait in a conversation")]
+  gdn event pause --all --instance customer-7    all waiting events of a conversation")]
     Pause(EventPauseArgs),
-    /// Have paused events wait for their turns again, each in its place
+    /// Resume paused events at their place in the queue
     #[command(after_help = "\
 Examples:
   gdn event resume 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
   gdn event resume --all")]
     Resume(EventResumeArgs),
-    /// Give an event that waits an earlier or a later turn in its conversation
+    /// Move a queued event within its conversation
     #[command(after_help = "\
 Examples:
   gdn event move 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --first
   gdn event move urgent --before 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
 
-No event comes before the one whose turn has begun.")]
+No event can move before the one whose turn has started.")]
     Move(EventMoveArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventListArgs {
-    /// Only this conversation's
+    /// Only events of this conversation
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Only those that are parked
+    /// Only parked events
     #[arg(long)]
     parked: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct EventDropArgs {
     /// The event
     #[arg(value_name = "ID")]
     event: EventId,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

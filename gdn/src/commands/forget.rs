@@ -22,20 +22,20 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Forget this project: stop it, and let it use no secret any more; its conversations stay
+/// Forget this project: stop it and revoke its secrets; its conversations are kept
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn forget
-  gdn forget --delete                    its conversations go, too
-  gdn forget --workspace home_me_swarm__swarm   one whose project is gone
+  gdn forget --delete                    and delete its conversations
+  gdn forget --workspace home_me_swarm__swarm   one whose project was deleted
 
-It needs the daemon, and starts it if none runs.")]
+Needs the daemon, and starts it if none runs.")]
 pub(crate) struct ForgetArgs {
     /// Delete its conversations, too
     #[arg(long)]
     delete: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

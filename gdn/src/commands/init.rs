@@ -16,19 +16,19 @@ use crate::failure::Failure;
 use crate::output::text::shell_quoted;
 use crate::schemas;
 
-/// Make a new project that runs at once
+/// Create a new project that is ready to run
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn init my-swarm       make ./my-swarm and what a project needs
+  gdn init my-swarm       create a project in ./my-swarm
   gdn init team --template multi-agent
   gdn init                the same in this directory
   gdn init --no-git .     without a git repository")]
 pub(crate) struct InitArgs {
-    /// Where to make the project
+    /// Directory of the project
     #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// What to begin with: default, multi-agent, package or minimal
+    /// Template: default, multi-agent, package or minimal
     #[arg(
         long,
         short = 't',
@@ -37,26 +37,26 @@ pub(crate) struct InitArgs {
         hide_possible_values = true
     )]
     template: Template,
-    /// Make no git repository
+    /// Do not create a git repository
     #[arg(long)]
     no_git: bool,
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
 
-/// What a new project begins with.
+/// Template of a new project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Template {
     /// One agent with tools.
     Default,
-    /// Three agents, and a webhook that says which one.
+    /// Three agents, and a webhook that selects one.
     MultiAgent,
     /// Tools for other projects, and an agent to try them with.
     Package,
     /// One file, one agent.
     Minimal,
-    /// One agent with tools and a model of Anthropic, which needs a key.
+    /// One agent with tools and an Anthropic model, which needs a key.
     Assistant,
 }
 

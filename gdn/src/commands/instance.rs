@@ -44,16 +44,16 @@ Examples:
 Examples:
   gdn instance history            every message of `main`
   gdn instance history order-17 --limit 10
-  gdn instance history --turns    what became of each turn, how long it took, which tools it used
+  gdn instance history --turns    outcome, duration and tools of each turn
   gdn instance history --json | jq '.messages | length'")]
     History(InstanceHistoryArgs),
-    /// Make a checkpoint of one conversation and its files, to go back to with `gdn rewind`
+    /// Create a checkpoint of one conversation and its files, for `gdn rewind`
     #[command(after_help = "\
 Examples:
   gdn instance checkpoint
-  gdn instance checkpoint ann --name before-refactoring    never removed for its age
+  gdn instance checkpoint ann --name before-refactoring    never removed by age
 
-It is made between turns: while one is in progress, it is refused.")]
+Checkpoints are created between turns: during a turn, the command is refused.")]
     Checkpoint(InstanceCheckpointArgs),
     /// List the checkpoints of one conversation
     #[command(after_help = "\
@@ -63,22 +63,22 @@ Examples:
     Checkpoints(InstanceCheckpointsArgs),
     Export(InstanceExportArgs),
     Import(InstanceImportArgs),
-    /// Delete the conversations that nobody has used for long
+    /// Delete conversations that have not been used for a long time
     #[command(after_help = "\
 Examples:
-  gdn instance prune --dry-run                  what the swarm's policy lets go
+  gdn instance prune --dry-run                  conversations that the swarm's policy would delete
   gdn instance prune --older-than 30d --dry-run
-  gdn instance prune --older-than 30d --yes     ask nothing (needed in scripts)
+  gdn instance prune --older-than 30d --yes     without confirmation, as in scripts
 
-The policy is `policy.lifecycle` of the Swarm; the daemon carries it out by itself.")]
+The policy is `policy.lifecycle` of the Swarm; the daemon applies it automatically.")]
     Prune(InstancePruneArgs),
     /// Delete one conversation: its messages, its extensions' state and its work directory
     #[command(after_help = "\
 Examples:
   gdn instance delete order-17
-  gdn instance delete order-17 --yes     ask nothing (needed in scripts)
+  gdn instance delete order-17 --yes     without confirmation, as in scripts
 
-Deleting what is not there succeeds.")]
+Deleting a missing conversation succeeds.")]
     Delete(InstanceDeleteArgs),
     /// Restart one conversation's process after its turn in progress
     #[command(after_help = "\
@@ -89,10 +89,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct InstanceListArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
-    /// Only those of this agent
+    /// Only conversations of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
 }
@@ -109,23 +109,23 @@ pub(crate) struct InstanceHistoryArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Only the latest so many messages, or turns
+    /// Only this many of the latest messages, or turns
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// The turns with their outcomes, instead of the messages
+    /// Print turns with their outcomes, instead of messages
     #[arg(long)]
     turns: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InstancePruneArgs {
-    /// Those unchanged for so long, such as 30d, 12h or 90m, instead of by the swarm's policy
+    /// Conversations unchanged for this long, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
     older_than: Option<u64>,
-    /// Only show which they are
+    /// Only show the conversations
     #[arg(long)]
     dry_run: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -135,7 +135,7 @@ pub(crate) struct InstanceDeleteArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
     key: InstanceKey,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short, alias = "force")]
     yes: bool,
 }

@@ -36,32 +36,32 @@ use filter::Filter;
 /// Number of lines shown by default.
 const DEFAULT_LOG_LINES: usize = 50;
 
-/// Show what the daemon, the agents and the connectors log
+/// Show the logs of the daemon, agents and connectors
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn logs -f                            this project, as it happens
+  gdn logs -f                            follow this project
   gdn logs -n 200 --agent clerk
-  gdn logs --since 2h --level warn       what went wrong lately
+  gdn logs --since 2h --level warn       recent problems
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --all --json | jq 'select(.level == \"error\")'")]
 pub(crate) struct LogsArgs {
-    /// Go on with new lines as they come
+    /// Follow new lines as they arrive
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// How many of the latest lines to begin with [default: 50, with --since or --until all]
+    /// Number of latest lines to start with [default: 50; all with --since or --until]
     #[arg(long, short = 'n', value_name = "N")]
     lines: Option<usize>,
-    /// Only lines from this time on: `2026-01-31T12:00:00Z`, `2026-01-31`, or `90s`, `15m`, `2h`, `7d` ago
+    /// Only lines since this time: `2026-01-31T12:00:00Z`, `2026-01-31`, or `90s`, `15m`, `2h`, `7d` ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
-    /// Only lines of before this time, written in the same ways
+    /// Only lines before this time, in the same formats
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "follow")]
     until: Option<Timestamp>,
-    /// Only lines that weigh as much or more: error, warn, info, debug or trace
+    /// Minimum log level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     level: Option<Level>,
-    /// Only lines of such processes: orchestrator, agent or connector
+    /// Only lines of this kind of process: orchestrator, agent, connector or replica
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     process: Option<Kind>,
     /// Only lines of this agent
@@ -76,12 +76,12 @@ pub(crate) struct LogsArgs {
     /// Only lines of this trace
     #[arg(long, value_name = "ID")]
     trace: Option<TraceId>,
-    /// Lines of every workspace and of the daemon itself
+    /// Include every workspace and the daemon itself
     #[arg(long)]
     all: bool,
 }
 
-/// What `--level` takes.
+/// Values of `--level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Level {
     Error,
@@ -91,7 +91,7 @@ enum Level {
     Trace,
 }
 
-/// What `--process` takes.
+/// Values of `--process`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Orchestrator,
@@ -240,7 +240,7 @@ async fn of_project(
             state_root: context.state_root.clone(),
         }),
     };
-    // A workspace named by its id may have logged even if nothing else of it is left.
+    // A workspace named by its id may have logged even if all its other data was deleted.
     let known: Vec<WorkspaceId> = match context.workspace_id() {
         Some(id) => vec![id],
         None => known::of(context)?.into_iter().map(|it| it.id).collect(),

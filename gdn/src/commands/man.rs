@@ -14,18 +14,18 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
 
-/// Print a manual page, or write all of them
+/// Print a manual page, or write all pages
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn man | man -l -                     the page gdn(1)
   gdn man task new | man -l -            the page gdn-task-new(1)
-  gdn man --out ~/.local/share/man/man1  every page, where man finds it")]
+  gdn man --out ~/.local/share/man/man1  all pages, where man finds them")]
 pub(crate) struct ManArgs {
-    /// The command whose page is printed [default: gdn itself]
+    /// Command of the page [default: gdn itself]
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     command: Vec<String>,
-    /// Write the pages of all commands into this directory
+    /// Write the pages of all commands to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -20,7 +20,7 @@ use crate::schemas;
 /// Mode of the written file: the collector runs as another user.
 const FILE_MODE: u32 = 0o644;
 
-/// Show what the daemon counts, as OpenMetrics
+/// Show the daemon's metrics in OpenMetrics format
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,9 +28,9 @@ Examples:
   gdn metrics --json | jq '.metrics[] | select(.name == \"goondan_turns_total\")'
   gdn metrics --output /var/lib/node_exporter/goondan.prom
 
-The connector `metrics` answers Prometheus itself; the connector `otlp` hands the same to a collector.")]
+The connector `metrics` serves them to Prometheus; the connector `otlp` pushes them to a collector.")]
 pub(crate) struct MetricsArgs {
-    /// Write it to this file instead, whole or not at all: for the textfile collector of Prometheus
+    /// Write to this file atomically, for the Prometheus textfile collector
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -16,16 +16,16 @@ use crate::output::style;
 use crate::output::text;
 use crate::schemas;
 
-/// Show, or write, a project of goondan 0.0.3 in today's words
+/// Convert a project from goondan 0.0.3 to the current format, as a patch or in place
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn migrate                            show what would change
-  gdn migrate > modern.patch             keep it, to apply with git apply
+  gdn migrate                            show the changes
+  gdn migrate > modern.patch             save them, for git apply
   gdn migrate --write                    change the files
 
-Documents without an older form stay as they are. The others are written anew, without their comments.
-Keys and connections that nobody wrote are written out as the variables say that are set here.")]
+Documents without older forms stay unchanged. The others are rewritten without their comments.
+Implicit keys and connections are written out according to the variables set in this environment.")]
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     project: ReadArgs,

@@ -26,65 +26,65 @@ const MOVED_WITHIN_MS: u64 = 60_000;
 /// Polling interval, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// See which machine runs which workspace, and change it
+/// Show and control which node runs which workspace
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// List the nodes, and who runs each workspace
+    /// List the nodes and the owner of each workspace
     #[command(after_help = "\
 Examples:
   gdn node list
   gdn node list --json | jq '.workspaces[] | select(.isStopped)'
 
-Nodes share workspaces through logs in PostgreSQL, which config.json names: `replication`. One of them runs a
-workspace; those that follow it have its files, and one of them takes it over when that one is gone.")]
+Nodes share workspaces through logs in PostgreSQL (`replication` in config.json). One node runs a workspace;
+its followers have copies of the files, and one of them takes over if that node fails.")]
     List,
-    /// Have another node run a workspace
+    /// Move a workspace to another node
     #[command(after_help = "\
 Examples:
   gdn node move srv_shop__no-package
   gdn node move srv_shop__no-package --to b
 
-Turns in progress finish first, as with `gdn stop`. To be run on the node that runs the workspace.")]
+Turns in progress finish first, as with `gdn stop`. Run this on the node that runs the workspace.")]
     Move(MoveArgs),
-    /// Have other nodes run all workspaces of this one, and take none
+    /// Move all workspaces to other nodes, and take none over
     #[command(after_help = "\
 Examples:
   gdn node drain            before this machine is shut down
-  gdn node drain --undo     it may take workspaces again
+  gdn node drain --undo     let it take workspaces again
 
-Until the daemon starts again, it takes a workspace only if no other node does.")]
+Until its daemon restarts, the node takes a workspace only if no other node does.")]
     Drain(DrainArgs),
-    /// Leave the other nodes for good, and stop the daemon
+    /// Remove this node from the cluster permanently, and stop the daemon
     #[command(after_help = "\
 Examples:
-  gdn node drain && gdn node leave    other nodes run on what ran here
-  gdn node leave --keep               the last node runs on alone
+  gdn node drain && gdn node leave    other nodes take over first
+  gdn node leave --keep               the last node continues alone
 
-Take `replication` out of config.json first. What other nodes run is put away on this one, so that it does not run here
-as well.")]
+First remove `replication` from config.json. Workspaces of other nodes are set aside on this node, so that they do not
+run twice.")]
     Leave(LeaveArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArgs {
-    /// The workspace, as `gdn node list` calls it
+    /// The workspace, as listed by `gdn node list`
     #[arg(value_name = "WORKSPACE")]
     workspace: WorkspaceId,
-    /// The node that is to run it [default: one of those that follow it]
+    /// Node that will run it [default: one of its followers]
     #[arg(long, value_name = "NODE")]
     to: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// Let this node take workspaces again
+    /// Allow this node to take workspaces again
     #[arg(long)]
     undo: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
-    /// Keep the workspaces that run here: their logs end, and no other node takes them over any more
+    /// Keep the workspaces that run here: their logs end, and other nodes can no longer take them over
     #[arg(long)]
     keep: bool,
 }

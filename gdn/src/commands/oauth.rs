@@ -25,26 +25,26 @@ use self::loopback::{Loopback, state_of};
 /// Maximum length of a pasted URL, in bytes.
 const ADDRESS_BYTES_MAX: u64 = 16 * 1024;
 
-/// Log in at authorization servers, and look after their tokens
+/// Log in to authorization servers and manage their tokens
 #[derive(Debug, Subcommand)]
 pub(crate) enum OAuthCommand {
-    /// Log in for an OAuthApp of the project; its tokens are renewed by themselves from then on
+    /// Log in for an OAuthApp of the project; its tokens are then renewed automatically
     #[command(after_help = "\
 Examples:
   gdn oauth login github                 open the address in a browser of this machine
-  gdn oauth login github --paste         the browser is on another machine: paste where it ends up
-  gdn oauth login github --device        type a code on another device, if the server offers that
+  gdn oauth login github --paste         the browser is on another machine: paste its final address
+  gdn oauth login github --device        enter a code on another device, if the server supports it
   gdn oauth login crm --subject ada      for one of several people (`subjectMode: user`)
 
 In goondan.yaml: apiKey: {valueFrom: {oauth: {app: OAuthApp/github}}}")]
     Login(LoginArgs),
-    /// List the tokens of the project, without what they are
+    /// List the project's tokens, without their values
     #[command(after_help = "\
 Examples:
   gdn oauth list
   gdn oauth list --all --json | jq -r '.grants[] | select(.state == \"needsAuth\") | .app'")]
     List(ListArgs),
-    /// Show how the tokens of an OAuthApp stand
+    /// Show the state of an OAuthApp's tokens
     #[command(after_help = "\
 Examples:
   gdn oauth show github")]
@@ -52,23 +52,23 @@ Examples:
     /// Renew a token now
     #[command(after_help = "\
 Examples:
-  gdn oauth refresh github               what uses it is restarted with the new one")]
+  gdn oauth refresh github               processes that use it restart with the new one")]
     Refresh(GrantArgs),
-    /// Have the server take tokens back, and forget them
+    /// Revoke tokens at the server and delete them
     #[command(after_help = "\
 Examples:
   gdn oauth revoke github
-  gdn oauth revoke github --forget       here alone, if the server cannot be told")]
+  gdn oauth revoke github --forget       delete them here, even if the server is unreachable")]
     Revoke(RevokeArgs),
 }
 
-/// Whose tokens.
+/// Selects tokens.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
     /// The OAuthApp
     #[arg(value_name = "APP")]
     app: ResourceName,
-    /// Whose tokens, if the OAuthApp has `subjectMode: user`
+    /// Owner of the tokens, if the OAuthApp has `subjectMode: user`
     #[arg(long, value_name = "NAME")]
     subject: Option<OAuthSubject>,
 }
@@ -77,17 +77,17 @@ pub(crate) struct GrantArgs {
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Paste the address that the browser ends up at; for a browser on another machine
+    /// Paste the URL that the browser ends at; for a browser on another machine
     #[arg(long, conflicts_with = "device")]
     paste: bool,
-    /// Type a code on another device
+    /// Enter a code on another device
     #[arg(long)]
     device: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Those of all workspaces
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }
@@ -96,10 +96,10 @@ pub(crate) struct ListArgs {
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     grant: GrantArgs,
-    /// Forget the tokens here even if the server cannot be told
+    /// Delete the tokens here even if the server cannot be reached
     #[arg(long)]
     forget: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -42,113 +42,113 @@ use fetch::Fetcher;
 use install::{Installed, Mode};
 use plan::{Folder, Plan};
 
-/// Use the tools, extensions and connectors of others
+/// Manage packages of tools, extensions and connectors
 #[derive(Debug, Subcommand)]
 pub(crate) enum PackageCommand {
-    /// Require a package, and install it
+    /// Add a package to the project and install it
     #[command(after_help = "\
 Examples:
-  gdn package add @acme/tools              the newest version of a registry, and what is compatible with it
-  gdn package add @acme/tools@~1.2         versions of a range
-  gdn package add ../our-tools             a folder, which is used as it is
-  gdn package add vendor/tools-1.2.0.tgz   an archive, here or at an address
+  gdn package add @acme/tools              the newest version, and compatible ones
+  gdn package add @acme/tools@~1.2         a range of versions
+  gdn package add ../our-tools             a folder, which is used in place
+  gdn package add vendor/tools-1.2.0.tgz   an archive, local or at a URL
   gdn package add git+https://example.org/tools.git#v1:packages/tools
-                                           a folder of a repository, of a branch, a tag or a commit
+                                           a folder of a repository, at a branch, tag or commit
 
-What it has is referred to in goondan.yaml: {kind: Tool, name: NAME, package: \"PACKAGE\"}")]
+Refer to its resources in goondan.yaml: {kind: Tool, name: NAME, package: \"PACKAGE\"}")]
     Add(PackageAddArgs),
-    /// Install what the project requires, as the lockfile says it
+    /// Install the project's packages according to the lockfile
     #[command(after_help = "\
 Examples:
   gdn package install                      after a clone, or after an edit of goondan.yaml
-  gdn package install --frozen-lockfile    in a workflow: fails if the lockfile does not fit")]
+  gdn package install --frozen-lockfile    in CI: fails if the lockfile does not match")]
     Install(PackageInstallArgs),
-    /// Take the newest versions that goondan.yaml allows
+    /// Update to the newest versions that goondan.yaml allows
     #[command(after_help = "\
 Examples:
   gdn package update                       all packages
-  gdn package update @acme/tools           this one; all others stay as they are locked")]
+  gdn package update @acme/tools           only this one; all others stay locked")]
     Update(PackageUpdateArgs),
-    /// Require a package no more
+    /// Remove a package from the project
     #[command(after_help = "\
 Examples:
   gdn package remove @acme/tools")]
     Remove(PackageRemoveArgs),
-    /// List the packages of the project, and whether each is there as it was locked
+    /// List the project's packages and their state
     #[command(after_help = "\
 Examples:
   gdn package list
   gdn package list --json | jq -r '.packages[] | select(.state != \"installed\") | .name'")]
     List,
-    /// Tell why the project uses a package
+    /// Explain why the project depends on a package
     #[command(after_help = "\
 Examples:
   gdn package why @acme/words")]
     Why(PackageWhyArgs),
-    /// Remove packages from the store that nobody uses
+    /// Remove unused packages from the store
     #[command(after_help = "\
 Examples:
-  gdn package prune --dry-run              only show what would go
-  gdn package prune --min-age 0            also what was installed lately")]
+  gdn package prune --dry-run              only list the packages
+  gdn package prune --min-age 0            also recently installed packages")]
     Prune(PackagePruneArgs),
-    /// Make an archive of the project, for others
+    /// Create an archive of the project
     #[command(after_help = "\
 Examples:
-  gdn package pack --dry-run               only show what would be in it
+  gdn package pack --dry-run               only list the contents
   gdn package pack --output words.tgz
 
-What `.goondanignore` names, or `.gitignore` where there is none, is left out. What holds secrets is refused.")]
+Excludes the files in `.goondanignore` or, without it, in `.gitignore`. Files that contain secrets are refused.")]
     Pack(PackagePackArgs),
-    /// Put the project into its registry
+    /// Publish the project to its registry
     #[command(after_help = "\
 Examples:
-  gdn package publish --dry-run            only show what would be given away
+  gdn package publish --dry-run            only list the contents
   gdn package publish --tag next --yes")]
     Publish(PackagePublishArgs),
-    /// Ask the registries what is known against the packages of the project
+    /// Check the project's packages for known advisories
     #[command(after_help = "\
 Examples:
-  gdn package audit                        ends with 16 if something is known
+  gdn package audit                        exits with 16 if there are advisories
   gdn package audit --json | jq -r '.advisories[].url'")]
     Audit,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePruneArgs {
-    /// Days that a package has been in the store before it goes
+    /// Minimum days that a package has been in the store before it is removed
     #[arg(long, value_name = "DAYS", default_value_t = PRUNE_AGE_DAYS)]
     min_age: u32,
-    /// Only show what would go
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePackArgs {
-    /// The archive; by default NAME-VERSION.tgz in this directory
+    /// Archive file [default: NAME-VERSION.tgz in this directory]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only show what would be in it
+    /// Only show the contents
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackagePublishArgs {
-    /// What the version is to be called in the registry
+    /// Tag of the version in the registry
     #[arg(long, value_name = "TAG", default_value = "latest")]
     tag: String,
-    /// Only show what would be given away
+    /// Only show what would be published
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseAgeArgs {
-    /// Days that a version has been in its registry before it is chosen
+    /// Minimum days that a version has been in its registry before it is chosen
     #[arg(long, value_name = "DAYS", default_value_t = RELEASE_AGE_DAYS)]
     min_release_age: u32,
 }
@@ -180,17 +180,17 @@ impl ReleaseAgeArgs {
     }
 }
 
-/// A yes beforehand.
+/// Consent to permissions.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
-    /// Grant what packages ask for, without a question
+    /// Grant the permissions that packages request, without asking
     #[arg(long)]
     grant: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageAddArgs {
-    /// The packages: names in a registry, with ranges or tags, or paths of folders, or archives
+    /// Packages: names in a registry with optional ranges or tags, paths of folders, or archives
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<String>,
     #[command(flatten)]
@@ -201,7 +201,7 @@ pub(crate) struct PackageAddArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageUpdateArgs {
-    /// The packages, by name; without any, all
+    /// Packages to update, by name [default: all]
     #[arg(value_name = "NAME")]
     packages: Vec<String>,
     #[command(flatten)]
@@ -219,7 +219,7 @@ pub(crate) struct PackageWhyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageInstallArgs {
-    /// Fail rather than change the lockfile
+    /// Fail if the lockfile would change
     #[arg(long)]
     frozen_lockfile: bool,
     #[command(flatten)]

@@ -25,79 +25,78 @@ use crate::schemas;
 mod patch;
 mod review;
 
-/// Hand in, look at, apply and take back what workers changed
+/// Create, review, apply and revert workers' changes
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalCommand {
-    /// Hand in what a worker changed in its sandbox
+    /// Create a proposal from a worker's changes in its sandbox
     #[command(after_help = "\
 Examples:
   gdn proposal create r1 coder
   gdn proposal create r1 coder --notes 'parser rewritten' --summary \"$(cat SUMMARY.md)\"
 
-Without `--summary` and `--test-log`, `summary.md` and `test.log` are taken that the worker left in
-its `proposal` directory. One that was handed in before and not applied is replaced.")]
+Without `--summary` and `--test-log`, uses `summary.md` and `test.log` from the worker's `proposal`
+directory. Replaces an earlier proposal that was not applied.")]
     Create(ProposalCreateArgs),
-    /// List what was handed in
+    /// List proposals
     #[command(after_help = "\
 Examples:
   gdn proposal list
   gdn proposal list --json | jq -r '.proposals[] | select(.state == \"open\") | .agentId'")]
     List(ProposalListArgs),
-    /// Show a proposal for review: who, what, every change, and what the tests said
+    /// Show a proposal for review: author, changes and test results
     #[command(after_help = "\
 Examples:
   gdn proposal show r1 coder
-  GDN_PAGER= gdn proposal show r1 coder        all at once")]
+  GDN_PAGER= gdn proposal show r1 coder        without a pager")]
     Show(ProposalAtArgs),
-    /// Print the patch, as git takes it
+    /// Print the patch in git format
     #[command(after_help = "\
 Examples:
   gdn proposal diff r1 coder | git apply --check
   gdn proposal diff r1 coder > changes.patch")]
     Diff(ProposalAtArgs),
-    /// Check whether a proposal can be applied, and why not
+    /// Check if a proposal can be applied, and why not
     #[command(after_help = "\
 Examples:
   gdn proposal check r1 coder
   gdn proposal check r1 coder --json | jq '.refusals[]'
 
-Ends with 10 if it cannot be applied.")]
+Exits with 10 if the proposal cannot be applied.")]
     Check(ProposalAtArgs),
-    /// Put a proposal in place, all of it or nothing
+    /// Apply a proposal atomically
     #[command(after_help = "\
 Examples:
   gdn proposal apply r1 coder
   gdn proposal apply r1 coder --yes
 
-It is shown, and you are asked, unless `--yes` says so. What you edited meanwhile is never overwritten:
-the proposal is refused, and every reason told.")]
+Shows the proposal and asks, unless you use `--yes`. Your own edits are never overwritten:
+in that case, the proposal is refused with all reasons.")]
     Apply(ProposalApplyArgs),
-    /// Make a new proposal of one that is stale, on top of the files as they are now
+    /// Merge a stale proposal with the current files into a new proposal
     #[command(after_help = "\
 Examples:
   gdn proposal merge r1 coder
   gdn proposal merge r1 coder --into coder-2
   gdn proposal merge r1 coder --json | jq -r '.conflicts[].path'
 
-Lines that you changed and lines that the worker changed are brought together. The new proposal is to be
-looked at and applied as any other; the old one stays as it is. Where both changed the same place, every
-such file is told, nothing is made, and it ends with 10.")]
+Merges your changed lines with the worker's. Review and apply the new proposal like any other; the old
+one stays unchanged. On conflicts, prints every conflicting file, creates nothing, and exits with 10.")]
     Merge(ProposalMergeArgs),
-    /// Turn a proposal down
+    /// Reject a proposal
     #[command(after_help = "\
 Examples:
   gdn proposal reject r1 coder --reason 'keep the old API'")]
     Reject(ProposalRejectArgs),
-    /// Take an applied proposal back, all of it or nothing
+    /// Revert an applied proposal atomically
     #[command(after_help = "\
 Examples:
   gdn proposal revert r1 coder --yes
 
-Files that were changed since are not overwritten: it is refused then.")]
+Refused if a file has changed since.")]
     Revert(ProposalRevertArgs),
 }
 
-/// Names one proposal.
+/// Selects one proposal.
 #[derive(Debug, Args)]
 pub(crate) struct ProposalAtArgs {
     /// The run
@@ -112,20 +111,20 @@ pub(crate) struct ProposalAtArgs {
 pub(crate) struct ProposalCreateArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Who hands it in and why, in a line or two
+    /// Author and reason, in a line or two
     #[arg(long, value_name = "TEXT", default_value = "")]
     notes: String,
-    /// What was done and why, as Markdown
+    /// Description of the changes and their reason, as Markdown
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
-    /// What the tests said
+    /// Test results
     #[arg(long, value_name = "TEXT")]
     test_log: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProposalListArgs {
-    /// Only those of this run
+    /// Only proposals of this run
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
 }
@@ -134,10 +133,10 @@ pub(crate) struct ProposalListArgs {
 pub(crate) struct ProposalApplyArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Also if the git head is another one, or files that were given and not changed are
+    /// Apply even if the git head or unchanged input files have changed
     #[arg(long)]
     allow_moved_base: bool,
 }
@@ -146,7 +145,7 @@ pub(crate) struct ProposalApplyArgs {
 pub(crate) struct ProposalMergeArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Whose the new one is to be; AGENT-merged unless given
+    /// Worker of the new proposal [default: AGENT-merged]
     #[arg(long, value_name = "NAME")]
     into: Option<WorkerId>,
 }
@@ -155,7 +154,7 @@ pub(crate) struct ProposalMergeArgs {
 pub(crate) struct ProposalRejectArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Why, for whoever made it
+    /// Reason for the author
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
@@ -164,7 +163,7 @@ pub(crate) struct ProposalRejectArgs {
 pub(crate) struct ProposalRevertArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

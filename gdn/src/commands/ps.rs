@@ -16,21 +16,21 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Show the processes and their states
+/// Show processes and their states
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn ps                  this project's agents and connectors
-  gdn ps --all            those of every workspace
-  gdn ps --watch          go on, as they change
+  gdn ps --all            processes of every workspace
+  gdn ps --watch          show changes continuously
   gdn ps --json | jq '.processes[] | select(.state == \"crashLoopBackOff\")'
 
-With --watch it goes on over a restart of the daemon, and ends when the project is stopped: `gdn stop`.")]
+With --watch, continues across restarts of the daemon, and ends when the project is stopped (`gdn stop`).")]
 pub(crate) struct PsArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
-    /// Go on showing them as they change
+    /// Keep watching and show changes
     #[arg(long, short)]
     pub(crate) watch: bool,
 }

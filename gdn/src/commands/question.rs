@@ -21,38 +21,38 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List, show and answer what tools ask a person
+/// List, show and answer questions from tools
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuestionCommand {
-    /// List the questions that wait for an answer
+    /// List the unanswered questions
     #[command(after_help = "\
 Examples:
   gdn question list                            this project's
   gdn question list --all
   gdn question list --json | jq -r '.questions[].questionId'
 
-A tool may ask a person something before it goes on; today the tools of MCP servers do. Its call, and
-the agent's turn, wait until you answer, decline, or the time is up.")]
+A tool can ask a person a question before it continues; currently, only tools of MCP servers do. Its call
+and the agent's turn wait until you answer or decline, or the question expires.")]
     List(QuestionListArgs),
-    /// Show what is asked, and what an answer holds
+    /// Show a question and the form of its answer
     #[command(after_help = "\
 Examples:
   gdn question show q-7f3a9c21
   gdn question show q-7f3a9c21 --json | jq '.form[] | select(.required) | .name'
 
-It prints the command that answers it.")]
+Also prints the command to answer it.")]
     Show(QuestionShowArgs),
-    /// Answer a question; the tool call that asked goes on with it
+    /// Answer a question; the tool call continues with the answer
     #[command(after_help = "\
 Examples:
   gdn question answer q-7f3a9c21 --set size=m --set count=3
   gdn question answer q-7f3a9c21 --json-content '{\"size\":\"m\",\"count\":3}'
-  gdn question answer q-7f3a9c21               a plain yes, where nothing has to be said
+  gdn question answer q-7f3a9c21               confirm, if no field is required
 
-Whoever asked gets every value as it is written: give no password or key to a server that way.
-An answer that does not fit is refused, and the question goes on waiting.")]
+The server that asked receives all values unchanged: do not send it passwords or keys.
+An invalid answer is refused, and the question stays open.")]
     Answer(QuestionAnswerArgs),
-    /// Decline a question; the tool call that asked is told, and goes on without an answer
+    /// Decline a question; the tool call continues without an answer
     #[command(after_help = "\
 Examples:
   gdn question decline q-7f3a9c21")]
@@ -61,7 +61,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct QuestionListArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) struct QuestionAnswerArgs {
     /// One field of the answer (can be repeated)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
     set: Vec<(String, String)>,
-    /// The whole answer, as a JSON object
+    /// The complete answer, as a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "set")]
     json_content: Option<String>,
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Read this project's configuration again, and restart what changed after the turns in progress
+/// Reload this project's configuration, and restart what changed after the turns in progress
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,9 +18,9 @@ Examples:
   gdn reload --all                       every workspace's
   gdn reload --json | jq '.workspaces[] | select(.problem)'
 
-A configuration that is not valid changes nothing: what ran goes on. SIGHUP reads those of all workspaces.")]
+An invalid configuration changes nothing: the previous one continues to run. SIGHUP reloads all workspaces.")]
 pub(crate) struct ReloadArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long, conflicts_with_all = ["project", "workspace"])]
     all: bool,
 }

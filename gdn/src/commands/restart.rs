@@ -17,7 +17,7 @@ use crate::schemas;
 Examples:
   gdn restart                            every process of this project
   gdn restart --agent clerk              only this agent's, with its edited configuration
-  gdn restart --agent clerk --fresh      and forget its conversations")]
+  gdn restart --agent clerk --fresh      and delete its conversations")]
 pub(crate) struct RestartArgs {
     /// Only this agent's processes
     #[arg(long, value_name = "NAME")]
@@ -25,10 +25,10 @@ pub(crate) struct RestartArgs {
     /// Only this conversation's process
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
-    /// Delete the conversations of what is restarted
+    /// Delete the conversations of the restarted processes
     #[arg(long)]
     fresh: bool,
-    /// With --fresh: ask nothing
+    /// With --fresh: do not ask for confirmation
     #[arg(long, short, requires = "fresh")]
     yes: bool,
 }

@@ -24,7 +24,7 @@ pub(crate) struct InstanceCheckpointArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// A name, which keeps it from being removed for its age
+    /// Name, which exempts it from removal by age
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
@@ -36,32 +36,32 @@ pub(crate) struct InstanceCheckpointsArgs {
     key: Option<InstanceKey>,
 }
 
-/// Take a conversation and its files back to a checkpoint, together
+/// Roll a conversation and its files back to a checkpoint
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn instance checkpoint                make a checkpoint of `main` first
-  gdn rewind --dry-run                   what the newest would change
+  gdn instance checkpoint                first create a checkpoint of `main`
+  gdn rewind --dry-run                   show what the newest would change
   gdn rewind ann --to checkpoint_003 --yes
-  gdn rewind --cancel --yes              end the turn that is in progress, and go back
+  gdn rewind --cancel --yes              cancel the turn in progress first
 
-Messages, the work directory and the states of extensions go back together, or nothing does. What there was is
-in a checkpoint of its own first, so that a rewind can be taken back. Money spent stays spent, events that were
-answered are not answered again, and those that wait go on waiting. The configuration is not changed.")]
+Rolls back messages, work directory and extension states together and atomically. First creates a checkpoint of
+the current state, so that you can undo a rewind. Spent money stays spent, answered events are not answered
+again, and waiting events keep waiting. The configuration does not change.")]
 pub(crate) struct RewindArgs {
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
     #[arg(value_name = "KEY")]
     key: Option<InstanceKey>,
-    /// Which checkpoint, by its id or its name; the newest that is whole and that no rewind made if it is not said
+    /// Checkpoint, by id or name [default: the newest intact one not created by a rewind]
     #[arg(long, value_name = "CHECKPOINT")]
     to: Option<String>,
-    /// Only tell what would change
+    /// Only show what would change
     #[arg(long, conflicts_with = "cancel")]
     dry_run: bool,
-    /// End a turn that is in progress first, as `gdn cancel` does
+    /// Cancel a turn in progress first, like `gdn cancel`
     #[arg(long)]
     cancel: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

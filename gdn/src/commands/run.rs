@@ -38,45 +38,45 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn run                 the project here, with the daemon in the background
+  gdn run                 the project in this directory, with the daemon in the background
   gdn run my-swarm
   gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
-  gdn run --watch         and restart what an edit of the project affects
+  gdn run --watch         and restart processes that an edit of the project affects
   gdn run --env-file prod.env
-  gdn run --input \"Hello\"   and say something to it
+  gdn run --input \"Hello\"   and send a message to it
 
-The workspace stays registered: the next start of the daemon starts it too, until `gdn stop`.")]
+The workspace stays registered until `gdn stop`: later starts of the daemon start it, too.")]
 pub(crate) struct RunArgs {
     /// The project
     #[arg(value_name = "PATH", conflicts_with_all = ["project", "workspace"])]
     path: Option<PathBuf>,
-    /// Be the daemon, in this terminal
+    /// Run the daemon in this terminal
     #[arg(long)]
     foreground: bool,
-    /// Restart what an edit of the project's files affects, from now on
+    /// From now on, restart what an edit of the project's files affects
     #[arg(long, overrides_with = "no_watch")]
     watch: bool,
-    /// Watch the project's files no longer
+    /// Stop watching the project's files
     #[arg(long, overrides_with = "watch")]
     no_watch: bool,
     #[command(flatten)]
     env: EnvFiles,
-    /// Take the workspace's environment variables from no named files any more
+    /// Stop using additional environment files for the workspace
     #[arg(long, conflicts_with = "env_file")]
     no_env_file: bool,
-    /// Run no last known good configuration in place of an invalid one: stop it if it runs
+    /// Do not fall back to the last known good configuration; stop it if it runs
     #[arg(long)]
     strict: bool,
-    /// Then talk to it, as `gdn chat` does
+    /// Then chat with it, like `gdn chat`
     #[arg(long, conflicts_with_all = ["foreground", "input"])]
     interactive: bool,
-    /// Then say this to it and print the answer, as `gdn send` does
+    /// Then send this message and print the reply, like `gdn send`
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
-    /// The project's Swarm: there is one, so that it need not be named
+    /// Name of the project's Swarm; not needed, because there is only one
     #[arg(long, value_name = "NAME", hide = true)]
     swarm: Option<String>,
-    /// Nothing is installed by `gdn run`
+    /// Has no effect, because `gdn run` never installs packages
     #[arg(long, hide = true)]
     no_install: bool,
 }

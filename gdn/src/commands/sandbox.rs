@@ -16,7 +16,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Prepare, list, show and remove copies of files for workers
+/// Prepare, list, show and remove workers' file copies
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
     /// Copy files of the project for a worker
@@ -26,9 +26,9 @@ Examples:
   gdn sandbox prepare --run r1 --agent coder src --may-create tests
   gdn sandbox prepare --run r1 --agent reviewer --all --exclude '*.png'
 
-The worker works in `work`; nothing of the project changes before you apply what it hands in.
-Paths are relative to the project's directory. Left out, or refused if named, are `node_modules/`,
-`dist/`, `.goondan*` and files that look like secrets, unless `--allow` names them; `.git` always.")]
+The worker works in `work`; the project does not change until you apply its proposal.
+Paths are relative to the project's directory. `node_modules/`, `dist/`, `.goondan*` and files that
+look like secrets are excluded, or refused if named, unless `--allow` names them; `.git` always is.")]
     Prepare(SandboxPrepareArgs),
     /// List the sandboxes of the project
     #[command(after_help = "\
@@ -36,7 +36,7 @@ Examples:
   gdn sandbox list
   gdn sandbox list --run r1 --json | jq -r '.sandboxes[].directory'")]
     List(SandboxListArgs),
-    /// Show what a worker was given, and what it was not
+    /// Show the files that a worker was given, and those it was not
     #[command(after_help = "\
 Examples:
   gdn sandbox show r1 coder")]
@@ -46,13 +46,13 @@ Examples:
 Examples:
   gdn sandbox remove r1 coder
 
-A proposal that was applied stays applied, and cannot be taken back afterwards.")]
+An applied proposal stays applied, but can no longer be reverted.")]
     Remove(SandboxRemoveArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxPrepareArgs {
-    /// The run: work that several agents do together
+    /// The run, which groups the work of several agents
     #[arg(long, value_name = "RUN")]
     run: RunId,
     /// The worker
@@ -64,25 +64,25 @@ pub(crate) struct SandboxPrepareArgs {
     /// Copy the whole project
     #[arg(long, conflicts_with = "files")]
     all: bool,
-    /// Copy this though it is usually refused (can be repeated)
+    /// Copy this path even though it is refused by default (can be repeated)
     #[arg(long, value_name = "PATH")]
     allow: Vec<String>,
-    /// Leave out what fits this pattern, as in `.gitignore` (can be repeated)
+    /// Exclude paths that match this pattern, as in `.gitignore` (can be repeated)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Let the worker make new files in this directory, too (can be repeated)
+    /// Allow the worker to create files in this directory (can be repeated)
     #[arg(long, value_name = "DIR")]
     may_create: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxListArgs {
-    /// Only those of this run
+    /// Only sandboxes of this run
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
 }
 
-/// Names one sandbox.
+/// Selects one sandbox.
 #[derive(Debug, Args)]
 pub(crate) struct SandboxShowArgs {
     /// The run
@@ -101,7 +101,7 @@ pub(crate) struct SandboxRemoveArgs {
     /// The worker
     #[arg(value_name = "AGENT")]
     agent: WorkerId,
-    /// Also if its proposal waits for you
+    /// Remove it even if its proposal is pending
     #[arg(long)]
     force: bool,
 }

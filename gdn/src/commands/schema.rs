@@ -12,12 +12,12 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn schema > goondan.schema.json       and write before the first field of each document:
+  gdn schema > goondan.schema.json       and begin each document with this line:
                                          # yaml-language-server: $schema=goondan.schema.json
   gdn schema Agent
   gdn schema Script                      a script file of the scripted model")]
 pub(crate) struct SchemaArgs {
-    /// Only this kind, or `Script` [default: documents of every kind]
+    /// Only this kind, or `Script` [default: all document kinds]
     #[arg(value_name = "KIND")]
     kind: Option<String>,
 }

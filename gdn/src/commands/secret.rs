@@ -25,15 +25,15 @@ use crate::output::text;
 use crate::project;
 use crate::schemas;
 
-/// Keep values that nobody is to see: keys, tokens, passwords
+/// Manage secrets
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Keep a value, encrypted, and restart what uses it
+    /// Store an encrypted value, and restart what uses it
     #[command(after_help = "\
 Examples:
-  gdn secret set github token            asks for the value, and does not show it
-  gdn secret set github token --for .    and allow the project of this directory to use it
-  gdn secret set github token < file     from a file; one newline at its end is no part of it
+  gdn secret set github token            asks for the value without showing it
+  gdn secret set github token --for .    and allow the project in this directory to use it
+  gdn secret set github token < file     from a file; a trailing newline is removed
   pass show github | gdn secret set github token
 
 In goondan.yaml: valueFrom: {secretRef: {ref: Secret/github, key: token}}")]
@@ -41,48 +41,48 @@ In goondan.yaml: valueFrom: {secretRef: {ref: Secret/github, key: token}}")]
     /// Allow a project to use a secret
     #[command(after_help = "\
 Examples:
-  gdn secret allow github                      the project of this directory
+  gdn secret allow github                      the project in this directory
   gdn secret allow github --project ~/bots/pr  another one")]
     Allow(SecretAllowArgs),
-    /// No longer allow a project to use a secret, and stop what runs with it
+    /// Revoke a project's access to a secret, and stop what runs with it
     #[command(after_help = "\
 Examples:
-  gdn secret deny github                       the project of this directory
-  gdn secret deny github --workspace ID        one whose directory is gone; `gdn secret list` shows the id
+  gdn secret deny github                       the project in this directory
+  gdn secret deny github --workspace ID        a deleted project; `gdn secret list` shows the id
   gdn secret deny github --all                 every project")]
     Deny(SecretDenyArgs),
-    /// List the secrets, without their values, and which projects may use them
+    /// List secrets, without their values, and the projects that may use them
     #[command(after_help = "\
 Examples:
   gdn secret list
-  gdn secret list --json | jq -r .identity.recipient   what `sops --age` is to be told")]
+  gdn secret list --json | jq -r .identity.recipient   the recipient for `sops --age`")]
     List,
-    /// Forget a secret, or one entry of it
+    /// Remove a secret, or one entry of it
     #[command(after_help = "\
 Examples:
   gdn secret remove github token         one entry
-  gdn secret remove github               all of it, also if it cannot be read any more")]
+  gdn secret remove github               the whole secret, even if unreadable")]
     Remove(SecretRemoveArgs),
-    /// Encrypt all secrets and tokens anew, for a new identity
+    /// Re-encrypt all secrets and tokens for a new identity
     #[command(after_help = "\
 Examples:
-  gdn secret rotate                      the identity was seen, or somebody left
+  gdn secret rotate                      after the identity leaked, or a person left
 
-Values stay as they are: whoever could read them knows them. Where the identity is a credential of the service or a
-variable, put the new one first there, restart the daemon, then run this.")]
+Values do not change: anyone who could read them still knows them. If the identity is a credential of the service or a
+variable, first put the new one there, restart the daemon, then run this.")]
     Rotate(SecretRotateArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SecretRotateArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SecretSetArgs {
-    /// The secret; made if there is none
+    /// The secret; created if it does not exist
     #[arg(value_name = "NAME")]
     name: SecretName,
     /// The entry
@@ -91,7 +91,7 @@ pub(crate) struct SecretSetArgs {
     /// Allow the project in this directory to use the secret
     #[arg(long = "for", value_name = "DIR")]
     allow_for: Option<PathBuf>,
-    /// Refused: what stands on a command line is seen by every process and kept in the shell's history
+    /// Refused, because command lines are visible to every process and kept in the shell's history
     #[arg(value_name = "VALUE", hide = true, num_args = 0..)]
     value: Vec<OsString>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct SecretDenyArgs {
     /// The secret
     #[arg(value_name = "NAME")]
     name: SecretName,
-    /// No project may use it any more
+    /// Revoke access for all projects
     #[arg(long)]
     all: bool,
 }
@@ -118,10 +118,10 @@ pub(crate) struct SecretRemoveArgs {
     /// The secret
     #[arg(value_name = "NAME")]
     name: SecretName,
-    /// Only this entry; with the last one the secret goes, too
+    /// Only this entry; removing the last entry removes the secret
     #[arg(value_name = "KEY")]
     key: Option<SecretKey>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -17,27 +17,27 @@ use crate::failure::Failure;
 use crate::output::progress::{Streaming, TurnView};
 use crate::schemas;
 
-/// Send a message to an agent and print its answer
+/// Send a message to an agent and print its reply
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn send \"How many copies of Dune were sold?\"
   gdn send --agent clerk --instance order-17 \"Where is it?\"
   git diff | gdn send -                  the message from stdin
-  gdn send --no-wait \"Tidy up\"           print the event's id and go on
-  gdn send --event-id ID \"…\"             the same id again: never a second turn, the same answer
+  gdn send --no-wait \"Tidy up\"           print the event's id and return
+  gdn send --event-id ID \"…\"             resend under the same id: no second turn, the same answer
 
-What was accepted is answered, even if gdn, the agent or the daemon is killed meanwhile.")]
+An accepted message is answered even if gdn, the agent or the daemon is killed.")]
 pub(crate) struct SendArgs {
     /// The message; `-` reads it from stdin
     #[arg(value_name = "TEXT")]
     text: String,
     #[command(flatten)]
     to: To,
-    /// An image for the agent: a file, or its address (can be repeated)
+    /// Image for the agent: a file or URL (can be repeated)
     #[arg(long, value_name = "FILE|URL")]
     image: Vec<String>,
-    /// The event's id; the same id twice is one turn [default: a new one]
+    /// Event id; the same id twice is one turn [default: a new one]
     #[arg(long, value_name = "ID")]
     event_id: Option<EventId>,
     /// Return as soon as the message is accepted
@@ -46,10 +46,10 @@ pub(crate) struct SendArgs {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
-    /// Print the answer as it comes, also where no terminal is
+    /// Print the reply as it arrives, even without a terminal
     #[arg(long, conflicts_with = "no_wait")]
     stream: bool,
-    /// Wait at most this long for the answer
+    /// Maximum time to wait for the reply
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }

@@ -36,29 +36,29 @@ const START_MS: u64 = 60_000;
 /// Polling interval for the daemon, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// Have the daemon started with the machine or the login, and after a crash
+/// Run the daemon as a service that starts automatically and after a crash
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Make the daemon a service, and start it
+    /// Install the daemon as a service, and start it
     #[command(after_help = "\
 Examples:
-  gdn service install                              of your own, with your login
-  gdn service install --print                      show its file, and change nothing
-  gdn service install --writable ~/bot             let proposals change that project
-  sudo gdn service install --system --run-as ada   of the machine, with the rights of ada
+  gdn service install                              your own service, started at login
+  gdn service install --print                      print its file, and change nothing
+  gdn service install --writable ~/bot             allow proposals to change that project
+  sudo gdn service install --system --run-as ada   a service of the machine, with the rights of ada
 
-The service can write its state directory and a private /tmp, and nothing else.
-It refuses to make a second service, and to replace a file that was changed.")]
+The service can write only its state directory and a private /tmp.
+Refuses to install a second service, and to replace an edited file.")]
     Install(InstallArgs),
-    /// Show whether the service is installed, starts by itself and runs
+    /// Show if the service is installed, enabled and running
     #[command(after_help = "\
 Examples:
   gdn service status
   gdn service status --json | jq .pid
 
-Exit code 5 says that there is none, 16 that it does not run or does not start by itself.")]
+Exit code 5: not installed; 16: it does not run or does not start automatically.")]
     Status(StatusArgs),
-    /// Stop the service and remove its file; the state stays
+    /// Stop the service and remove its file; the state is kept
     #[command(after_help = "\
 Examples:
   gdn service remove
@@ -70,17 +70,17 @@ Examples:
 pub(crate) struct InstallArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// The user that a system service runs as [default: who asked `sudo`]
+    /// User of a system service [default: the user who invoked `sudo`]
     #[arg(long, value_name = "USER", requires = "system")]
     run_as: Option<String>,
-    /// Directory that the daemon and its agents can write, beside the state; can be repeated [default: those of the
-    /// installed service]
+    /// Directory that the daemon and its agents can write, in addition to the state; can be repeated [default: those
+    /// of the installed service]
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
-    /// Show the file that would be written, and change nothing
+    /// Print the file without writing it
     #[arg(long)]
     print: bool,
-    /// Replace a file that holds something else, with all that was changed in it
+    /// Replace a modified file, and discard the modifications
     #[arg(long)]
     force: bool,
 }
@@ -99,10 +99,10 @@ pub(crate) struct RemoveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
-    /// A service of the machine, which needs root, instead of one of your own
+    /// A system service, which needs root, instead of a user service
     #[arg(long)]
     system: bool,
-    /// The service manager: systemd or launchd [default: the one of this system]
+    /// Service manager: systemd or launchd [default: that of this system]
     #[arg(long, value_name = "MANAGER", hide_possible_values = true)]
     manager: Option<ManagerName>,
 }

@@ -18,16 +18,16 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Stop the daemon and every process, and wait until they are gone
+/// Stop the daemon and every process, and wait until they have exited
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn shutdown                           after the turns in progress
   gdn shutdown --grace 5                 give them 5 seconds
 
-What was accepted and not answered is answered after the next `gdn run`.")]
+Accepted events without an answer are answered after the next `gdn run`.")]
 pub(crate) struct ShutdownArgs {
-    /// Time for the turns in progress [default: each swarm's own grace period]
+    /// Grace period for turns in progress [default: each swarm's own]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
 }

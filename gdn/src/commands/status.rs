@@ -25,7 +25,7 @@ Examples:
   gdn status
   gdn status --json | jq .pid
 
-Exit code 16 says that something does not run as it should, 3 that no daemon runs, 4 that one of another version runs.")]
+Exit code 16: something needs attention; 3: no daemon runs; 4: a daemon of another version runs.")]
 pub(crate) struct StatusArgs {}
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let shown = Shown {
         status: &status,
         observation,
-        // The daemon has brought it up; what is there since then, `gdn doctor` judges.
+        // The daemon has upgraded the format; `gdn doctor` checks later changes.
         format: state_format::read(&status.state_root).ok().flatten(),
     };
     output.object(schemas::STATUS, &shown)?;

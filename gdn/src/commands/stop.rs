@@ -9,17 +9,17 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// Stop this project's workspace; its conversations stay
+/// Stop this project's workspace; its conversations are kept
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn stop
   gdn stop --project ~/my-swarm
 
-`gdn run` starts it again, where it left off.")]
+`gdn run` starts it again, and its conversations continue.")]
 pub(crate) struct StopArgs {}
 
-/// Stops the workspace this command is about and forgets its registration.
+/// Stops the command's workspace and removes its registration.
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let workspace_id = workspace.workspace_id;

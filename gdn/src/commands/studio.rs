@@ -16,22 +16,22 @@ use crate::{programs, schemas};
 /// Program that serves the page.
 const STUDIO: &str = "goondan-studio";
 
-/// See and steer agents in a browser
+/// Observe and control agents in a browser
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn studio                            look only
+  gdn studio                            read-only
   gdn studio --write                    approve, answer, apply and cancel there, too
   gdn studio --port 4711 --host localhost:8080
                                         behind `ssh -L 8080:127.0.0.1:4711`
 
-The address is good once, and for a minute: press Enter for another. Studio is heard on this
-machine alone, asks the daemon as this command would, and ends with Ctrl-C.")]
+The address works once and for one minute: press Enter for a new one. Studio listens on this machine
+only, uses the daemon like this command, and ends with Ctrl-C.")]
 pub(crate) struct StudioArgs {
-    /// Let the page change things, not only show them
+    /// Allow changes from the page
     #[arg(long)]
     write: bool,
-    /// Listen on this port; without it, on any that is free
+    /// Port to listen on [default: any free port]
     #[arg(
         long,
         value_name = "PORT",
@@ -39,7 +39,7 @@ pub(crate) struct StudioArgs {
         hide_default_value = true
     )]
     port: u16,
-    /// Answer to this address, too, as where a tunnel ends (can be repeated)
+    /// Additional host of the page, such as the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT")]
     host: Vec<String>,
 }

@@ -33,10 +33,10 @@ pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
 
-/// Give work to command-line agents, and steer it
+/// Manage tasks of command-line agents
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Make a task with a work area of its own
+    /// Create a task with its own work area
     #[command(after_help = "\
 Examples:
   gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
@@ -44,16 +44,16 @@ Examples:
   gdn task new 'Research' --agent claude --source none --description 'Compare the two libraries'
   gdn task new 'Fix the parser' --id parser --type bugfix --description \"$(cat BUG.md)\"
 
-Without `--description` it is read from stdin.")]
+Without `--description`, reads it from stdin.")]
     New(TaskNewArgs),
-    /// List the tasks, those that wait for you first
+    /// List tasks, those that wait for you first
     #[command(after_help = "\
 Examples:
-  gdn task list                     those that have not ended
-  gdn task list --needs-me          those that wait for you
+  gdn task list                     unfinished tasks
+  gdn task list --needs-me          tasks that wait for you
   gdn task list --all --json | jq -r '.tasks[] | select(.status == \"failed\") | .taskId'")]
     List(TaskListArgs),
-    /// Show a task on one page: how it stands, what it waits for, what to do
+    /// Show a task on one page: its state, what it waits for, and next commands
     #[command(after_help = "\
 Examples:
   gdn task show shop
@@ -64,20 +64,20 @@ Examples:
 Examples:
   gdn task start shop")]
     Start(TaskAtArgs),
-    /// Stop a task's agent where it is, with all it started
+    /// Pause a task: stop its agent and all it started
     #[command(after_help = "\
 Examples:
   gdn task pause shop
   gdn task resume shop")]
     Pause(TaskAtArgs),
-    /// Let a paused task go on
+    /// Resume a paused task
     #[command(after_help = "\
 Examples:
   gdn task resume shop
 
-A task that its budget holds needs more first, or room in its work area: `gdn task budget`.")]
+For a task that reached its budget or disk quota, first increase it or free space: `gdn task budget`.")]
     Resume(TaskAtArgs),
-    /// End a task for good; its work area stays
+    /// Cancel a task permanently; its work area is kept
     #[command(after_help = "\
 Examples:
   gdn task cancel shop --yes")]
@@ -85,35 +85,35 @@ Examples:
     /// Provide what an agent needs: a key, a service, a file
     #[command(after_help = "\
 Examples:
-  gdn task provide shop                  the only thing that is needed; a key is asked for, and not shown
-  gdn task provide shop d-0002 < key     a key from a file; one newline at its end is no part of it
+  gdn task provide shop                  the only dependency; a key is typed without showing it
+  gdn task provide shop d-0002 < key     a key from a file; a trailing newline is removed
   gdn task provide shop DATABASE --say 'runs on port 5432'
 
-Keys and variables are kept encrypted and reach the environment of the agent's program only.")]
+Keys and variables are stored encrypted, and only the agent's program receives them, in its environment.")]
     Provide(TaskProvideArgs),
     /// Answer a question of an agent
     #[command(after_help = "\
 Examples:
-  gdn task answer shop PostgreSQL            the only question that waits
-  gdn task answer shop --id q-0003 allow     one of several; a permission is `allow` or `refuse`")]
+  gdn task answer shop PostgreSQL            the only open question
+  gdn task answer shop --id q-0003 allow     one of several; for permissions: `allow` or `refuse`")]
     Answer(TaskAnswerArgs),
-    /// Approve the phase that waits for a review
+    /// Approve the phase that waits for review
     #[command(after_help = "\
 Examples:
   gdn task approve shop
-  gdn task approve shop --phase 2            only if it is phase 2 that waits
-  gdn task approve shop --without-delivery   leave its proposal as it is
-  gdn task approve shop --allow-moved-base   other files of the project have changed since, or its commit
+  gdn task approve shop --phase 2            only if phase 2 waits
+  gdn task approve shop --without-delivery   do not apply its proposal
+  gdn task approve shop --allow-moved-base   even if other files or the commit of the project have changed
 
-If its agent works on the project, the approval of the last phase applies the proposal to the project first: all of it,
-or nothing, and then the task stays in review.")]
+If its agent works on the project, approving the last phase first applies the whole proposal to the project. If that
+fails, nothing is applied and the task stays in review.")]
     Approve(TaskApproveArgs),
-    /// Have the phase that waits for a review done better
+    /// Request changes to the phase that waits for review
     #[command(after_help = "\
 Examples:
   gdn task rework shop 'The price list lacks taxes'")]
     Rework(TaskReworkArgs),
-    /// Set what a task may take
+    /// Set the budget of a task
     #[command(after_help = "\
 Examples:
   gdn task budget shop --max-usd 10
@@ -121,75 +121,75 @@ Examples:
   gdn task budget shop --max-disk-mib 40960
   gdn task budget shop --none
 
-It replaces the whole budget. At 90 % you are warned; the task pauses before the run that might pass it.
-A task whose work area takes more than it may is paused, and gets no checkpoints; no file is removed.")]
+Replaces the whole budget. Warns at 90 %; the task pauses before the run that could exceed the budget.
+A task over its disk quota is paused and gets no checkpoints; no file is removed.")]
     Budget(TaskBudgetArgs),
     /// Print a log of a task
     #[command(after_help = "\
 Examples:
-  gdn task logs shop                    what happened, in words
-  gdn task logs shop --log stdout -f    what its program writes, as it comes
-  gdn task logs shop --log history      every fact, as JSON lines")]
+  gdn task logs shop                    readable events
+  gdn task logs shop --log stdout -f    follow the output of its program
+  gdn task logs shop --log history      all recorded facts, as JSON lines")]
     Logs(TaskLogsArgs),
-    /// Show what a task has taken: tokens and money
+    /// Show a task's usage: tokens and cost
     #[command(after_help = "\
 Examples:
   gdn task usage shop
   gdn task usage shop --json | jq .cost")]
     Usage(TaskAtArgs),
-    /// Make a checkpoint of a task's work area
+    /// Create a checkpoint of a task's work area
     #[command(after_help = "\
 Examples:
   gdn task checkpoint shop
-  gdn task checkpoint shop --name before-refactoring    never removed for its age")]
+  gdn task checkpoint shop --name before-refactoring    never removed by age")]
     Checkpoint(TaskCheckpointArgs),
     /// List the checkpoints of a task
     #[command(after_help = "\
 Examples:
   gdn task checkpoints shop")]
     Checkpoints(TaskAtArgs),
-    /// Take a work area back to a checkpoint
+    /// Restore a work area from a checkpoint
     #[command(after_help = "\
 Examples:
-  gdn task restore shop --dry-run                  what the newest would change
+  gdn task restore shop --dry-run                  show what the newest would change
   gdn task restore shop checkpoint_003 --yes
 
-What was made since is kept in a checkpoint of its own first. The history of the task is not taken back.")]
+First creates a checkpoint of the current state. The task's history is not rolled back.")]
     Restore(TaskRestoreArgs),
-    /// Try whether the newest checkpoint could be restored
+    /// Test that the newest checkpoint can be restored
     #[command(after_help = "\
 Examples:
   gdn task drill shop
   gdn task drill shop --json | jq -r .problem
 
-It is unpacked into a temporary directory, compared with its manifest, and removed again; nothing else changes.
-`policy.tasks.drillHours` of the Swarm lets the daemon do so by itself.")]
+Unpacks it into a temporary directory, compares it with its manifest, and removes it again; nothing else changes.
+With `policy.tasks.drillHours` of the Swarm, the daemon does this automatically.")]
     Drill(TaskAtArgs),
-    /// Take over a work area from elsewhere
+    /// Import a work area from another place
     #[command(after_help = "\
 Examples:
   gdn task import /backup/shop
 
-The work area alone restores the task. It is copied; the original is not changed.")]
+The work area is sufficient to restore the task. It is copied; the original does not change.")]
     Import(TaskImportArgs),
-    /// Remove a task that has ended, with a backup
+    /// Remove a finished task, with a backup
     #[command(after_help = "\
 Examples:
   gdn task rm shop
   gdn task rm shop --no-backup --yes")]
     Rm(TaskRmArgs),
-    /// Remove the tasks that ended long ago, with backups
+    /// Remove tasks that ended long ago, with backups
     #[command(after_help = "\
 Examples:
-  gdn task prune --dry-run                  what the swarm's policy lets go
+  gdn task prune --dry-run                  tasks that the swarm's policy would remove
   gdn task prune --older-than 30d --dry-run
-  gdn task prune --older-than 30d --yes     ask nothing (needed in scripts)
+  gdn task prune --older-than 30d --yes     without confirmation, as in scripts
 
-The policy is `policy.tasks.keepDays` of the Swarm; the daemon carries it out by itself.")]
+The policy is `policy.tasks.keepDays` of the Swarm; the daemon applies it automatically.")]
     Prune(TaskPruneArgs),
 }
 
-/// Names one task.
+/// Selects one task.
 #[derive(Debug, Args)]
 pub(crate) struct TaskAtArgs {
     /// The task
@@ -199,30 +199,30 @@ pub(crate) struct TaskAtArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskNewArgs {
-    /// What people call it
+    /// Title of the task
     #[arg(value_name = "TITLE")]
     title: String,
-    /// What is to be done: the agent's first prompt
+    /// Description of the work: the agent's first prompt
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Its id; `task_`, the day and six random characters if it is not said
+    /// Id of the task [default: `task_`, the date and six random characters]
     #[arg(long, value_name = "ID")]
     id: Option<TaskId>,
-    /// The agent; may be left out where one only is a program, or where there is one only
+    /// The agent; optional if only one runs a program, or if there is only one
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
-    /// What kind of task it is
+    /// Type of the task
     #[arg(long = "type", value_name = "TYPE", default_value = "custom")]
     kind: String,
-    /// Phases that you review one by one; 0 for a task without
+    /// Number of phases that you review one by one; 0 for a task without phases
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Files that it works on: a copy of the project, or only its work area [default: the agent's `runtime.source`]
+    /// Files to work on: a copy of the project, or the work area only [default: the agent's `runtime.source`]
     #[arg(long, value_name = "SOURCE", value_parser = source_of)]
     source: Option<TaskSource>,
-    /// Start it at once
+    /// Start it immediately
     #[arg(long)]
     start: bool,
 }
@@ -233,16 +233,16 @@ fn source_of(text: &str) -> Result<TaskSource, String> {
     found.ok_or_else(|| "expected `project` or `none`".to_owned())
 }
 
-/// What a task may take.
+/// Budget of a task.
 #[derive(Debug, Args)]
 struct BudgetArgs {
-    /// Most tokens, in and out
+    /// Maximum tokens, input and output
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<u64>,
-    /// Most money, in dollars
+    /// Maximum cost, in dollars
     #[arg(long, value_name = "DOLLARS")]
     max_usd: Option<MicroUsd>,
-    /// Most of the disk that its work area may take, in MiB
+    /// Maximum disk usage of its work area, in MiB
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     max_disk_mib: Option<u64>,
 }
@@ -261,7 +261,7 @@ impl BudgetArgs {
 pub(crate) struct TaskCancelArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -270,10 +270,10 @@ pub(crate) struct TaskCancelArgs {
 pub(crate) struct TaskProvideArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// The id or name of what is needed; may be left out where it is one thing only
+    /// Id or name of the need; optional if there is only one
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// That it is there, in words; for what is no key and no variable
+    /// Confirmation text, for needs other than keys and variables
     #[arg(long, value_name = "TEXT")]
     say: Option<String>,
 }
@@ -285,7 +285,7 @@ pub(crate) struct TaskAnswerArgs {
     /// The answer
     #[arg(value_name = "ANSWER")]
     answer: String,
-    /// The id of the question; may be left out where it is one only
+    /// Id of the question; optional if there is only one
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -294,13 +294,13 @@ pub(crate) struct TaskAnswerArgs {
 pub(crate) struct TaskApproveArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Only if it is this phase that waits
+    /// Only if this phase waits for review
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
-    /// Leave its proposal as it is: `gdn proposal apply` can still apply it
+    /// Do not apply its proposal; `gdn proposal apply` can still apply it
     #[arg(long)]
     without_delivery: bool,
-    /// Deliver it though the project has moved on: other files, or another commit
+    /// Apply it even if the project has changed: other files, or another commit
     #[arg(long, conflicts_with = "without_delivery")]
     allow_moved_base: bool,
 }
@@ -309,10 +309,10 @@ pub(crate) struct TaskApproveArgs {
 pub(crate) struct TaskReworkArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// What is to be better
+    /// Requested changes
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Only if it is this phase that waits
+    /// Only if this phase waits for review
     #[arg(long, value_name = "NUMBER")]
     phase: Option<u32>,
 }
@@ -323,7 +323,7 @@ pub(crate) struct TaskBudgetArgs {
     at: TaskAtArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// No bounds
+    /// Remove all limits
     #[arg(long, conflicts_with_all = ["max_tokens", "max_usd", "max_disk_mib"])]
     none: bool,
 }
@@ -333,7 +333,7 @@ pub(crate) struct TaskImportArgs {
     /// A work area
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The agent for a task whose history names none; the only one if it is not said
+    /// Agent for a task whose history names none [default: the only one]
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
 }
@@ -342,10 +342,10 @@ pub(crate) struct TaskImportArgs {
 pub(crate) struct TaskRmArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Without a backup
+    /// Do not create a backup
     #[arg(long)]
     no_backup: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

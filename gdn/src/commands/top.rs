@@ -35,7 +35,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Show on the whole terminal what runs, as it happens
+/// Show a live full-screen view of the project
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ Examples:
 
 `?` shows what the keys do. It goes on over a restart of the daemon.")]
 pub(crate) struct TopArgs {
-    /// Begin with this view: overview, conversations, processes, events, budgets or logs
+    /// Initial view: overview, conversations, processes, events, budgets or logs
     #[arg(
         long,
         value_name = "VIEW",
@@ -54,10 +54,10 @@ pub(crate) struct TopArgs {
         hide_possible_values = true
     )]
     view: View,
-    /// Change nothing: no key cancels or restarts
+    /// Disable the keys that cancel and restart
     #[arg(long)]
     read_only: bool,
-    /// Print one picture and end; so does --json
+    /// Print one frame and exit; so does --json
     #[arg(long)]
     once: bool,
 }

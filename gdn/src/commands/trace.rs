@@ -20,16 +20,16 @@ use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Show what followed from one event, across agents, and how long it took
+/// Show everything caused by one event, across agents, with durations
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn trace                              of the turn that began last
+  gdn trace                              the trace of the latest turn
   gdn trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
   gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
 pub(crate) struct TraceArgs {
-    /// A trace, or a turn or an event that is part of it; `last`: of the turn that began last
+    /// A trace, or a turn or event in it; `last` is the latest turn
     #[arg(value_name = "ID", default_value = "last")]
     of: Option<String>,
 }

@@ -12,7 +12,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List the tool calls of which nobody knows if they had their effect
+/// List tool calls with an unknown outcome
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,22 +20,22 @@ Examples:
   gdn calls --all
   gdn calls --json | jq -r '.calls[].toolCallId'
 
-A process or a connection that ends in the middle of a call leaves it open whether the call was done. It is
-not made again by itself; the model is told. Look where its effect would be, and say so: gdn settle.")]
+If a process or a connection ends during a call, the outcome of the call is unknown. The call is not
+repeated; the model is notified. Check for its effect, then settle it: gdn settle.")]
 pub(crate) struct CallsArgs {
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }
 
-/// Say that you have looked whether a tool call had its effect
+/// Mark a tool call with an unknown outcome as reviewed
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn calls                                    which there are
+  gdn calls                                    list the calls
   gdn settle main call_7 --note 'the mail was sent'
 
-It takes the call off the list, and puts the note into the audit log. The agent is not told.")]
+Removes the call from the list, and records the note in the audit log. The agent is not notified.")]
 pub(crate) struct SettleArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
@@ -43,7 +43,7 @@ pub(crate) struct SettleArgs {
     /// The call
     #[arg(value_name = "CALL")]
     call: ToolCallId,
-    /// What you found, for the audit log
+    /// Your finding, for the audit log
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }

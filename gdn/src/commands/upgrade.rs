@@ -35,50 +35,49 @@ use crate::output::text;
 use crate::programs::GDN;
 use crate::schemas;
 
-/// Put another version in place of the one that runs, and go back if it does not do its work
+/// Upgrade to another version, and roll back if it is unhealthy
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
     after_help = "\
 Examples:
   gdn upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan   install side by side, once
-  gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, swap, start, look
-  gdn upgrade --rollback                 to the version before
-  gdn upgrade --resume                   go on with an upgrade that was cut off
+  gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, switch, start, verify
+  gdn upgrade --rollback                 return to the previous version
+  gdn upgrade --resume                   continue an interrupted upgrade
   gdn upgrade --list
 
-Nothing that was accepted is lost. Exit code 18 says that the new version did not do its work and the one
-before runs again."
+No accepted event is lost. Exit code 18: the new version failed, and the previous version runs again."
 )]
 pub(crate) struct UpgradeArgs {
     /// The version: an archive (.tar.gz), or a directory with its programs
     #[arg(value_name = "FROM")]
     from: Option<PathBuf>,
-    /// Go to the version before, or take back an upgrade that was cut off
+    /// Go back to the previous version, or roll back an interrupted upgrade
     #[arg(long)]
     rollback: bool,
-    /// Go on with an upgrade that was cut off
+    /// Resume an interrupted upgrade
     #[arg(long)]
     resume: bool,
-    /// Show the versions that are installed
+    /// List the installed versions
     #[arg(long)]
     list: bool,
-    /// Say which format this version writes, and whether it can read the state directory
+    /// Print the format that this version writes, and check if it can read the state directory
     #[arg(long)]
     check: bool,
-    /// Where the versions are [default: where this gdn is installed]
+    /// Directory of the versions [default: that of this gdn]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// The SHA-256 that the archive has to have
+    /// Expected SHA-256 of the archive
     #[arg(long, value_name = "HEX", requires = "from", value_parser = sha256)]
     sha256: Option<String>,
-    /// Check everything, say what would be done, and change nothing
+    /// Check everything and print the steps without making changes
     #[arg(long, conflicts_with_all = ["resume", "list", "check"])]
     dry_run: bool,
-    /// Go to a version that writes what the one before cannot read: there is no way back then
+    /// Upgrade even if the previous version cannot read the new format; rollback is not possible then
     #[arg(long, conflicts_with_all = ["list", "check"])]
     one_way: bool,
-    /// Time for the turns in progress [default: each swarm's own grace period]
+    /// Grace period for turns in progress [default: each swarm's own]
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "check"])]
     grace: Option<u64>,
 }

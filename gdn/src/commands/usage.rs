@@ -14,27 +14,27 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Show what replies of models took: tokens and money
+/// Show tokens and cost of model replies
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn usage                              by agent
-  gdn usage --by day --since 7d          of each of the last seven days
+  gdn usage --by day --since 7d          per day, for the last seven days
   gdn usage --by instance --since 2026-01-31
   gdn usage --by model --all --json | jq '.total.costMicroUsd'")]
 pub(crate) struct UsageArgs {
-    /// What is summed up together
+    /// Grouping of the totals
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = UsageSum::Agent)]
     by: UsageSum,
-    /// Only from this day on, in UTC: `2026-01-31`, or `7d` for the last seven days
+    /// Only since this day, in UTC: `2026-01-31`, or `7d` for the last seven days
     #[arg(long, value_name = "DAY", value_parser = parse_since)]
     since: Option<Day>,
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all: bool,
 }
 
-/// What `gdn usage` sums up together.
+/// Values of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageSum {
     Agent,

@@ -20,28 +20,28 @@ mod github;
 
 use fix::Autofix;
 
-/// Check a project's configuration, without the daemon
+/// Validate a project's configuration, without the daemon
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn validate
   gdn validate my-swarm
-  gdn validate --fix                     mend misspelt fields and missing quotes
-  gdn validate --strict --format github  in a workflow
+  gdn validate --fix                     fix misspelled fields and missing quotes
+  gdn validate --strict --format github  in CI
   gdn validate --json | jq '.agents[]'")]
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     project: ReadArgs,
-    /// Take warnings for errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// Do not check whether this machine has what runs the project's modules
+    /// Do not check that this machine can run the project's modules
     #[arg(long)]
     other_machine: bool,
-    /// Mend what needs no judgement in the project's files, and show each change
+    /// Fix unambiguous problems in the project's files, and show each change
     #[arg(long)]
     fix: bool,
-    /// How to tell what was found: text, json or github
+    /// Output format: text, json or github
     #[arg(
         long,
         value_name = "FORMAT",
@@ -58,7 +58,7 @@ impl ValidateArgs {
     }
 }
 
-/// How `gdn validate` tells what it found.
+/// Output format of `gdn validate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ValidateFormat {
     /// For people.

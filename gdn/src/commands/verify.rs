@@ -18,25 +18,25 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Check that every file is as it was written
+/// Verify the integrity of stored files
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn verify                        this project's conversations
   gdn verify --instance order-17
-  gdn verify --repair               set damage aside; nothing is deleted
-  gdn verify --all                  on a node, also what it has of workspaces that others run
+  gdn verify --repair               set damaged data aside; nothing is deleted
+  gdn verify --all                  include this node's copies of other nodes' workspaces
   gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
 
-Exit code 15 says that something that was written cannot be read.")]
+Exit code 15: stored data cannot be read.")]
 pub(crate) struct VerifyArgs {
     /// Only this conversation
     #[arg(long, value_name = "KEY", conflicts_with = "all")]
     instance: Option<InstanceKey>,
-    /// Those of every workspace, those among them that this node stands by for
+    /// Include every workspace, and replicas of other nodes' workspaces
     #[arg(long)]
     all: bool,
-    /// Set damage aside, so that everything else can be used; nothing is deleted
+    /// Quarantine damaged data, so that everything else can be used; no data is deleted
     #[arg(long)]
     repair: bool,
 }

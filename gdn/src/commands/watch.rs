@@ -21,7 +21,7 @@ use crate::output::style::{self, Palette};
 use crate::output::text;
 use crate::schemas;
 
-/// Show what happens in a project, as it happens
+/// Show live events of a project
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,9 +29,9 @@ Examples:
   gdn watch --instance main              one conversation
   gdn watch --json | jq 'select(.event.type == \"event.parked\")'
 
-It goes on over a restart of the daemon, and ends when the project is stopped: `gdn stop`.")]
+Continues across restarts of the daemon, and ends when the project is stopped (`gdn stop`).")]
 pub(crate) struct WatchArgs {
-    /// Only what happens to this conversation
+    /// Only events of this conversation
     #[arg(long, value_name = "KEY")]
     instance: Option<InstanceKey>,
 }

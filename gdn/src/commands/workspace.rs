@@ -18,11 +18,11 @@ Examples:
   gdn workspace list
   gdn workspace list --json | jq -r '.workspaces[].workspaceId'")]
     List,
-    /// Stop a workspace and forget its registration; its conversations stay
+    /// Stop a workspace and remove its registration; its conversations are kept
     #[command(after_help = "\
 Examples:
   gdn workspace close                              this project's, like `gdn stop`
-  gdn workspace close --workspace home_me_swarm__swarm   one whose project is gone")]
+  gdn workspace close --workspace home_me_swarm__swarm   one whose project was deleted")]
     Close,
 }
 

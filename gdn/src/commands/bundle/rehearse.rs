@@ -23,7 +23,7 @@ pub(crate) struct BundleRehearseArgs {
     /// The changeset or the revision
     #[arg(value_name = "CHANGE")]
     subject: RehearsalSubject,
-    /// How many of the latest turns are played
+    /// Number of latest turns to replay
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_REHEARSAL_TURNS,
         value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,

@@ -28,23 +28,23 @@ mod senders;
 use play::{Came, Killed};
 use scene::Scene;
 
-/// Kill daemon, agents and connectors at random for a minute, and see that nothing is lost or done twice
+/// Kill the daemon, agents and connectors at random for a minute, and check that no event is lost or repeated
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn demo kill
-  gdn demo kill --for 5m --seed 4711     longer, with the choices of an earlier run
-  gdn demo kill --keep                   keep the state, to look at its files
+  gdn demo kill --for 5m --seed 4711     longer, with the seed of an earlier run
+  gdn demo kill --keep                   keep the state, to inspect its files
 
-Events are sent all the time, by the control socket and by HTTP, and sent again until they are accepted.
-Afterwards each that was accepted must stand in its conversation once, with one answer; the conversations
-are read from a daemon that is started afresh. Exit code 1 says that it is not so. It needs no network and
-no key. A daemon that runs already is not touched.")]
+Sends events continuously, through the control socket and HTTP, and resends each until it is accepted.
+Afterwards, each accepted event must be in its conversation exactly once, with one answer, as read from
+a newly started daemon; otherwise, the exit code is 1. Needs no network and no key. An already running
+daemon is not touched.")]
 pub(super) struct KillArgs {
-    /// How long, such as 60s or 5m; at most 24h
+    /// Duration, such as 60s or 5m; at most 24h
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = parse_for_ms)]
     for_ms: u64,
-    /// The number that decides who is killed and when; the same one decides the same [default: a new one]
+    /// Random seed for the choice of victims and times [default: a new one]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
     /// Keep the state root and the project

@@ -35,18 +35,18 @@ use play::Came;
 use scene::{NODES, PROJECT, Scene};
 use server::Server;
 
-/// Run a workspace on two nodes of this machine, kill one, and see the other one go on
+/// Run a workspace on two local nodes, kill one, and watch the other take over
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gdn demo nodes
-  gdn demo nodes --keep          keep all of it, to look at the files and the log
+  gdn demo nodes --keep          keep everything, to inspect the files and the log
   gdn demo nodes --json | jq .takeOverMs
 
-It starts a PostgreSQL server of this machine and two daemons, all in a temporary directory, and sends events all
-the time. The daemon that runs the workspace is killed, and started again later. Afterwards each event that was
-accepted must stand in the conversation once, with one answer. Exit code 1 says that it is not so.
-It needs the programs of PostgreSQL 15 or newer, no network and no key. What runs already is not touched.")]
+Starts a local PostgreSQL server and two daemons in a temporary directory, and sends events continuously.
+Kills the daemon that runs the workspace, and restarts it later. Afterwards, each accepted event must be in
+the conversation exactly once, with one answer; otherwise, the exit code is 1.
+Needs the programs of PostgreSQL 15 or newer, but no network and no key. Running daemons are not touched.")]
 pub(super) struct NodesArgs {
     /// Keep the state roots, the project and the database
     #[arg(long)]

@@ -31,10 +31,10 @@ struct Which {
     /// The events
     #[arg(value_name = "ID", required_unless_present = "all")]
     events: Vec<EventId>,
-    /// Every one of the project that this can be done to
+    /// All events of the project in a suitable state
     #[arg(long, conflicts_with = "events")]
     all: bool,
-    /// With --all: only this conversation's
+    /// With --all: only events of this conversation
     #[arg(long, value_name = "KEY", requires = "all")]
     instance: Option<InstanceKey>,
 }
@@ -73,13 +73,13 @@ pub(crate) struct EventMoveArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Place {
-    /// The next turn is its
+    /// Before all other queued events
     #[arg(long)]
     first: bool,
-    /// All others have their turns before it
+    /// After all other queued events
     #[arg(long)]
     last: bool,
-    /// Its turn comes right before that of this event
+    /// Directly before this event
     #[arg(long, value_name = "OTHER")]
     before: Option<EventId>,
 }

@@ -22,7 +22,7 @@ use crate::schemas;
 pub(crate) struct TaskCheckpointArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// A name, which keeps it from being removed for its age
+    /// Name, which exempts it from removal by age
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
@@ -31,13 +31,13 @@ pub(crate) struct TaskCheckpointArgs {
 pub(crate) struct TaskRestoreArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Which, by its id or its name; the newest that is whole and that no restore made if it is not said
+    /// Checkpoint, by id or name [default: the newest intact one not created by a restore]
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
-    /// Only tell what would change
+    /// Only show what would change
     #[arg(long)]
     dry_run: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

@@ -15,13 +15,13 @@ use crate::schemas;
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskListArgs {
-    /// Only those that wait for you
+    /// Only tasks that wait for you
     #[arg(long)]
     needs_me: bool,
-    /// Also those that have ended
+    /// Include finished tasks
     #[arg(long)]
     all: bool,
-    /// Those of every workspace
+    /// Include every workspace
     #[arg(long)]
     all_workspaces: bool,
 }

@@ -20,7 +20,7 @@ const FOLLOW_BYTES: i64 = 16 << 10;
 pub(crate) struct TaskLogsArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Which log: agent, stdout, stderr, protocols or history
+    /// Log to print: agent, stdout, stderr, protocols or history
     #[arg(
         long,
         value_enum,
@@ -29,12 +29,12 @@ pub(crate) struct TaskLogsArgs {
         hide_possible_values = true
     )]
     log: LogName,
-    /// Go on with what is added, from near its end, until the task has ended
+    /// Follow the log, from near its end, until the task has ended
     #[arg(long, short)]
     pub(crate) follow: bool,
 }
 
-/// A log, as the command line names it.
+/// Values of `--log`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogName {
     Agent,

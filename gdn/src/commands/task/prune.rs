@@ -15,16 +15,16 @@ use crate::schemas;
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskPruneArgs {
-    /// Those that ended so long ago, such as 30d, 12h or 90m, instead of by the swarm's policy
+    /// Tasks that ended this long ago, such as 30d, 12h or 90m, instead of by the swarm's policy
     #[arg(long, value_name = "AGE", value_parser = parse_age_ms)]
     older_than: Option<u64>,
-    /// Without backups
+    /// Do not create backups
     #[arg(long)]
     no_backup: bool,
-    /// Only show which they are
+    /// Only show the tasks
     #[arg(long)]
     dry_run: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }

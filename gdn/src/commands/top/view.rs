@@ -2,18 +2,18 @@
 
 use clap::ValueEnum;
 
-/// One of the views.
+/// A view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
-    /// What needs a person, what works, and what happened just now
+    /// Open decisions, working agents, and recent events
     Overview,
     /// All conversations
     Conversations,
     /// All processes
     Processes,
-    /// What happens
+    /// Live events
     Events,
-    /// What replies of models took, and the budgets
+    /// Usage of model replies, and budgets
     Budgets,
     /// The log
     Logs,
