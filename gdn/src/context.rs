@@ -187,9 +187,9 @@ impl Context {
         match wanted {
             Wanted::Id(id) => Failure::new(
                 Exit::NotFound,
-                format!("no workspace {id} is registered"),
+                format!("workspace {id} is not registered"),
                 format!(
-                    "see what there is: `{}`",
+                    "list the workspaces: `{}`",
                     self.daemon_command("workspace list")
                 ),
             )
@@ -229,8 +229,8 @@ impl Wanted {
 fn no_home() -> Failure {
     Failure::new(
         Exit::Usage,
-        "there is no home directory to keep the state in",
-        "name a directory: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+        "no home directory for the state root",
+        "pass a directory: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
     )
 }
 

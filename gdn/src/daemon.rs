@@ -41,7 +41,7 @@ pub(crate) enum StartError {
         source: std::io::Error,
     },
     /// The file for its stderr cannot be created.
-    #[error("cannot make a temporary file for the daemon's error output")]
+    #[error("cannot create a temporary file for the daemon's error output")]
     Stderr(#[source] std::io::Error),
     /// The daemon exited immediately.
     #[error("the daemon could not start ({status}): {stderr}")]
@@ -59,13 +59,13 @@ impl From<StartError> for Failure {
         let hint = match &error {
             StartError::Connect(_) => "",
             StartError::Spawn { .. } => {
-                "goondan-orchestrator must lie beside gdn or in PATH: `cargo build --release` makes both"
+                "install goondan-orchestrator beside gdn or in PATH: `cargo build --release` builds both"
             }
             StartError::Stderr(_) => {
-                "make room in the temporary directory, or name another: TMPDIR"
+                "free disk space in the temporary directory, or set TMPDIR to another one"
             }
             StartError::Ended { .. } | StartError::NotReady => {
-                "see what it does, in this terminal: `gdn run --foreground`"
+                "run it in this terminal: `gdn run --foreground`"
             }
         };
         match error {
@@ -195,8 +195,8 @@ fn words_of(stderr: &mut File) -> String {
         .and_then(|_| stderr.take(STDERR_MAX_BYTES).read_to_end(&mut words));
     let words = String::from_utf8_lossy(&words);
     match (read, words.trim().trim_start_matches("error: ")) {
-        (Err(error), _) => format!("its error output cannot be read: {error}"),
-        (Ok(_), "") => "it said nothing".to_owned(),
+        (Err(error), _) => format!("cannot read its error output: {error}"),
+        (Ok(_), "") => "no error output".to_owned(),
         (Ok(_), words) => words.to_owned(),
     }
 }

@@ -153,7 +153,7 @@ impl From<std::io::Error> for Failure {
         Self::new(
             Exit::Internal,
             "cannot write the output",
-            "check where the output goes: `df -h .` shows whether the disk is full",
+            "check the output's destination: `df -h .` shows if the disk is full",
         )
         .caused_by(Some(&error))
     }
@@ -187,12 +187,12 @@ impl From<ConnectError> for Failure {
             ConnectError::BadPath { .. } => Self::of(
                 Exit::Usage,
                 &error,
-                "name a shorter directory: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+                "pass a shorter directory: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
             ),
             ConnectError::ForeignPeer { .. } => Self::of(
                 Exit::Conflict,
                 &error,
-                "use a state root of your own: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+                "use your own state root: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
             ),
             ConnectError::Unreachable { socket, source }
                 if source.kind() == std::io::ErrorKind::NotADirectory =>
@@ -200,23 +200,23 @@ impl From<ConnectError> for Failure {
                 let state_root = socket.ancestors().nth(2).unwrap_or(socket);
                 Self::new(
                     Exit::Usage,
-                    format!("the state root {} is no directory", state_root.display()),
-                    "name a directory: `gdn --state-root DIR …` or GOONDAN_STATE_ROOT",
+                    format!("the state root {} is not a directory", state_root.display()),
+                    "pass a directory: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
                 )
             }
             ConnectError::Unreachable { socket, .. } => {
-                let hint = format!("check who may use it: `ls -l {}`", socket.display());
+                let hint = format!("check its permissions: `ls -l {}`", socket.display());
                 Self::of(Exit::Internal, &error, hint)
             }
             ConnectError::NoAnswer => Self::of(
                 Exit::TimedOut,
                 &error,
-                "look at what it does: the newest file in `logs/` of the state root",
+                "check the newest file in `logs/` of the state root",
             ),
             ConnectError::Handshake(_) => Self::of(
                 Exit::ConnectionLost,
                 &error,
-                "see whether the daemon runs: `gdn status`",
+                "check the daemon: `gdn status`",
             ),
         }
     }
@@ -229,17 +229,17 @@ impl From<CallError> for Failure {
             CallError::Lost { .. } => Self::of(
                 Exit::ConnectionLost,
                 &error,
-                "see whether the daemon runs: `gdn status`",
+                "check the daemon: `gdn status`",
             ),
             CallError::TimedOut { .. } => Self::of(
                 Exit::TimedOut,
                 &error,
-                "look at what the daemon does: `gdn logs --all`",
+                "check the daemon's log: `gdn logs --all`",
             ),
             CallError::Unreadable { .. } | CallError::TooLarge { .. } => Self::of(
                 Exit::Internal,
                 &error,
-                "look at what the daemon says: `gdn logs --all`",
+                "check the daemon's log: `gdn logs --all`",
             ),
         }
     }
@@ -255,97 +255,104 @@ impl From<ControlError> for Failure {
                 "stop the running daemon, then start this one: `gdn run`",
             ),
             ErrorCode::WorkspaceNotFound => {
-                (Exit::NotFound, "see what there is: `gdn workspace list`")
+                (Exit::NotFound, "list the workspaces: `gdn workspace list`")
             }
             ErrorCode::InvalidConfiguration => (
                 Exit::InvalidConfiguration,
-                "see every problem with its place: `gdn validate`",
+                "list all problems: `gdn validate`",
             ),
             ErrorCode::WorkspaceConflict => {
-                (Exit::Conflict, "see what there is: `gdn workspace list`")
+                (Exit::Conflict, "list the workspaces: `gdn workspace list`")
             }
-            ErrorCode::WorkspaceElsewhere => (Exit::Conflict, "see where it is: `gdn node list`"),
+            ErrorCode::WorkspaceElsewhere => (Exit::Conflict, "find its node: `gdn node list`"),
             ErrorCode::AgentNotFound => {
-                (Exit::NotFound, "see the project's agents: `gdn validate`")
+                (Exit::NotFound, "list the project's agents: `gdn validate`")
             }
-            ErrorCode::InstanceNotFound => {
-                (Exit::NotFound, "see what there is: `gdn instance list`")
-            }
+            ErrorCode::InstanceNotFound => (
+                Exit::NotFound,
+                "list the conversations: `gdn instance list`",
+            ),
             ErrorCode::InstanceKeyTaken => (
                 Exit::Conflict,
-                "choose another key with `--instance KEY`; `gdn instance list` shows whose it is",
+                "choose another key with `--instance KEY`; `gdn instance list` shows its agent",
             ),
             ErrorCode::CheckpointNotFound => (
                 Exit::NotFound,
-                "see what there is: `gdn instance checkpoints`",
+                "list the checkpoints: `gdn instance checkpoints`",
             ),
             ErrorCode::InstanceBusy => (
                 Exit::Conflict,
-                "see what it does: `gdn instance show`; `gdn cancel` ends a turn",
+                "check its state: `gdn instance show`; `gdn cancel` ends a turn",
             ),
-            ErrorCode::EventNotFound => (Exit::NotFound, "see what there is: `gdn event list`"),
+            ErrorCode::EventNotFound => (Exit::NotFound, "list the events: `gdn event list`"),
             ErrorCode::EventParked => (
                 Exit::Parked,
-                "see what is parked: `gdn event list --parked`",
+                "list parked events: `gdn event list --parked`",
             ),
-            ErrorCode::QuestionNotFound => (Exit::NotFound, "see what waits: `gdn question list`"),
-            ErrorCode::CallNotFound => (Exit::NotFound, "see which there are: `gdn calls`"),
-            ErrorCode::ApprovalNotFound => (Exit::NotFound, "see what waits: `gdn approvals`"),
-            ErrorCode::ApprovalDecided => (Exit::Conflict, "see what waits: `gdn approvals`"),
-            ErrorCode::SandboxNotFound => (Exit::NotFound, "see what there is: `gdn sandbox list`"),
+            ErrorCode::QuestionNotFound => {
+                (Exit::NotFound, "list open questions: `gdn question list`")
+            }
+            ErrorCode::CallNotFound => (Exit::NotFound, "list the calls: `gdn calls`"),
+            ErrorCode::ApprovalNotFound => (Exit::NotFound, "list pending calls: `gdn approvals`"),
+            ErrorCode::ApprovalDecided => (Exit::Conflict, "list pending calls: `gdn approvals`"),
+            ErrorCode::SandboxNotFound => {
+                (Exit::NotFound, "list the sandboxes: `gdn sandbox list`")
+            }
             ErrorCode::SandboxTaken => (
                 Exit::Conflict,
                 "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`",
             ),
             ErrorCode::ProposalNotFound => {
-                (Exit::NotFound, "see what there is: `gdn proposal list`")
+                (Exit::NotFound, "list the proposals: `gdn proposal list`")
             }
-            ErrorCode::ProposalRefused => (
-                Exit::Conflict,
-                "see every reason, with digests: `gdn proposal check`",
-            ),
-            ErrorCode::TaskNotFound => (Exit::NotFound, "see what there is: `gdn task list --all`"),
+            ErrorCode::ProposalRefused => {
+                (Exit::Conflict, "list all reasons: `gdn proposal check`")
+            }
+            ErrorCode::TaskNotFound => (Exit::NotFound, "list the tasks: `gdn task list --all`"),
             ErrorCode::TaskTaken => (Exit::Conflict, "choose another id: `gdn task new --id ID`"),
-            ErrorCode::TaskRefused => (Exit::Conflict, "see how it stands: `gdn task show TASK`"),
+            ErrorCode::TaskRefused => (Exit::Conflict, "show its state: `gdn task show TASK`"),
             ErrorCode::PersonNeeded => (
                 Exit::PersonNeeded,
-                "do it from a terminal of your own, not from a tool of an agent",
+                "run the command in your own terminal, not in a tool of an agent",
             ),
             ErrorCode::Overloaded => (
                 Exit::TryAgain,
-                "wait for the agent to catch up: `gdn ps` shows what waits",
+                "wait for the agent to catch up: `gdn ps` shows waiting events",
             ),
             ErrorCode::Stopping => (
                 Exit::TryAgain,
-                "wait until it is gone, then start it again: `gdn run`",
+                "wait until it has ended, then start it again: `gdn run`",
             ),
             ErrorCode::Storage => (Exit::TryAgain, storage_hint(&error.message)),
-            ErrorCode::SecretNotFound => (Exit::NotFound, "see what there is: `gdn secret list`"),
+            ErrorCode::SecretNotFound => (Exit::NotFound, "list the secrets: `gdn secret list`"),
             ErrorCode::SecretUnreadable => {
-                (Exit::Damaged, "see what cannot be read: `gdn secret list`")
+                (Exit::Damaged, "list unreadable secrets: `gdn secret list`")
             }
             ErrorCode::SecretNotAllowed => (
                 Exit::InvalidConfiguration,
                 "if you trust the project with it: `gdn secret allow NAME`",
             ),
-            ErrorCode::OauthNotFound => (Exit::NotFound, "see what there is: `gdn oauth list`"),
+            ErrorCode::OauthNotFound => (Exit::NotFound, "list the OAuthApps: `gdn oauth list`"),
             ErrorCode::OauthRefused => (
                 Exit::Conflict,
-                "log in again: `gdn oauth login APP`; `gdn oauth list` shows who has to",
+                "log in again: `gdn oauth login APP`; `gdn oauth list` shows required logins",
             ),
             ErrorCode::OauthUnavailable => (
                 Exit::TryAgain,
-                "try again later; `gdn logs` shows what the process `oauth` wrote",
+                "try again later; `gdn logs` shows the log of the process `oauth`",
             ),
             ErrorCode::PackageRefused => (
                 Exit::Conflict,
-                "nothing was changed; see where it comes from: `gdn package list`",
+                "nothing was changed; check its source: `gdn package list`",
             ),
-            ErrorCode::Damaged => (Exit::Damaged, "see all that is damaged: `gdn verify`"),
-            ErrorCode::Cancelled => (Exit::Cancelled, "see what is there: `gdn instance list`"),
+            ErrorCode::Damaged => (Exit::Damaged, "list all damage: `gdn verify`"),
+            ErrorCode::Cancelled => (
+                Exit::Cancelled,
+                "list the conversations: `gdn instance list`",
+            ),
             ErrorCode::Internal => (
                 Exit::Internal,
-                "this is a fault in goondan; `gdn logs --all` says more",
+                "this is a bug in goondan; for details: `gdn logs --all`",
             ),
         };
         let unknown = NameKind::of(&error);
@@ -361,15 +368,15 @@ impl From<ControlError> for Failure {
 fn storage_hint(message: &str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
     if says(&["No space left on device", "Disk quota exceeded"]) {
-        "make room on the state root's disk; `gdn logs --all` says what failed"
+        "free disk space for the state root; for details: `gdn logs --all`"
     } else if says(&[
         "Permission denied",
         "Operation not permitted",
         "Read-only file system",
     ]) {
-        "let the user of the daemon read and write there, then try again"
+        "give the daemon's user read and write access there, then try again"
     } else {
-        "see what failed: `gdn logs --all`"
+        "for details: `gdn logs --all`"
     }
 }
 

@@ -82,7 +82,7 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
             Failure::of(
                 Exit::Internal,
                 &error,
-                "the system refuses what every program needs; look at `ulimit -a`",
+                "the system refuses basic resources; check `ulimit -a`",
             )
         })?;
     let follows = cli.command.follows();
@@ -130,7 +130,7 @@ fn usage_problem(rendered: &str) -> (String, String) {
         found.map(|text| text.trim().to_owned())
     };
     let hint = said("tip:")
-        .or_else(|| said("Usage:").map(|usage| format!("write it as `{usage}`")))
+        .or_else(|| said("Usage:").map(|usage| format!("usage: `{usage}`")))
         .unwrap_or_else(|| "see `gdn help`".to_owned());
     (message.trim_start_matches("error: ").to_owned(), hint)
 }

@@ -72,14 +72,15 @@ impl From<ProjectError> for Failure {
                     .to_owned()
             }
             ProjectError::NoneAbove { .. } => {
-                "name the project with `--project DIR`, or make one: `gdn init my-swarm`".to_owned()
+                "select the project with `--project DIR`, or create one: `gdn init my-swarm`"
+                    .to_owned()
             }
             ProjectError::NotAProject { dir } => match shell_quoted(&dir.to_string_lossy()) {
-                Some(dir) => format!("make it a project: `gdn init {dir}`"),
-                None => "make a project: `gdn init my-swarm`".to_owned(),
+                Some(dir) => format!("create a project in it: `gdn init {dir}`"),
+                None => "create a project: `gdn init my-swarm`".to_owned(),
             },
             ProjectError::Unreachable { .. } => {
-                "name a directory that holds goondan.yaml: `gdn --project DIR …`".to_owned()
+                "pass a directory that contains goondan.yaml: `gdn --project DIR …`".to_owned()
             }
         };
         Self::of(exit, &error, hint)

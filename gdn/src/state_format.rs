@@ -14,14 +14,14 @@ use crate::failure::Failure;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormatError {
     /// A newer goondan version wrote them in an unknown format.
-    #[error("the state directory {} is of a newer format", state_root.display())]
+    #[error("the state directory {} has a newer format", state_root.display())]
     Newer {
         state_root: PathBuf,
         #[source]
         source: NewerFormat,
     },
     /// The format file is unreadable or invalid.
-    #[error("{} does not say the format of the state directory", path.display())]
+    #[error("{} does not contain the format of the state directory", path.display())]
     Unknown {
         path: PathBuf,
         #[source]
@@ -35,7 +35,7 @@ impl FormatError {
         match self {
             Self::Newer { source, .. } => source.hint(),
             Self::Unknown { path, .. } => format!(
-                "put the file back from a backup; if no newer goondan ever ran here: `rm '{}'`",
+                "restore the file from a backup; if no newer goondan ever ran here: `rm '{}'`",
                 path.display()
             ),
         }
@@ -81,6 +81,6 @@ pub(crate) fn read(state_root: &Path) -> Result<Option<StateFormat>, FormatError
 pub(crate) fn told(format: Option<&StateFormat>) -> String {
     match format {
         Some(format) => format!("{}, written by goondan {}", format.wrote, format.goondan),
-        None => "1, from before it was written down".to_owned(),
+        None => "1, not recorded".to_owned(),
     }
 }

@@ -93,7 +93,7 @@ pub enum ConnectError {
         source: std::io::Error,
     },
     /// Another user's process listens on the socket.
-    #[error("the process that listens on {} belongs to user id {theirs}, not to yours ({ours})", socket.display())]
+    #[error("the process that listens on {} belongs to user id {theirs}, not to you ({ours})", socket.display())]
     ForeignPeer {
         /// The daemon's socket.
         socket: PathBuf,

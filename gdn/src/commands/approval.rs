@@ -99,7 +99,7 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     output.data(table_of(&waiting, args.all, text::now()).render(output.canvas()))?;
     let id = &first.approval_id;
     output.note(format!(
-        "See one whole: {}\nAllow it:      {}\nOr do not:     {}",
+        "Show one: {}\nApprove:  {}\nDeny:     {}",
         context.command(&format!("approvals {id}")),
         context.command(&format!("approve {id}")),
         context.command(&format!("deny {id} --reason '…'")),
@@ -148,12 +148,12 @@ async fn show(approval_id: ApprovalId, context: &Context) -> Result<(), Failure>
     if approval.may_have_begun {
         let warning = output.err.paint(style::WARN, "warning:");
         output.note(format!(
-            "{warning} a process that ended may have begun this call already"
+            "{warning} a process that ended may have started this call already"
         ));
     }
     let id = &approval.approval_id;
     output.note(format!(
-        "\nAllow it:   {}\nOr do not:  {}",
+        "\nApprove:  {}\nDeny:     {}",
         context.command(&format!("approve {id}")),
         context.command(&format!("deny {id} --reason '…'")),
     ));

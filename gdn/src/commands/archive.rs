@@ -83,7 +83,7 @@ impl Sink {
                 return Err(Failure::new(
                     Exit::Usage,
                     "the archive and the JSON form cannot both go to stdout",
-                    "name a file for the archive: `-o FILE`",
+                    "write the archive to a file: `-o FILE`",
                 ));
             }
             return Ok(Self::Stdout(output));
@@ -135,8 +135,8 @@ impl Sink {
 fn is_there(path: &Path) -> Failure {
     Failure::new(
         Exit::Conflict,
-        format!("{} is there already", path.display()),
-        "choose another name, or overwrite it: `--force`",
+        format!("{} already exists", path.display()),
+        "choose another name, or overwrite the file: `--force`",
     )
 }
 
@@ -144,7 +144,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Exit::Internal,
         format!("cannot write {}", path.display()),
-        "choose a directory that you may write and that has room: `-o FILE`",
+        "choose a writable directory with enough disk space: `-o FILE`",
     )
     .caused_by(Some(error))
 }
@@ -206,8 +206,7 @@ fn remark(last: &ExportPart, pending: usize, output: Output) {
     if pending > 0 {
         let events = text::count(pending, "event");
         output.note(format!(
-            "{events} waited or was worked on when the export began; what becomes of that is not in \
-             the archive."
+            "{events} waited or was in progress when the export started; the archive does not contain their results."
         ));
     }
     if last.damaged > 0 {
@@ -230,7 +229,7 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
         Failure::new(
             Exit::NotFound,
             format!("cannot read {}", args.file.display()),
-            "name a file that `gdn instance export` wrote",
+            "pass a file that `gdn instance export` wrote",
         )
         .caused_by(Some(&error))
     };
@@ -241,8 +240,9 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
         .read_until(b'\n', &mut line)
         .map_err(unreadable)?;
     let head: Head = serde_json::from_slice(&line).map_err(|error| {
-        let message = format!("{} is no archive of a conversation", path.display());
-        let hint = "name a file that `gdn instance export` wrote, unpacked if it was packed";
+        let message = format!("{} is not an archive of a conversation", path.display());
+        let hint =
+            "pass a file that `gdn instance export` wrote, decompressed if it was compressed";
         Failure::new(Exit::Damaged, message, hint).caused_by(Some(&error))
     })?;
     let (mut client, workspace) = context.open().await?;

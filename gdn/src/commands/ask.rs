@@ -73,7 +73,7 @@ impl Question {
         Err(Failure::new(
             Exit::Usage,
             problem,
-            "say something the agent can answer, such as `gdn send \"Hello\"`",
+            "pass a message, such as `gdn send \"Hello\"`",
         ))
     }
 
@@ -153,7 +153,7 @@ impl Question {
             exit,
             message,
             format!(
-                "what was accepted is answered, and once only; get the answer: `{}`",
+                "accepted events are answered exactly once; get the answer: `{}`",
                 self.again(context)
             ),
         )
@@ -164,10 +164,9 @@ impl Question {
         use std::error::Error as _;
         Failure::new(
             Exit::ConnectionLost,
-            "the connection to the daemon was lost before the answer came",
+            "the connection to the daemon was lost before the answer arrived",
             format!(
-                "an event that was accepted is safe and is answered once; start the daemon and ask again \
-                 under the same id: `{} && {}`",
+                "accepted events are answered exactly once; start the daemon and resend under the same id: `{} && {}`",
                 context.command("run"),
                 self.again(context)
             ),
@@ -201,14 +200,14 @@ pub(crate) fn reply_of<'a>(sent: &'a Sent, context: &Context) -> Result<&'a str,
             Exit::TurnFailed,
             format!("the turn failed ({code}): {message}"),
             format!(
-                "see what happened: `{}`",
+                "for details: `{}`",
                 context.command(&format!("logs --trace {}", sent.trace_id))
             ),
         )),
         None => Err(Failure::new(
             Exit::Internal,
             "the daemon answered without the outcome of the turn",
-            "this is a fault in goondan; `gdn logs --all` says more",
+            "this is a bug in goondan; for details: `gdn logs --all`",
         )),
     }
 }

@@ -115,7 +115,7 @@ fn details(record: &JsonObject) -> String {
 fn remark(log: &AuditLog, context: &Context) {
     let output = context.output;
     if log.previous.is_some() {
-        output.note("There are earlier records: see more with `--lines`.");
+        output.note("There are earlier records: show more with `--lines`.");
     }
     if log.unreadable > 0 {
         let lines = text::count(
@@ -123,7 +123,7 @@ fn remark(log: &AuditLog, context: &Context) {
             "line",
         );
         output.note(format!(
-            "{} {lines} of the audit log cannot be read and {} left out; see which: {}",
+            "{} {lines} of the audit log cannot be read and {} skipped; list them: {}",
             output.err.paint(style::WARN, "warning:"),
             if log.unreadable == 1 { "is" } else { "are" },
             context.command("verify")

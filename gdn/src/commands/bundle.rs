@@ -200,13 +200,13 @@ fn print_status(status: &BundleStatus, schema: &str, context: &Context) -> Resul
         table.field("With the next step", named(&status.head));
     }
     if status.promoted != status.active {
-        table.field("Last that proved itself", named(&status.promoted));
+        table.field("Last proven", named(&status.promoted));
     }
     if let Some(probation) = &status.probation {
         let turns = text::count(u64::from(probation.turns), "turn");
         let failures = text::count(u64::from(probation.failures), "failure");
         let said = format!("{turns} completed, {failures}");
-        table.field("Has to prove itself", said);
+        table.field("On probation", said);
     }
     if status.pinned {
         table.field("Pinned", "changesets are refused".to_owned());
@@ -300,7 +300,7 @@ async fn log(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     output.data(table.render(output.canvas()))?;
     let latest = logs.statuses.iter().rev();
     if let Some(id) = latest.filter_map(|it| it.changeset_id.as_ref()).next() {
-        note("To see the latest", &format!("show {id}"), &key, context);
+        note("Show the latest", &format!("show {id}"), &key, context);
     }
     Ok(())
 }
@@ -353,14 +353,9 @@ async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
     if info.state == ChangesetState::Waiting {
         let id = &info.changeset_id;
         let rehearse = format!("rehearse {id}");
-        note("To play the latest turns with it", &rehearse, &key, context);
-        note(
-            "To let it become active",
-            &format!("approve {id}"),
-            &key,
-            context,
-        );
-        note("To turn it down", &format!("reject {id}"), &key, context);
+        note("Replay the latest turns with it", &rehearse, &key, context);
+        note("Approve it", &format!("approve {id}"), &key, context);
+        note("Reject it", &format!("reject {id}"), &key, context);
     }
     Ok(())
 }
@@ -388,7 +383,7 @@ async fn blame(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::BUNDLE_BLAME, &status)?;
     if status.files.is_empty() {
-        return output.data("Every file is as the project has it.");
+        return output.data("All files are those of the project.");
     }
     let mut table = Table::new([
         Column::new("FILE"),
@@ -413,7 +408,7 @@ async fn blame(args: BundleKeyArgs, context: &Context) -> Result<(), Failure> {
     let made = status.files.iter().rev();
     if let Some(id) = made.filter_map(|it| it.changeset_id.as_ref()).next() {
         note(
-            "To see what one changes",
+            "Show what one changes",
             &format!("show {id}"),
             &key,
             context,
@@ -462,9 +457,7 @@ fn decided(
         _ => format!("Changeset {id} is {}: {detail}", info.state.as_str()),
     })?;
     let status = command_of("status", key, context);
-    context
-        .output
-        .note(format!("To see how it stands: {status}"));
+    context.output.note(format!("Show its state: {status}"));
     Ok(())
 }
 
@@ -480,9 +473,7 @@ async fn revert(args: BundleRevertArgs, context: &Context) -> Result<(), Failure
     let status = client.change(revert).await?;
     print_status(&status, schemas::BUNDLE_REVERT, context)?;
     let log = command_of("log", &key, context);
-    context
-        .output
-        .note(format!("To see the revisions that there were: {log}"));
+    context.output.note(format!("List the revisions: {log}"));
     Ok(())
 }
 
@@ -498,7 +489,7 @@ async fn pin(args: BundlePinArgs, context: &Context) -> Result<(), Failure> {
     print_status(&status, schemas::BUNDLE_PIN, context)?;
     if status.pinned {
         let off = command_of("pin --off", &key, context);
-        let note = format!("To let changesets be made again: {off}");
+        let note = format!("Allow changesets again: {off}");
         context.output.note(note);
     }
     Ok(())

@@ -68,9 +68,9 @@ async fn cancel(
     output.object(schemas::CANCEL, &cancelled)?;
     let key = text::one_line(found.instance_key.as_str());
     match &cancelled.turn_id {
-        Some(_) => output.data(format!("Cancelled the turn of {key}")),
+        Some(_) => output.data(format!("Canceled the turn of {key}")),
         None => output.data(format!(
-            "Cancelled event {}, which waited in {key}",
+            "Canceled event {}, which waited in {key}",
             cancelled.event_id
         )),
     }
@@ -103,19 +103,19 @@ async fn find(
         (0, None) => Err(Failure::new(
             Exit::NotFound,
             "no turn is in progress",
-            format!("see what waits: `{list}`"),
+            format!("list waiting events: `{list}`"),
         )),
         (0, Some(id)) => Err(Failure::new(
             Exit::NotFound,
-            format!("no event `{id}` waits or is worked on"),
-            format!("see what there is: `{list}`"),
+            format!("no event `{id}` is waiting or in progress"),
+            format!("list the events: `{list}`"),
         )
         .of_unknown(NameKind::Event)),
         (1, _) => Ok(found.remove(0)),
         (several, _) => Err(Failure::new(
             Exit::Usage,
             format!("{several} turns are in progress"),
-            format!("say which, with `--instance KEY`: `{list}` shows them"),
+            format!("select one with `--instance KEY`; list them: `{list}`"),
         )),
     }
 }

@@ -65,14 +65,14 @@ const HELP: &str = "\
 /history [N]   show the latest messages of this conversation
 /help          show this
 /quit          end (so does Ctrl-D)
-Ctrl-C         stop waiting for the answer; once more: cancel the turn
-//text         say a text that begins with a slash";
+Ctrl-C         stop waiting for the answer; again: cancel the turn
+//text         send a text that starts with a slash";
 
 /// Additional keys of the line editor.
 const KEYS: &str = "\
-Alt-Enter      begin another line; what is pasted is one message, too
-↑ ↓, Ctrl-R    what was said before, in this chat or another
-Ctrl-C twice   end, where nothing is waited for";
+Alt-Enter      start a new line; pasted text is one message, too
+↑ ↓, Ctrl-R    search earlier messages, of all chats
+Ctrl-C twice   end, unless an answer is awaited";
 
 pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure> {
     let (client, workspace) = context.open().await?;
@@ -118,7 +118,7 @@ fn goes_on_after(failure: &Failure) -> bool {
 fn ended() -> Failure {
     Failure {
         silent: true,
-        ..Failure::new(Exit::Interrupted, "interrupted", "go on with `gdn chat`")
+        ..Failure::new(Exit::Interrupted, "interrupted", "continue with `gdn chat`")
     }
 }
 
@@ -324,7 +324,7 @@ impl Session<'_> {
             (Said::Interrupted, None) if self.lines.are_edited() && !has_interrupted => {
                 self.has_interrupted = true;
                 let output = self.context.output;
-                output.note("Ctrl-C once more ends the chat; so does Ctrl-D.");
+                output.note("Press Ctrl-C again or Ctrl-D to end the chat.");
                 return Ok(Next::Continue);
             }
             (Said::Interrupted, None) => {
@@ -337,7 +337,7 @@ impl Session<'_> {
             Line::Empty => {}
             Line::Quit => return Ok(Next::End),
             Line::Help => output.note(self.help()),
-            Line::Unknown(line) => output.note(format!("Unknown: {line}\n{}", self.help())),
+            Line::Unknown(line) => output.note(format!("Unknown command: {line}\n{}", self.help())),
             Line::History(limit) => self.history(limit).await?,
             Line::Say(text) => self.say(text, interrupt).await?,
         }
@@ -381,7 +381,7 @@ impl Session<'_> {
         let output = self.context.output;
         let (sent, is_shown) = tokio::select! {
             _ = interrupt.recv() => {
-                let message = "stopped waiting; the agent goes on, and Ctrl-C once more cancels its turn";
+                let message = "stopped waiting; the agent continues; Ctrl-C again cancels its turn";
                 self.left = Some(question.event_id().clone());
                 return Err(question.left(Exit::Interrupted, message, self.context));
             }
@@ -445,7 +445,7 @@ impl Session<'_> {
                 Err(error) if error.is_lost() && losses < LOSSES_MAX => {
                     losses += 1;
                     view.line(
-                        "The connection was lost; the question is asked again when the daemon is back …",
+                        "Connection lost; the message will be resent when the daemon is back …",
                     );
                     tokio::time::sleep(Duration::from_millis(RECONNECT_POLL_MS)).await;
                 }
@@ -478,7 +478,7 @@ impl Session<'_> {
                 Err(error) => return Err(error.into()),
             };
             if Instant::now() >= deadline {
-                let message = "the daemon did not come back";
+                let message = "the daemon did not return";
                 return Err(match asking {
                     Some((_, question)) => {
                         question.left(Exit::ConnectionLost, message, self.context)

@@ -51,8 +51,8 @@ pub(super) fn table_of(
 
 /// Adds a line about a checkpoint that was skipped because it is damaged.
 pub(super) fn push_skipped(out: &mut String, id: &str, damaged: Option<&str>, palette: Palette) {
-    let problem = text::one_line(damaged.unwrap_or("it is damaged"));
-    let line = format!("  {id} was left out: {problem}");
+    let problem = text::one_line(damaged.unwrap_or("damaged"));
+    let line = format!("  skipped {id}: {problem}");
     out.push_str(&format!("{}\n", palette.paint(style::WARN, &line)));
 }
 

@@ -60,7 +60,7 @@ fn show_settings(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<
                 root.display(),
                 text::count(problems.as_slice().len(), "error")
             ),
-            "see every problem with its place: `gdn validate`",
+            "list all problems: `gdn validate`",
         )
     })?;
     let output = context.output;

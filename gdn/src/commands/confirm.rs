@@ -13,8 +13,8 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
     if !output.is_interactive() || !std::io::stdin().is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("no terminal is there to ask: {question}"),
-            format!("say yes beforehand: `{command}`"),
+            format!("confirmation required: {question}"),
+            format!("pass `--yes`: `{command}`"),
         ));
     }
     if asked(context, question)? {
@@ -22,8 +22,8 @@ pub(super) fn confirm(context: &Context, question: &str, command: &str) -> Resul
     } else {
         Err(Failure::new(
             Exit::Cancelled,
-            "nothing was done",
-            format!("to be asked nothing: `{command}`"),
+            "canceled; nothing was done",
+            format!("to skip the confirmation: `{command}`"),
         ))
     }
 }

@@ -62,8 +62,8 @@ pub(super) async fn before_foreground(
     let names: Vec<String> = wanted.keys().map(|name| format!("Secret/{name}")).collect();
     let refused = Failure::new(
         Exit::InvalidConfiguration,
-        format!("the project may not use {}", names.join(", ")),
-        "allow it, if you trust the project with that",
+        format!("the project is not allowed to use {}", names.join(", ")),
+        "if you trust the project with it, allow it",
     );
     let agreed = agreed(&wanted, project_root, refused, context)?;
     let (mut client, _) = attach_or_start(context, false).await?;
@@ -107,7 +107,7 @@ fn agreed(
         return Err(match commands.is_empty() {
             true => refused,
             false => Failure {
-                hint: format!("if you trust the project with that: {commands}"),
+                hint: format!("if you trust the project with it: {commands}"),
                 ..refused
             },
         });
@@ -117,14 +117,16 @@ fn agreed(
         let who = resources.join(", ");
         let root = project_root.to_string_lossy();
         let question = format!(
-            "The project {} asks for Secret/{name}, for {}. Allow it?",
+            "The project {} requests Secret/{name}, for {}. Allow it?",
             text::printable(&root),
             text::printable(&who),
         );
         if !confirm::asked(context, &question)? {
             return Err(Failure::new(
                 Exit::Cancelled,
-                format!("the project may not use Secret/{name}, and does not run without it"),
+                format!(
+                    "the project is not allowed to use Secret/{name}, and cannot run without it"
+                ),
                 format!(
                     "to allow it later: {}",
                     command(name, project_root, context)

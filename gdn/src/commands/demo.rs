@@ -93,7 +93,7 @@ pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure
         _ = interrupt.recv() => Err(Failure::new(
             Exit::Interrupted,
             "interrupted",
-            "run the demo again, or begin for yourself: `gdn init my-swarm`",
+            "run the demo again, or create a project: `gdn init my-swarm`",
         )),
     };
     let stopped = stop_daemon(&demo).await;
@@ -205,7 +205,7 @@ fn new_state_root() -> Result<TempDir, Failure> {
             Failure::new(
                 Exit::Internal,
                 "cannot make a temporary directory",
-                "make room in the temporary directory, or name another: TMPDIR",
+                "free disk space in the temporary directory, or set TMPDIR to another one",
             )
             .caused_by(Some(&error))
         })
@@ -229,7 +229,7 @@ fn failure_with_logs(failure: Failure, logs: &Path, project: &Path) -> Failure {
         let run = format!("run {}", project.as_deref().unwrap_or("PATH"));
         format!("try it step by step: `{} {run}`", program())
     };
-    failure.with_hint(format!("{hint}; what happened is in {}", logs.display()))
+    failure.with_hint(format!("{hint}; the logs are in {}", logs.display()))
 }
 
 fn mark(context: &Context, name: &str) -> String {
@@ -241,11 +241,11 @@ fn mark(context: &Context, name: &str) -> String {
 fn finish(played: &Played, state_root: Option<&Path>, project: &Path, context: &Context) {
     let output = context.output;
     let kept = match state_root {
-        Some(root) => format!("The state is kept in {}", root.display()),
-        None => "Its daemon is stopped and its state removed.".to_owned(),
+        Some(root) => format!("The state root is kept: {}", root.display()),
+        None => "Its daemon is stopped and its state root removed.".to_owned(),
     };
     output.note(format!(
-        "\nAgent {} answered; the conversation holds {} (trace {}). {kept}",
+        "\nAgent {} answered; the conversation has {} (trace {}). {kept}",
         played.sent.agent,
         text::count(played.messages, "message"),
         played.sent.trace_id,

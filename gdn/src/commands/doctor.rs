@@ -77,8 +77,8 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     if bad == 0 {
         return Ok(());
     }
-    let message = format!("{} to be mended", text::count(bad, "thing"));
-    let hint = "what to do stands beside each";
+    let message = format!("{} to fix", text::count(bad, "thing"));
+    let hint = "see the fix next to each problem";
     Err(Failure::new(Exit::Degraded, message, hint))
 }
 

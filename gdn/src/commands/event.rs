@@ -126,9 +126,9 @@ async fn list(args: EventListArgs, context: &Context) -> Result<(), Failure> {
     output.object(schemas::EVENT_LIST, &json!({ "events": events }))?;
     if events.is_empty() {
         let text = if args.parked {
-            "No event is parked."
+            "No parked events."
         } else {
-            "No event waits."
+            "No waiting events."
         };
         return output.data(text);
     }
@@ -200,9 +200,9 @@ async fn retry(args: EventRetryArgs, context: &Context) -> Result<(), Failure> {
         };
         client.change(retry).await?;
     }
-    tell(&chosen, schemas::EVENT_RETRY, "waits again", context)?;
+    tell(&chosen, schemas::EVENT_RETRY, "is queued again", context)?;
     if chosen.is_empty() {
-        context.output.data("No event is parked.")?;
+        context.output.data("No parked events.")?;
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ async fn give_up(args: EventDropArgs, context: &Context) -> Result<(), Failure> 
         return Err(begun(&event, context));
     }
     if !args.yes {
-        let question = format!("Give up event {}, unanswered?", event.event_id);
+        let question = format!("Drop event {} without an answer?", event.event_id);
         let command = format!("event drop {} --yes", event.event_id);
         confirm(context, &question, &command)?;
     }
@@ -237,7 +237,7 @@ async fn give_up(args: EventDropArgs, context: &Context) -> Result<(), Failure> 
     }
     let output = context.output;
     output.object(schemas::EVENT_DROP, &json!({ "eventId": event_id }))?;
-    output.data(format!("Gave up event {event_id}"))
+    output.data(format!("Dropped event {event_id}"))
 }
 
 /// Prints the outcome for events: one line each, or their ids.
@@ -292,8 +292,8 @@ async fn find(
         let hint = context.command("event list");
         Failure::new(
             Exit::NotFound,
-            format!("no event `{wanted}` waits or is parked"),
-            format!("see what does: `{hint}`"),
+            format!("no event `{wanted}` is waiting or parked"),
+            format!("list the events: `{hint}`"),
         )
         .of_unknown(NameKind::Event)
     })
@@ -305,7 +305,7 @@ fn begun(event: &EventInfo, context: &Context) -> Failure {
     let hint = context.command(&format!("cancel --instance {key} {}", event.event_id));
     Failure::new(
         Exit::Conflict,
-        format!("the turn of event `{}` has begun", event.event_id),
-        format!("end it: `{hint}`"),
+        format!("the turn of event `{}` has started", event.event_id),
+        format!("cancel it: `{hint}`"),
     )
 }

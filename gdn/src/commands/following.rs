@@ -14,7 +14,7 @@ use crate::context::Context;
 pub(super) const RECONNECT_MS: u64 = 500;
 
 /// Message while no daemon runs the watched project.
-pub(super) const LOST: &str = "The connection is lost; waiting for a daemon that runs the project.";
+pub(super) const LOST: &str = "Connection lost; waiting for a daemon that runs the project.";
 
 /// Notification for a watcher.
 #[derive(Debug)]

@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Fail
 fn not_running(context: &Context) -> Failure {
     Failure::new(
         Exit::NotFound,
-        "the project is not running, and only conversations of one that runs can be deleted",
+        "cannot delete conversations, because the project is not running",
         format!(
             "run it first: `{}`, then `{}`",
             context.command("run"),
@@ -132,9 +132,9 @@ async fn delete(
     }
     Err(Failure::new(
         Exit::Internal,
-        format!("conversations go on beginning; {deleted} were deleted"),
+        format!("new conversations keep starting; {deleted} were deleted"),
         format!(
-            "stop what sends them, then again: `{}`",
+            "stop their source, then run: `{}`",
             context.command("forget --delete --yes")
         ),
     ))
@@ -192,14 +192,14 @@ fn tell(done: &Forgotten, args: &ForgetArgs, context: &Context) -> Result<(), Fa
     let ids: Vec<&str> = done.workspace_ids.iter().map(WorkspaceId::as_str).collect();
     output.data(format!("Forgot workspace {}", ids.join(", ")))?;
     for secret in &done.denied_secrets {
-        output.data(format!("Denied Secret/{secret}"))?;
+        output.data(format!("Revoked Secret/{secret}"))?;
     }
     if args.delete {
         let count = text::count(done.deleted_conversations, "conversation");
         return output.data(format!("Deleted {count}"));
     }
     output.note(format!(
-        "The daemon does not start it again. Its conversations stay; `{}` goes on with them.",
+        "The daemon no longer starts it. Its conversations are kept; `{}` continues them.",
         context.command("run")
     ));
     Ok(())

@@ -79,7 +79,7 @@ fn told_of_process(event: &Event) -> Option<(anstyle::Style, String)> {
             ..
         } => {
             let next = match next_start_in_ms {
-                0 => "next start at once".to_owned(),
+                0 => "next start immediately".to_owned(),
                 delay_ms => format!("next start in {}", text::duration(*delay_ms)),
             };
             let row = format!("crash {consecutive_crashes} in a row");
@@ -109,11 +109,11 @@ fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
         let Event::TaskDecided { decision, .. } = event else {
             return None;
         };
-        return Some((style::PLAIN, format!("a person decided: {decision}")));
+        return Some((style::PLAIN, format!("decision by a person: {decision}")));
     };
     let wait = match blocked_by.as_deref() {
         Some(_) if *status != S::Running => {
-            format!("waits for you: gdn task show {task_id}")
+            format!("needs you: gdn task show {task_id}")
         }
         Some(other) => format!("waits: {other}"),
         None => {
@@ -207,15 +207,16 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
             ..
         } => {
             let settle = format!("gdn settle {instance_key} {call}");
-            let what = format!("{tool_name} was cut short, outcome unknown: look, then {settle}");
+            let what =
+                format!("{tool_name} was interrupted, outcome unknown: check it, then {settle}");
             (style::WARN, what)
         }
         Event::CallSettled { tool_call_id, .. } => {
-            (PLAIN, format!("a person looked after call {tool_call_id}"))
+            (PLAIN, format!("call {tool_call_id} settled by a person"))
         }
         Event::EventRetried { event_id, .. } => (PLAIN, format!("event {event_id} retried")),
         Event::EventDropped { event_id, .. } => (PLAIN, format!("event {event_id} dropped")),
-        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} cancelled")),
+        Event::EventCancelled { event_id, .. } => (PLAIN, format!("event {event_id} canceled")),
         Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
         Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
         Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),

@@ -115,7 +115,7 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
     }
     for need in &workspace.consents {
         let list = command("oauth list");
-        texts.push(format!(": somebody has to log in for {need}: `{list}`"));
+        texts.push(format!(": {need} needs a login: `{list}`"));
     }
     if workspace.paused_events > 0 {
         let verb = if workspace.paused_events == 1 {
@@ -137,7 +137,7 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
     if workspace.unknown_calls > 0 {
         let count = text::count(workspace.unknown_calls, "tool call");
         let list = command("calls");
-        texts.push(format!(": {count} cut short, outcome unknown: `{list}`"));
+        texts.push(format!(": {count} with an unknown outcome: `{list}`"));
     }
     let remark = |text| Remark {
         is_warning: false,
@@ -156,8 +156,8 @@ pub(super) fn unacknowledged(silence: &Unacknowledged) -> String {
 /// `2 events are parked: their turns crash whoever works on them`.
 fn parked(workspace: &WorkspaceInfo) -> String {
     match workspace.parked_events {
-        1 => "1 event is parked: its turn crashes whoever works on it".to_owned(),
-        more => format!("{more} events are parked: their turns crash whoever works on them"),
+        1 => "1 event is parked: its turn keeps crashing processes".to_owned(),
+        more => format!("{more} events are parked: their turns keep crashing processes"),
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn told(process: &UnhealthyProcess) -> String {
     told.push_str(match (process.state, process.readiness) {
         (ProcessState::CrashLoopBackOff, _) => " keeps crashing",
         (_, Some(Readiness::NotReady)) => " is not ready",
-        _ => " does not do its work",
+        _ => " is unhealthy",
     });
     if let Some(detail) = &process.detail {
         told.push_str(&format!(": {detail}"));
@@ -192,8 +192,8 @@ pub(super) fn verdict_of_all(status: &DaemonStatus, context: &Context) -> Result
     let dropped = text::count(status.dropped_log_lines, "log line");
     Err(Failure::new(
         Exit::Degraded,
-        format!("the log has gaps: {dropped} dropped, the last within 10 minutes"),
-        "let whatever reads the daemon's stdout read faster, or log to files: `--log-dir`",
+        format!("the log has gaps: {dropped} dropped, most recently in the last 10 minutes"),
+        "read the daemon's stdout faster, or log to files: `--log-dir`",
     ))
 }
 
@@ -204,30 +204,28 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
         return Ok(());
     };
     let message = match unwell.len() {
-        1 => format!("workspace {} does not run as it should", first.workspace_id),
-        more => format!("{more} workspaces do not run as they should"),
+        1 => format!("workspace {} is degraded", first.workspace_id),
+        more => format!("{more} workspaces are degraded"),
     };
     let mut hints = Vec::new();
     if unwell.iter().any(|w| w.problem.is_some()) {
-        hints.push("see what is wrong with a configuration: `gdn validate`".to_owned());
+        hints.push("check the configuration: `gdn validate`".to_owned());
     }
     if unwell.iter().any(|w| w.unacknowledged.is_some()) {
         let doctor = context.daemon_command("doctor");
-        hints.push(format!(
-            "see what is wrong with the server of the log: `{doctor}`"
-        ));
+        hints.push(format!("check the log server: `{doctor}`"));
     }
     if unwell.iter().any(|w| w.unhealthy_total > 0) {
         let (ps, logs) = (
             context.daemon_command("ps --all"),
             context.daemon_command("logs --all"),
         );
-        hints.push(format!("see what each process does: `{ps}`, `{logs}`"));
+        hints.push(format!("check the processes: `{ps}`, `{logs}`"));
     }
     if let Some(of) = unwell.iter().find(|w| w.parked_events > 0) {
         let list = format!("--workspace {} event list --parked", of.workspace_id);
         let list = context.daemon_command(&list);
-        hints.push(format!("see which events are parked, and why: `{list}`"));
+        hints.push(format!("list parked events with the reason: `{list}`"));
     }
     let mut failure = Failure::new(Exit::Degraded, message, hints.join("; "));
     failure.causes = unwell

@@ -23,7 +23,7 @@ pub(super) fn read(named: &[String]) -> Result<Vec<Image>, Failure> {
     let read = named.iter().map(|name| image_of(name));
     let found = read.collect::<Result<Vec<Image>, Failure>>()?;
     images::check(&found).map_err(|problem| {
-        let hint = "name fewer or smaller images, or addresses of them";
+        let hint = "pass fewer or smaller images, or their URLs";
         Failure::new(Exit::Usage, problem.to_string(), hint)
     })?;
     Ok(found)
@@ -35,7 +35,7 @@ fn image_of(name: &str) -> Result<Image, Failure> {
         return Ok(Image { image, media_type });
     }
     let unusable = |problem: &str| {
-        let hint = "name a PNG, JPEG, GIF or WebP file, or the address of an image";
+        let hint = "pass a PNG, JPEG, GIF or WebP file, or the URL of an image";
         Failure::new(Exit::Usage, format!("`{name}` {problem}"), hint)
     };
     // Reads one byte more than the limit, to detect a file that is too long.
@@ -51,6 +51,6 @@ fn image_of(name: &str) -> Result<Image, Failure> {
             image: STANDARD.encode(&bytes),
             media_type: Some((*kind).to_owned()),
         }),
-        Some(_) | None => Err(unusable("is no image of a kind that models know")),
+        Some(_) | None => Err(unusable("is not an image in a supported format")),
     }
 }

@@ -142,9 +142,9 @@ const ASK_FOR_KEY: &str = "  gdn secret set anthropic apiKey --for .    asks for
 
 #[derive(Debug, thiserror::Error)]
 enum InitError {
-    #[error("{} is there already", listed(files))]
+    #[error("{} already exists", listed(files))]
     Exists { files: Vec<PathBuf> },
-    #[error("cannot make the directory {}", dir.display())]
+    #[error("cannot create the directory {}", dir.display())]
     MakeDirectory {
         dir: PathBuf,
         #[source]
@@ -188,7 +188,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
         }),
     )?;
     output.data(format!(
-        "Made project {} in {}",
+        "Created project {} in {}",
         made.package,
         made.root.display()
     ))?;
@@ -196,25 +196,23 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
         output.data(format!("  {file}"))?;
     }
     for file in &made.kept {
-        output.data(format!("  {file} (was there; left as it is)"))?;
+        output.data(format!("  {file} (exists; unchanged)"))?;
     }
     match git {
         Git::Made => output.data("  .git/")?,
         Git::NotWanted | Git::Inside => {}
-        Git::Failed => output.note("No git repository was made: `git init` did not succeed."),
+        Git::Failed => output.note("No git repository was created: `git init` failed."),
     }
     match level {
         Level::Full => {}
         Level::Landlock => output.note(
-            "\nThis machine cannot confine programs at the level `full`, so the project asks for `landlock`. \
-             `gdn doctor` says why.",
+            "\nThis machine cannot confine programs at the level `full`, so the project requires `landlock`. `gdn doctor` shows the reason.",
         ),
         Level::Seatbelt => output.note(
-            "\nmacOS confines programs by a profile, so the project asks for `seatbelt`. That level is untested.",
+            "\nmacOS confines programs with a profile, so the project requires `seatbelt`. This level is untested.",
         ),
         Level::Off => output.note(
-            "\nThis machine cannot confine programs, so the project asks for no sandbox: what its agents start \
-             has all your rights. `gdn doctor` says why.",
+            "\nThis machine cannot confine programs, so the project uses no sandbox: programs of its agents have all your rights. `gdn doctor` shows the reason.",
         ),
     }
     output.note(format!(
@@ -249,13 +247,15 @@ fn failure(error: &InitError, path: &Path) -> Failure {
             Failure::of(
                 Exit::Conflict,
                 error,
-                format!("name another directory, or overwrite: `gdn init --force {path}`"),
+                format!(
+                    "choose another directory, or overwrite the files: `gdn init --force {path}`"
+                ),
             )
         }
         InitError::MakeDirectory { .. } | InitError::Write { .. } => Failure::of(
             Exit::Internal,
             error,
-            "name a directory you may write to: `gdn init PATH`",
+            "choose a writable directory: `gdn init PATH`",
         ),
     }
 }

@@ -149,7 +149,8 @@ pub(crate) struct InstanceRestartArgs {
 
 /// Parses an age such as `30d` into milliseconds.
 pub(super) fn parse_age_ms(text: &str) -> Result<u64, String> {
-    let problem = || format!("`{text}` is no age; write a number and s, m, h, d or w, such as 30d");
+    let problem =
+        || format!("invalid age `{text}`: expected a number and s, m, h, d or w, such as 30d");
     let unit = text.chars().next_back().ok_or_else(problem)?;
     let second_ms: u64 = 1_000;
     let unit_ms = match unit {
@@ -211,7 +212,7 @@ async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure>
     if instances.is_empty() {
         let hint = context.command("send \"Hello\"");
         return output.data(format!(
-            "No conversations. The first message begins one: {hint}"
+            "No conversations. The first message starts one: {hint}"
         ));
     }
     output.data(list_table(instances, args.all).render(output.canvas()))
@@ -391,6 +392,6 @@ async fn delete(args: InstanceDeleteArgs, context: &Context) -> Result<(), Failu
     if deleted.existed {
         output.data(format!("Deleted conversation {key}"))
     } else {
-        output.data(format!("There was no conversation {key}"))
+        output.data(format!("Conversation {key} does not exist"))
     }
 }

@@ -157,8 +157,7 @@ fn parse_time(text: &str) -> Result<Timestamp, String> {
         .or_else(|_| format!("{text}T00:00:00Z").parse())
         .map_err(|_| {
             format!(
-                "`{text}` is no time; write it like 2026-01-31T12:00:00Z, 2026-01-31, or 90s, 15m, 2h or 7d \
-                 for so long ago"
+                "invalid time `{text}`: expected 2026-01-31T12:00:00Z, 2026-01-31, or an age such as 90s, 15m, 2h or 7d"
             )
         })
 }
@@ -298,7 +297,7 @@ impl Reader<'_> {
         let (latest, follower) = read.map_err(|error| unreadable(files.dir(), &error))?;
         if client.is_none() {
             let dir = files.dir().display();
-            self.note(&format!("No daemon runs; this is from the files in {dir}."));
+            self.note(&format!("No daemon runs; reading the files in {dir}."));
         }
         for line in latest {
             self.show(&line)?;
@@ -436,7 +435,7 @@ fn unreadable(dir: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Exit::Internal,
         format!("cannot read the log files in {}", dir.display()),
-        format!("check who may read them: `ls -l {}`", dir.display()),
+        format!("check their permissions: `ls -l {}`", dir.display()),
     )
     .caused_by(Some(error))
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result
             Exit::Internal,
             &error,
             format!(
-                "name a directory that you may write to: `gdn man --out DIR`, not {}",
+                "choose a writable directory instead of {}: `gdn man --out DIR`",
                 dir.display()
             ),
         )
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result
     let count = text::count(pages.len(), "page");
     context
         .output
-        .note(format!("Wrote {count} into {}", dir.display()));
+        .note(format!("Wrote {count} to {}", dir.display()));
     Ok(())
 }
 
@@ -75,12 +75,12 @@ fn page_of(root: &Command, words: &[String]) -> Result<Vec<u8>, Failure> {
     let mut command = root;
     for name in words {
         let known = command.get_subcommands().map(Command::get_name);
-        let hint = "see what there is: `gdn help`".to_owned();
+        let hint = "list the commands: `gdn help`".to_owned();
         let hint = names::with_near_name(name, known, hint);
         command = command.find_subcommand(name).ok_or_else(|| {
             Failure::new(
                 Exit::NotFound,
-                format!("there is no command `gdn {}`", words.join(" ")),
+                format!("unknown command `gdn {}`", words.join(" ")),
                 hint,
             )
         })?;
@@ -214,9 +214,9 @@ fn general(out: &mut dyn Write) -> io::Result<()> {
     for (name, meaning) in [
         (
             "GOONDAN_STATE_ROOT",
-            "The directory of all run state, if --state-root does not say it.",
+            "Directory of all run state, unless --state-root sets it.",
         ),
-        ("NO_COLOR", "If it is set, nothing is coloured."),
+        ("NO_COLOR", "If set, output has no colors."),
     ] {
         roff.control("TP", []);
         roff.text([bold(name)]);
@@ -226,7 +226,7 @@ fn general(out: &mut dyn Write) -> io::Result<()> {
     for (path, meaning) in [
         (
             "~/.goondan",
-            "The usual state root: the daemon alone writes there.",
+            "Default state root; only the daemon writes there.",
         ),
         ("goondan.yaml", "A project, in its directory."),
     ] {

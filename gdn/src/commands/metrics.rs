@@ -55,7 +55,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         Failure::new(
             Exit::Internal,
             format!("cannot write {}", path.display()),
-            "choose a directory that you may write and that has room: `--output FILE`",
+            "choose a writable directory with enough disk space: `--output FILE`",
         )
         .caused_by(Some(error))
     };

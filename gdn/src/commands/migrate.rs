@@ -49,7 +49,7 @@ fn migrate(
         Failure::new(
             Exit::InvalidConfiguration,
             format!("{} cannot be migrated:\n\n{found}", root.display()),
-            "mend it first: `gdn validate`",
+            "fix these problems first: `gdn validate`",
         )
     })?;
     if is_written {
@@ -81,7 +81,7 @@ fn tell(
 ) -> Result<(), Failure> {
     let output = context.output;
     if files.is_empty() {
-        output.note("Nothing is written in an older form.");
+        output.note("The project has no older forms.");
         return Ok(());
     }
     for line in patches.iter().flat_map(|patch| patch.split_inclusive('\n')) {
@@ -100,7 +100,7 @@ fn tell(
     }
     let count = text::count(files.len(), "file");
     output.note(if is_written {
-        format!("{count} written. See that all is well: gdn validate")
+        format!("{count} written. Check the result: gdn validate")
     } else {
         format!("{count} would change. Write it: gdn migrate --write")
     });

@@ -22,7 +22,7 @@ pub(super) fn check_agent(
     let known: Vec<&str> = agents.map(AgentName::as_str).collect();
     match agent {
         Some(agent) if !known.contains(&agent.as_str()) => {
-            let message = format!("there is no agent `{agent}`");
+            let message = format!("no agent `{agent}`");
             let hint = hint_of(agent.as_str(), &known, "agents");
             Err(Failure::new(Exit::NotFound, message, hint))
         }
@@ -57,13 +57,10 @@ pub(super) async fn check_conversation(
         .iter()
         .map(|instance| instance.instance_key.as_str())
         .collect();
-    let message = format!(
-        "there is no conversation `{}`",
-        text::one_line(key.as_str())
-    );
+    let message = format!("no conversation `{}`", text::one_line(key.as_str()));
     let hint = match known.is_empty() {
         true => format!(
-            "no conversation exists yet; the first message begins one: `{}`",
+            "no conversation exists yet; the first message starts one: `{}`",
             context.command("send \"Hello\"")
         ),
         false => hint_of(key.as_str(), &known, "conversations"),
@@ -84,7 +81,7 @@ fn hint_of(written: &str, known: &[&str], what: &str) -> String {
         more => format!(" and {more} more"),
     };
     let listed = match shown.is_empty() {
-        true => format!("there are no {what}"),
+        true => format!("no {what} exist"),
         false => format!("the {what} are: {}{more}", shown.join(", ")),
     };
     with_near_name(written, known.iter().copied(), listed)
@@ -121,7 +118,7 @@ mod tests {
             hint_of("x", &known, "agents"),
             "the agents are: clerk, buyer"
         );
-        assert_eq!(hint_of("x", &[], "agents"), "there are no agents");
+        assert_eq!(hint_of("x", &[], "agents"), "no agents exist");
         let many: Vec<String> = (0..12).map(|number| format!("agent-{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(hint_of("nobody", &many, "agents").ends_with("agent-9 and 2 more"));

@@ -125,8 +125,8 @@ async fn move_one(
         if found.as_ref().is_some_and(|it| it.is_here) {
             return Err(Failure::new(
                 Exit::Degraded,
-                format!("no other node took workspace {workspace_id} over; it runs here again"),
-                "see why on the other node: `gdn node list`, `gdn logs`",
+                format!("no other node took over workspace {workspace_id}; it runs here again"),
+                "for the reason, on the other node: `gdn node list`, `gdn logs`",
             ));
         }
         // The log names the new owner from the seal record on. Heartbeats that show it is alive arrive a moment later.
@@ -138,8 +138,10 @@ async fn move_one(
         if Instant::now() >= until {
             return Err(Failure::new(
                 Exit::TimedOut,
-                format!("workspace {workspace_id} was given up, and no other node runs it yet"),
-                "see who does: `gdn node list`",
+                format!(
+                    "this node released workspace {workspace_id}, and no other node runs it yet"
+                ),
+                "list the nodes: `gdn node list`",
             ));
         }
         sleep(Duration::from_millis(LOOK_MS)).await;
@@ -173,7 +175,7 @@ async fn drain(context: &Context, args: &DrainArgs) -> Result<(), Failure> {
         output.data(format!(
             "Node {node} takes no workspace that another one can run"
         ))?;
-        output.note("Until its daemon starts again, or: gdn node drain --undo");
+        output.note("Until its daemon restarts, or: gdn node drain --undo");
     } else {
         output.data(format!("Node {node} takes workspaces again"))?;
     }
@@ -192,10 +194,10 @@ async fn leave(context: &Context, args: &LeaveArgs) -> Result<(), Failure> {
         return Err(Failure::new(
             Exit::Degraded,
             format!(
-                "this node has not left the others: `{}` is still there",
+                "this node has not left the group: `{}` still exists",
                 note.display()
             ),
-            "see why in the daemon's log; then put `replication` back into config.json, start the daemon, and try again",
+            "find the reason in the daemon's log; then restore `replication` in config.json, start the daemon, and try again",
         ));
     }
     let node = all.node.unwrap_or_default();
@@ -203,7 +205,7 @@ async fn leave(context: &Context, args: &LeaveArgs) -> Result<(), Failure> {
         schemas::NODE_LEAVE,
         &json!({ "node": node, "keeps": args.keep }),
     )?;
-    output.data(format!("Node {node} has left the others"))?;
+    output.data(format!("Node {node} has left the group"))?;
     output.note(format!(
         "Its files of workspaces that other nodes run were moved to {}",
         dir.join("before").display()
@@ -254,10 +256,10 @@ pub(super) async fn verdict_of_unheard(
     Err(Failure::new(
         Exit::Degraded,
         format!(
-            "node {owner}, which has workspace {id}, is not heard, and no other node has taken it over"
+            "node {owner}, which has workspace {id}, does not respond, and no other node has taken over"
         ),
         format!(
-            "see who could: `{list}`; and whether the log's server confirms anything: `{doctor}`"
+            "list the possible nodes: `{list}`; check that the log server confirms records: `{doctor}`"
         ),
     ))
 }
@@ -279,10 +281,8 @@ async fn list(context: &Context) -> Result<(), Failure> {
         }),
     )?;
     let Some(own) = &all.node else {
-        output.data("The workspaces of this daemon are on this machine alone.")?;
-        output.note(
-            "To have them on others, too, name a PostgreSQL server in config.json: `replication`.",
-        );
+        output.data("The workspaces of this daemon are on this machine only.")?;
+        output.note("To replicate them, set `replication` in config.json to a PostgreSQL server.");
         return Ok(());
     };
     output.data(nodes(&all.nodes, own).render(output.canvas()))?;
@@ -293,7 +293,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     if let Some(trouble) = &all.trouble {
         let trouble = text::one_line(trouble);
         output.note(format!(
-            "warning: the log's server does not answer {}: {trouble}",
+            "warning: the log server does not respond to {}: {trouble}",
             all.node.as_deref().unwrap_or("this node")
         ));
     }
@@ -304,39 +304,39 @@ async fn list(context: &Context) -> Result<(), Failure> {
         }
     }
     if all.is_draining {
-        output.note(format!("{own} takes no workspace that another node can run; it does again with `gdn node drain --undo`"));
+        output.note(format!(
+            "{own} takes no workspace that another node can run, until `gdn node drain --undo`"
+        ));
     }
     for workspace in &all.workspaces {
         if let Some(why) = &workspace.unfit {
             let (id, why) = (&workspace.workspace_id, text::one_line(why));
             output.note(if workspace.is_here {
                 format!(
-                    "warning: {id}: {own} has it and cannot run it; a node that could run it takes it as soon as one \
-                     follows it: {why}"
+                    "warning: {id}: {own} has it and cannot run it; another node takes over as soon as it follows it and can run it: {why}"
                 )
             } else {
-                format!("warning: {id}: {own} could not run it, and does not take it over: {why}")
+                format!("warning: {id}: {own} cannot run it, and does not take over: {why}")
             });
         }
     }
     for workspace in &all.workspaces {
         if let Some(node) = &workspace.ended_by {
             output.note(format!(
-                "warning: {}: node {node} left the others and keeps it; its log has ended, and no other node takes it over",
+                "warning: {}: node {node} left the group and keeps it; its log has ended, and no other node takes over",
                 workspace.workspace_id
             ));
         }
     }
     for workspace in all.workspaces.iter().filter(|it| it.is_failed) {
         output.note(format!(
-            "warning: {}: the disk of {own} failed, and its files are not those of the log; it begins anew with them in \
-             some seconds. See why: `gdn logs`",
+            "warning: {}: the disk of {own} failed, and its files differ from the log; they are restored from the log in a few seconds. For the reason: `gdn logs`",
             workspace.workspace_id
         ));
     }
     for workspace in all.workspaces.iter().filter(|it| it.is_stopped) {
         output.note(format!(
-            "warning: {}: a person has to decide what becomes of its files on {own}. See why: `gdn logs`",
+            "warning: {}: a person must decide about its files on {own}. For the reason: `gdn logs`",
             workspace.workspace_id
         ));
     }
@@ -378,7 +378,7 @@ fn workspaces(workspaces: &[ReplicatedWorkspace]) -> Table {
                 Cell::styled(format!("{node} (left)"), style::WARN)
             }
             Some(owner) if workspace.is_owner_heard => Cell::from(owner),
-            Some(owner) => Cell::styled(format!("{owner} (not heard)"), style::WARN),
+            Some(owner) => Cell::styled(format!("{owner} (not responding)"), style::WARN),
             None => Cell::from("-"),
         };
         let followers = workspace.replicas.iter().filter(|it| it.node != owner);

@@ -165,7 +165,7 @@ async fn login(args: LoginArgs, context: &Context) -> Result<(), Failure> {
     context.output.data(format!("Logged in for {name}"))?;
     if !info.needed {
         context.output.note(
-            "Nothing in the project asks for the token yet: `valueFrom: {oauth: {app: OAuthApp/…}}`",
+            "No resource of the project uses the token yet: `valueFrom: {oauth: {app: OAuthApp/…}}`",
         );
     }
     Ok(())
@@ -181,22 +181,22 @@ fn tell_begun(
     output.object(schemas::OAUTH_LOGIN, begun)?;
     if let Some(issuer) = &begun.issuer {
         let issuer = text::printable(issuer);
-        output.note(format!("You log in at {issuer}"));
+        output.note(format!("Authorization server: {issuer}"));
     }
     if let Some(scope) = &begun.scope {
         let scope = text::printable(scope);
-        output.note(format!("You are asked to allow: {scope}"));
+        output.note(format!("Requested scope: {scope}"));
     }
     let next = match (&begun.user_code, is_heard_here) {
-        (Some(code), _) => format!("Open this address on any device, and type {code}:"),
-        (None, true) => "Open this address in a browser of this machine:".to_owned(),
+        (Some(code), _) => format!("Open this address on any device, and enter {code}:"),
+        (None, true) => "Open this address in a browser on this machine:".to_owned(),
         (None, false) => "Open this address in a browser, and consent:".to_owned(),
     };
     output.note(next);
     output.data(text::printable(&begun.url))?;
     if begun.user_code.is_none() && !is_heard_here && !is_heard {
         output.note(
-            "Then paste the whole address that the browser ends up at, even if it shows an error there:",
+            "Then paste the complete final address of the browser, even if it shows an error there:",
         );
     }
     Ok(())
@@ -216,8 +216,8 @@ async fn read_address() -> Result<String, Failure> {
         Ok(Err(_)) | Err(_) => String::new(),
     };
     if line.is_empty() {
-        let hint = "paste the address that the browser shows at the end, or pass it on stdin";
-        return Err(Failure::new(Exit::Usage, "no address was given", hint));
+        let hint = "paste the final address of the browser, or pass it on stdin";
+        return Err(Failure::new(Exit::Usage, "no address given", hint));
     }
     Ok(line)
 }
@@ -228,7 +228,8 @@ async fn list(args: &ListArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::OAUTH_LIST, &serde_json::json!({"grants": grants}))?;
     if grants.is_empty() {
-        return output.data("No OAuthApps. One is a document of `kind: OAuthApp` in goondan.yaml");
+        return output
+            .data("No OAuthApps. Define one as a document of `kind: OAuthApp` in goondan.yaml");
     }
     output.data(table(&grants).render(output.canvas()))?;
     for info in &grants {
@@ -326,7 +327,7 @@ fn tell(info: &GrantInfo, context: &Context) -> Result<(), Failure> {
             .map(|scope| format!("  allows  {}", text::printable(scope))),
         info.wider_scope.as_ref().map(|scope| {
             format!(
-                "  wanted  {}; the next login asks for it",
+                "  wanted  {}; the next login requests it",
                 text::printable(scope)
             )
         }),
@@ -363,7 +364,8 @@ async fn revoke(args: RevokeArgs, context: &Context) -> Result<(), Failure> {
             .map_or_else(String::new, |subject| format!(" --subject {subject}"));
         let forgets = if forget { " --forget" } else { "" };
         let command = format!("oauth revoke {app}{of}{forgets} --yes");
-        let question = format!("Revoke the tokens of OAuthApp/{app}? What uses them stops.");
+        let question =
+            format!("Revoke the tokens of OAuthApp/{app}? Processes that use them stop.");
         confirm(context, &question, &command)?;
     }
     let revoked = client
@@ -380,11 +382,13 @@ async fn revoke(args: RevokeArgs, context: &Context) -> Result<(), Failure> {
     if revoked.at_server {
         return output.data(format!("Revoked the tokens of OAuthApp/{app}"));
     }
-    output.data(format!("Forgot the tokens of OAuthApp/{app}"))?;
+    output.data(format!("Deleted the tokens of OAuthApp/{app}"))?;
     if let Some(problem) = &revoked.problem {
         let warning = output.err.paint(style::WARN, "warning:");
         let problem = text::printable(problem);
-        output.note(format!("{warning} they are good until they end: {problem}"));
+        output.note(format!(
+            "{warning} they stay valid until they expire: {problem}"
+        ));
     }
     Ok(())
 }

@@ -334,10 +334,10 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
 #[expect(single_use_lifetimes, reason = "`impl Trait` cannot elide a lifetime")]
 fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, context: &Context) -> Failure {
     let list = context.command("package list");
-    let hint = format!("see what it requires: `{list}`");
+    let hint = format!("list its packages: `{list}`");
     Failure::new(
         Exit::NotFound,
-        format!("the project requires no package `{name}`"),
+        format!("the project does not require the package `{name}`"),
         names::with_near_name(name, known, hint),
     )
 }
@@ -505,7 +505,7 @@ fn print_list(listed: &[Listed], plan: &Plan, context: &Context) -> Result<(), F
     let is_whole = |it: &Listed| matches!(it.state, "installed" | "folder");
     if !listed.iter().all(is_whole) || plan.lacks()?.is_some() {
         output.note(format!(
-            "{LOCK_FILE} and what is installed do not fit: run `{}`",
+            "{LOCK_FILE} and the installed packages do not match: run `{}`",
             context.command("package install")
         ));
     }

@@ -206,7 +206,7 @@ async fn create(args: ProposalCreateArgs, context: &Context) -> Result<(), Failu
     output.data(review::files_of(&detail, output.out))?;
     let SandboxRef { run_id, agent_id } = &detail.info.at;
     let show = context.command(&format!("proposal show {run_id} {agent_id}"));
-    output.note(format!("Look at it: {show}"));
+    output.note(format!("Review it: {show}"));
     Ok(())
 }
 
@@ -223,7 +223,7 @@ async fn list(args: ProposalListArgs, context: &Context) -> Result<(), Failure> 
     let output = context.output;
     output.object(schemas::PROPOSAL_LIST, &json!({ "proposals": proposals }))?;
     if proposals.is_empty() {
-        return output.data("Nothing was handed in.");
+        return output.data("No proposals.");
     }
     output.data(table_of(&proposals, text::now()).render(output.canvas()))
 }
@@ -282,10 +282,10 @@ async fn read(
         };
         let part = client.query(diff).await?;
         let bytes = STANDARD.decode(&part.data).map_err(|error| {
-            let hint = "this is a fault in goondan; `gdn logs --all` says more";
+            let hint = "this is a bug in goondan; for details: `gdn logs --all`";
             Failure::new(
                 Exit::Internal,
-                format!("the patch is no base64: {error}"),
+                format!("the patch is not valid base64: {error}"),
                 hint,
             )
         })?;
@@ -305,9 +305,7 @@ async fn show(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
         let SandboxRef { run_id, agent_id } = &detail.info.at;
         let apply = context.command(&format!("proposal apply {run_id} {agent_id}"));
         let reject = context.command(&format!("proposal reject {run_id} {agent_id}"));
-        output.note(format!(
-            "\nPut it in place:  {apply}\nOr turn it down:  {reject}"
-        ));
+        output.note(format!("\nApply it:   {apply}\nReject it:  {reject}"));
     }
     Ok(())
 }
@@ -333,22 +331,22 @@ async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::PROPOSAL_CHECK, &found)?;
     if found.can_apply {
-        return output.data("It can be applied.");
+        return output.data("The proposal can be applied.");
     }
     output.data(review::refusals_of(&found.refusals, output.canvas()))?;
     let SandboxRef { run_id, agent_id } = &found.proposal.at;
     let hint = if found.refusals.iter().all(Refusal::is_overridable) {
         let apply = format!("proposal apply {run_id} {agent_id} --allow-moved-base");
-        format!("if that is fine with you: `{}`", context.command(&apply))
+        format!("to apply it anyway: `{}`", context.command(&apply))
     } else if found.refusals.iter().all(Refusal::is_stale) {
         let merge = format!("proposal merge {run_id} {agent_id}");
         format!(
-            "make a new one on top of the files as they are now: `{}`",
+            "merge it with the current files into a new proposal: `{}`",
             context.command(&merge)
         )
     } else {
         format!(
-            "prepare a new sandbox of the files as they are now: `{}`",
+            "prepare a new sandbox with the current files: `{}`",
             context.command("sandbox prepare --run RUN --agent AGENT FILE")
         )
     };
@@ -375,7 +373,7 @@ async fn apply(args: ProposalApplyArgs, context: &Context) -> Result<(), Failure
             .output
             .note(review::files_of(&detail, context.output.err));
         let question = format!(
-            "Put {} of {agent_id} in place in {}?",
+            "Apply {} of {agent_id} to {}?",
             text::count(detail.info.changed_files as u64, "change"),
             workspace.project_root.display()
         );
@@ -398,7 +396,7 @@ async fn apply(args: ProposalApplyArgs, context: &Context) -> Result<(), Failure
     let applied = client.change(apply).await?;
     told(&applied, schemas::PROPOSAL_APPLY, "Applied", context)?;
     let revert = context.command(&format!("proposal revert {run_id} {agent_id}"));
-    context.output.note(format!("To take it back: {revert}"));
+    context.output.note(format!("To revert it: {revert}"));
     Ok(())
 }
 
@@ -417,7 +415,7 @@ fn told(
     }
     for aside in &applied.kept {
         let line = format!(
-            "  what was written to {} meanwhile is in {}",
+            "  the content written to {} in the meantime is in {}",
             text::printable(&aside.path),
             aside.at.display()
         );
@@ -441,15 +439,14 @@ async fn merge(args: ProposalMergeArgs, context: &Context) -> Result<(), Failure
         output.data(review::refusals_of(&merged.conflicts, output.canvas()))?;
         let SandboxRef { run_id, agent_id } = &at;
         let hint = format!(
-            "bring these together by hand, from the patch: `{}`; or prepare a new sandbox of the files as they \
-             are now: `{}`",
+            "resolve the conflicts by hand, from the patch: `{}`; or prepare a new sandbox with the current files: `{}`",
             context.command(&format!("proposal diff {run_id} {agent_id}")),
             context.command("sandbox prepare --run RUN --agent AGENT FILE")
         );
         let count = text::count(merged.conflicts.len() as u64, "file");
         return Err(Failure::new(
             Exit::Conflict,
-            format!("the proposal cannot be merged: {count} in conflict, and nothing was made"),
+            format!("the proposal cannot be merged: {count} in conflict; nothing was created"),
             hint,
         ));
     };
@@ -463,7 +460,7 @@ async fn merge(args: ProposalMergeArgs, context: &Context) -> Result<(), Failure
     let apply = context.command(&format!("proposal apply {run_id} {agent_id}"));
     let reject = context.command(&format!("proposal reject {} {}", at.run_id, at.agent_id));
     output.note(format!(
-        "Look at it:         {show}\nPut it in place:    {apply}\nTurn the old down:  {reject}"
+        "Review it:           {show}\nApply it:            {apply}\nReject the old one:  {reject}"
     ));
     Ok(())
 }
@@ -489,7 +486,7 @@ async fn revert(args: ProposalRevertArgs, context: &Context) -> Result<(), Failu
     if !args.yes {
         let SandboxRef { run_id, agent_id } = &at;
         let root = workspace.project_root.display();
-        let question = format!("Take back what {agent_id} changed in {root}?");
+        let question = format!("Revert the changes of {agent_id} in {root}?");
         confirm(
             context,
             &question,
@@ -501,5 +498,5 @@ async fn revert(args: ProposalRevertArgs, context: &Context) -> Result<(), Failu
         at,
     };
     let reverted = client.change(revert).await?;
-    told(&reverted, schemas::PROPOSAL_REVERT, "Took back", context)
+    told(&reverted, schemas::PROPOSAL_REVERT, "Reverted", context)
 }

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure>
     if processes.is_empty() {
         let hint = context.command("send \"Hello\"");
         output.data(format!(
-            "No processes. An agent's starts with its first message: {hint}"
+            "No processes. An agent starts with its first message: {hint}"
         ))?;
         return report_problems(&mut client, only.as_ref(), context).await;
     }

@@ -97,7 +97,7 @@ pub(crate) struct QuestionDeclineArgs {
 fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write a field as NAME=VALUE, such as size=m".to_owned()),
+        _ => Err("expected NAME=VALUE, such as size=m".to_owned()),
     }
 }
 
@@ -120,11 +120,11 @@ async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure>
     let output = context.output;
     output.object(schemas::QUESTION_LIST, &json!({ "questions": questions }))?;
     if questions.is_empty() {
-        return output.data("No question waits.");
+        return output.data("No open questions.");
     }
     output.data(table_of(&questions, args.all, text::now()).render(output.canvas()))?;
     let hint = context.command("question show ID");
-    output.note(format!("See one, and how to answer it: {hint}"));
+    output.note(format!("Show one: {hint}"));
     Ok(())
 }
 
@@ -175,9 +175,9 @@ async fn show(args: QuestionShowArgs, context: &Context) -> Result<(), Failure> 
     let id = &question.question_id;
     let answer = context.command(&format!("question answer {id}{}", example_of(form)));
     let decline = context.command(&format!("question decline {id}"));
-    output.note(format!("\nAnswer it:   {answer}\nOr decline:  {decline}"));
+    output.note(format!("\nAnswer it:   {answer}\nDecline it:  {decline}"));
     output.note(
-        "Whoever asked wrote the text above, and gets the values you give: no passwords, no keys.",
+        "The server wrote the text above, and receives the values you enter: do not enter passwords or keys.",
     );
     Ok(())
 }
@@ -296,7 +296,7 @@ async fn answer(args: QuestionAnswerArgs, context: &Context) -> Result<(), Failu
             };
             let detail = client.query(show).await?;
             content_of(&detail.form, set).map_err(|problem| {
-                let message = format!("the answer does not fit question {question_id}: {problem}");
+                let message = format!("invalid answer to question {question_id}: {problem}");
                 Failure::new(Exit::Usage, message, see(&question_id, context))
             })?
         }
@@ -315,7 +315,7 @@ async fn answer(args: QuestionAnswerArgs, context: &Context) -> Result<(), Failu
 
 fn see(question_id: &QuestionId, context: &Context) -> String {
     let command = context.command(&format!("question show {question_id}"));
-    format!("the question still waits; see what it takes: `{command}`")
+    format!("the question is still open; show its fields: `{command}`")
 }
 
 /// Parses the object in `--json-content`.
@@ -323,7 +323,7 @@ fn object_of(json: &str) -> Result<JsonObject, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::new(
             Exit::Usage,
-            "`--json-content` is no JSON object",
+            "`--json-content` is not a JSON object",
             "write one value for each field: `--json-content '{\"size\":\"m\",\"count\":3}'`",
         )
         .caused_by(Some(&error))
@@ -345,7 +345,7 @@ fn content_of(form: &QuestionForm, set: Vec<(String, String)>) -> Result<JsonObj
         let Some(field) = known else {
             let names: Vec<&str> = form.fields().iter().map(|field| &*field.name).collect();
             let names = names.join(", ");
-            return Err(format!("it has no field `{name}`; it has: {names}"));
+            return Err(format!("unknown field `{name}`; expected: {names}"));
         };
         let read = field.read(&value);
         let value = read.map_err(|problem| format!("`{name}` {problem}"))?;

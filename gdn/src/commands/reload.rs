@@ -48,11 +48,11 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
     Err(Failure::new(
         Exit::InvalidConfiguration,
         format!(
-            "{} could not be reloaded; what ran before goes on",
+            "failed to reload {}; the previous configuration continues to run",
             text::count(refused.len(), "workspace")
         ),
         format!(
-            "mend what is named above, then: `{}`",
+            "fix the problems above, then: `{}`",
             match args.all {
                 true => context.daemon_command("reload --all"),
                 false => context.command("reload"),
@@ -76,7 +76,7 @@ pub(super) fn told(workspace: &WorkspaceReload) -> String {
         return format!("{id}: not reloaded");
     }
     if workspace.changes.is_empty() {
-        return format!("{id}: nothing changed");
+        return format!("{id}: unchanged");
     }
     let changes = workspace.changes.iter();
     let changes: Vec<String> = changes
@@ -103,7 +103,7 @@ mod tests {
             let reload = json!({"workspaceId": "w", "changes": changes, "processes": processes});
             told(&serde_json::from_value(reload).unwrap())
         };
-        assert_eq!(told(json!([]), 0), "w: nothing changed");
+        assert_eq!(told(json!([]), 0), "w: unchanged");
         let changes = json!([
             {"resource": "Agent/clerk", "change": "changed"},
             {"resource": "Connection/hook", "change": "added"},

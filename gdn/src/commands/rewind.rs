@@ -101,7 +101,7 @@ pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Re
     )?;
     if checkpoints.is_empty() {
         let hint = context.command("instance checkpoint");
-        return output.data(format!("No checkpoints yet. This makes one: {hint}"));
+        return output.data(format!("No checkpoints yet. Create one: {hint}"));
     }
     output.data(table_of(&checkpoints, text::now()).render(output.canvas()))
 }
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
         // While the turn is in progress, its changes are not known yet.
         let to = wanted.as_deref().unwrap_or("the newest checkpoint");
         let shown = text::one_line(key.as_str());
-        let question = format!("End the turn of {shown} and take it back to {to}?");
+        let question = format!("Cancel the turn of {shown} and roll it back to {to}?");
         let to = wanted.as_ref().map(|id| format!(" --to {id}"));
         let command = format!("rewind {named}{} --cancel --yes", to.unwrap_or_default());
         confirm(context, &question, &command)?;
@@ -155,7 +155,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
         output.note(changes_of(&would, output.err));
         let id = &would.checkpoint_id;
         let shown = text::one_line(key.as_str());
-        let question = format!("Take {shown} and its files back to {id}?");
+        let question = format!("Roll {shown} and its files back to {id}?");
         confirm(
             context,
             &question,
@@ -169,7 +169,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
     output.data(changes_of(&rewound, output.out))?;
     if let Some(kept) = &rewound.pre_rewind {
         let back = context.command(&format!("rewind {named} --to {kept}"));
-        output.note(format!("To take that back: {back}"));
+        output.note(format!("To undo this: {back}"));
     }
     Ok(())
 }
@@ -191,13 +191,13 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
         push_skipped(&mut out, &skipped.checkpoint_id, damaged, palette);
     }
     if !rewound.is_changed {
-        out.push_str("  nothing is different\n");
+        out.push_str("  no differences\n");
         return out;
     }
     let (gone, back) = (rewound.messages_removed, rewound.messages_restored);
     let stay = rewound.pinned.messages;
     out.push_str(&format!(
-        "  Messages: {gone} removed, {back} brought back, {stay} in the conversation\n"
+        "  Messages: {gone} removed, {back} restored, {stay} unchanged\n"
     ));
     for message in &rewound.removed_messages {
         let mark = palette.paint(style::BAD, "-");
@@ -218,19 +218,20 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
         out.push_str(&format!("  {mark} state of extension {name}\n"));
     }
     if rewound.configuration.is_some() {
-        let line = "  The configuration is another than at the checkpoint. It is not changed.";
+        let line =
+            "  The configuration differs from the one at the checkpoint. It stays unchanged.";
         out.push_str(&format!("{}\n", palette.paint(style::WARN, line)));
     }
     let spent = rewound.spent_since;
     if !spent.is_nothing() {
         out.push_str(&format!(
-            "  Stays spent: {} and {} since then\n",
+            "  Spent since then, not refunded: {} and {}\n",
             text::count(spent.tokens, "token"),
             spent.micro_usd
         ));
     }
     for what in &rewound.not_rewound {
-        out.push_str(&format!("  Stays: {}\n", text::one_line(what)));
+        out.push_str(&format!("  Not rolled back: {}\n", text::one_line(what)));
     }
     out
 }
@@ -238,7 +239,7 @@ fn changes_of(rewound: &InstanceRewound, palette: Palette) -> String {
 /// Describes a rewind in one line.
 pub(super) fn rewind_in_words(rewind: &RewindRecord) -> String {
     format!(
-        "to {}, {}: from {} to {}; before it: {}",
+        "to {}, {}: from {} to {}; previous state: {}",
         text::one_line(&rewind.checkpoint_id),
         text::clock(rewind.at),
         text::count(rewind.messages_before, "message"),

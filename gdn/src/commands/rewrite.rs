@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Reason why a file was not changed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RewriteError {
-    #[error("{} was changed by somebody else meanwhile", path.display())]
+    #[error("{} was changed by another process in the meantime", path.display())]
     ChangedMeanwhile { path: PathBuf },
     #[error("cannot write {}", path.display())]
     Write {
@@ -30,7 +30,7 @@ impl RewriteError {
             Self::Write { .. } => Failure::of(
                 Exit::Internal,
                 self,
-                "check who may write to the project's directory and whether its disk has room",
+                "check that the project's directory is writable and its disk is not full",
             ),
         }
     }

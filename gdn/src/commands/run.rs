@@ -93,11 +93,11 @@ const WATCHED_FILES_NAMED: usize = 5;
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if let Some(swarm) = &args.swarm {
         context.output.note(format!(
-            "A project has one Swarm, which runs: `--swarm {swarm}` says nothing more."
+            "`--swarm {swarm}` has no effect: a project has one Swarm."
         ));
     }
     if args.no_install {
-        let note = "`gdn run` installs nothing: `--no-install` says nothing more.";
+        let note = "`--no-install` has no effect: `gdn run` installs nothing.";
         context.output.note(note);
     }
     start(args, context).await?;
@@ -312,11 +312,11 @@ fn tell(
     // A project without agents has none to chat with.
     let next = if info.agents.is_empty() {
         format!(
-            "Give it work: {}",
+            "Create a task: {}",
             context.command("task new TITLE --start")
         )
     } else {
-        format!("Talk to it: {}", context.command("chat"))
+        format!("Chat with it: {}", context.command("chat"))
     };
     let watch = context.command("logs -f");
     output.note(format!("{next}    Watch it: {watch}"));
@@ -338,7 +338,7 @@ fn unready(info: &WorkspaceInfo, silent: &[String], context: &Context) -> Option
     }
     let message = format!("the workspace runs, but {}", reasons.join("; "));
     let hint = format!(
-        "remove the cause; the daemon tries again by itself: `{}`, `{}`",
+        "fix the cause; the daemon retries automatically; for details: `{}`, `{}`",
         context.command("ps"),
         context.command("logs --process connector")
     );
@@ -377,7 +377,7 @@ async fn stopped_instead(
     let message = failure.message;
     Ok(Failure {
         message: format!(
-            "{message}\n\n{running}. It is stopped now, since only a valid one is wanted"
+            "{message}\n\n{running}. It was stopped, because only a valid configuration is allowed"
         ),
         ..failure
     })

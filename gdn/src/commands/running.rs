@@ -37,27 +37,21 @@ impl<'w> Running<'w> {
     /// Describes what runs, in one sentence.
     pub(super) fn told(&self) -> String {
         let Some(digest) = self.digest else {
-            return "Nothing runs in its place".to_owned();
+            return "The workspace does not run".to_owned();
         };
         let digest = short(digest);
         let since = self.since.map_or_else(String::new, text::clock);
         if self.is_last_known_good {
-            format!(
-                "The last known good configuration runs in its place: {digest}, that of {since}"
-            )
+            format!("The last known good configuration runs instead: {digest}, of {since}")
         } else {
-            format!("What ran before goes on: configuration {digest}, since {since}")
+            format!("The previous configuration continues to run: {digest}, since {since}")
         }
     }
 
     /// Advice for preventing a fallback configuration from running, if the daemon fell back to one.
     pub(super) fn refusal(&self, context: &Context) -> Option<String> {
-        self.is_last_known_good.then(|| {
-            format!(
-                "to run nothing in its place: `{}`",
-                context.command("run --strict")
-            )
-        })
+        self.is_last_known_good
+            .then(|| format!("to stop it instead: `{}`", context.command("run --strict")))
     }
 }
 

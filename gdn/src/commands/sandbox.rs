@@ -141,7 +141,7 @@ async fn prepare(args: SandboxPrepareArgs, context: &Context) -> Result<(), Fail
     ))?;
     let SandboxRef { run_id, agent_id } = &info.at;
     output.note(format!(
-        "When the work is done: {}",
+        "After the work: {}",
         context.command(&format!("proposal create {run_id} {agent_id}"))
     ));
     Ok(())
@@ -160,7 +160,7 @@ async fn list(args: SandboxListArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::SANDBOX_LIST, &json!({ "sandboxes": sandboxes }))?;
     if sandboxes.is_empty() {
-        return output.data("No sandbox is there.");
+        return output.data("No sandboxes.");
     }
     output.data(table_of(&sandboxes, text::now()).render(output.canvas()))
 }

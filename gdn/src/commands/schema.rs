@@ -40,10 +40,10 @@ pub(crate) fn run(args: &SchemaArgs, context: &Context) -> Result<(), Failure> {
 
 fn not_found(name: &str) -> Failure {
     let names: Vec<&str> = schema_names().collect();
-    let hint = format!("name one of these: {}", names.join(", "));
+    let hint = format!("choose one of these: {}", names.join(", "));
     Failure::new(
         Exit::NotFound,
-        format!("there is no kind `{name}`"),
+        format!("unknown kind `{name}`"),
         names::with_near_name(name, names.iter().copied(), hint),
     )
 }

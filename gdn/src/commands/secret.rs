@@ -149,8 +149,8 @@ async fn set(args: SecretSetArgs, context: &Context) -> Result<(), Failure> {
         let command = context.daemon_command(&format!("secret set {name} {key}"));
         return Err(Failure::new(
             Exit::Usage,
-            "a secret is no argument: every process could see it, and the shell's history keeps it",
-            format!("run `{command}` and type it there, or pass it on stdin: `{command} < FILE`"),
+            "secrets cannot be passed as arguments: other processes could see them, and the shell stores them in its history",
+            format!("run `{command}` and type the value, or pass it on stdin: `{command} < FILE`"),
         ));
     }
     let value = read_value(
@@ -178,7 +178,7 @@ pub(super) fn read_value(question: &str, pipe: &str, context: &Context) -> Resul
         Failure::new(
             Exit::Usage,
             "cannot read the value",
-            "pass text in UTF-8 on stdin, or type it on a terminal",
+            "pass UTF-8 text on stdin, or type it on a terminal",
         )
         .caused_by(Some(error))
     };
@@ -186,7 +186,7 @@ pub(super) fn read_value(question: &str, pipe: &str, context: &Context) -> Resul
         if context.output.is_json() {
             return Err(Failure::new(
                 Exit::Usage,
-                "with `--json` nobody is asked for the value",
+                "with `--json`, the value cannot be typed",
                 format!("pass it on stdin: `{pipe}`"),
             ));
         }
@@ -229,7 +229,7 @@ async fn allow(args: SecretAllowArgs, context: &Context) -> Result<(), Failure> 
     let allow = AllowSecret { name, project_root };
     let changed = client.change(allow).await?;
     context.output.object(schemas::SECRET_ALLOW, &changed)?;
-    tell_consent(&changed, "Allowed", "It was allowed already.", context)
+    tell_consent(&changed, "Allowed", "It was already allowed.", context)
 }
 
 async fn deny(args: SecretDenyArgs, context: &Context) -> Result<(), Failure> {
@@ -287,7 +287,7 @@ async fn remove(args: SecretRemoveArgs, context: &Context) -> Result<(), Failure
             .as_ref()
             .map_or_else(String::new, |key| format!(" {key}"));
         let command = format!("secret remove {name}{words} --yes");
-        confirm(context, &format!("Forget {what}?"), &command)?;
+        confirm(context, &format!("Remove {what}?"), &command)?;
     }
     let changed = client.change(RemoveSecret { name, key }).await?;
     context.output.object(schemas::SECRET_REMOVE, &changed)?;
@@ -311,8 +311,7 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
     }
     if let Some(path) = &changed.made_identity {
         output.note(format!(
-            "{} the identity {} was made: without it no secret can be read. Keep a copy of it in \
-             a safe place.",
+            "{} created the identity {}: without it, no secret can be read. Keep a copy in a safe place.",
             output.err.paint(style::WARN, "note:"),
             path.display()
         ));
@@ -321,14 +320,14 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
         reload::warn(workspace, context);
     }
     if changed.workspaces.is_empty() {
-        output.note("No workspace that runs names it.");
+        output.note("No running workspace uses it.");
     }
     if let Some(allowed) = &changed.allowed {
         let root = allowed.project_root.to_string_lossy();
-        output.note(format!("{} may use it.", text::printable(&root)));
+        output.note(format!("{} can use it.", text::printable(&root)));
     } else if changed.change == ChangeKind::Added {
         let command = context.daemon_command(&format!("secret allow {name} --project DIR"));
-        output.note(format!("A project may use it once you allow it: {command}"));
+        output.note(format!("To allow a project to use it: {command}"));
     }
     Ok(())
 }
@@ -336,7 +335,7 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
 async fn rotate(args: &SecretRotateArgs, context: &Context) -> Result<(), Failure> {
     let mut client = context.connect().await?;
     if !args.yes {
-        let question = "Encrypt all secrets and tokens anew, for a new identity?";
+        let question = "Re-encrypt all secrets and tokens for a new identity?";
         confirm(context, question, "secret rotate --yes")?;
     }
     let rotated = client.change(RotateSecrets {}).await?;
@@ -344,22 +343,22 @@ async fn rotate(args: &SecretRotateArgs, context: &Context) -> Result<(), Failur
     output.object(schemas::SECRET_ROTATE, &rotated)?;
     let documents = text::count(rotated.documents, "document");
     let recipient = &rotated.recipient;
-    output.data(format!("Encrypted {documents} anew, for {recipient}"))?;
+    output.data(format!("Re-encrypted {documents} for {recipient}"))?;
     let warning = output.err.paint(style::WARN, "warning:");
     for problem in &rotated.problems {
         output.note(format!("{warning} {}", text::printable(problem)));
     }
     match (&rotated.made_identity, rotated.former_kept) {
         (Some(path), false) => output.note(format!(
-            "The identity in {} is another now. Keep a copy of it in a safe place.",
+            "The identity in {} was replaced. Keep a copy in a safe place.",
             path.display()
         )),
         (Some(path), true) => output.note(format!(
-            "The identity of before stays in {}, since not everything could be encrypted anew.",
+            "The old identity stays in {}, because not everything could be re-encrypted.",
             path.display()
         )),
         (None, _) => {
-            output.note("The identity is given from outside: take the former ones out there.");
+            output.note("The identity is provided externally: remove the old ones there.");
         }
     }
     Ok(())
@@ -372,7 +371,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     output.object(schemas::SECRET_LIST, &list)?;
     if list.secrets.is_empty() {
         let hint = context.daemon_command("secret set NAME KEY");
-        output.data(format!("No secrets. Set one: {hint}"))?;
+        output.data(format!("No secrets. Store one: {hint}"))?;
     } else {
         output.data(table(&list).render(output.canvas()))?;
     }
@@ -382,7 +381,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     if let Some(identity) = &list.identity {
         output.note(format!(
-            "Encrypted for {}, whose identity is in {}",
+            "Encrypted for {}, identity in {}",
             identity.recipient, identity.origin
         ));
     }

@@ -112,7 +112,7 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
     drop(view);
     output.object(schemas::SEND, &sent)?;
     if sent.duplicate && !quiet {
-        output.note("This event had been accepted before; this is its one answer.");
+        output.note("This event was already accepted; this is its answer.");
     }
     let reply = reply_of(&sent, context)?;
     if is_shown {
@@ -165,7 +165,7 @@ fn stdin_text() -> Result<String, Failure> {
         Failure::new(
             Exit::Usage,
             "cannot read the message from stdin",
-            "pass text in UTF-8, such as `git diff | gdn send -`",
+            "pass UTF-8 text, such as `git diff | gdn send -`",
         )
         .caused_by(Some(&error))
     })?;

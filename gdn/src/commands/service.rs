@@ -116,8 +116,8 @@ impl WhichArgs {
             (ManagerName::Launchd, false) => Ok(Kind::Agent),
             (ManagerName::Launchd, true) => Err(Failure::new(
                 Exit::Usage,
-                "with launchd there is a service of your own only",
-                "leave out `--system`",
+                "launchd supports user services only",
+                "omit `--system`",
             )),
         }
     }
@@ -179,11 +179,13 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     if installing.needs_restart {
         let restart = site.kind.restart(site.uid, &site.file);
         output.note(format!(
-            "The daemon goes on by the file of before; `{restart}` restarts it."
+            "The daemon still runs with the previous file; `{restart}` restarts it."
         ));
     }
     if site.ends_with_login() {
-        output.note("It ends when you log out. To have it run always: `loginctl enable-linger`");
+        output.note(
+            "The service ends when you log out. To keep it running: `loginctl enable-linger`",
+        );
     }
     Ok(())
 }
@@ -191,8 +193,8 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
 /// Canonical paths of the directories the service may write, because systemd mounts real paths.
 fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if kind == Kind::Agent {
-        let message = "launchd keeps no directory from the service";
-        return Err(Failure::new(Exit::Usage, message, "leave out `--writable`"));
+        let message = "launchd does not restrict the directories of a service";
+        return Err(Failure::new(Exit::Usage, message, "omit `--writable`"));
     }
     let real = |dir: &PathBuf| {
         let found = dir.canonicalize().and_then(|real| match real.is_dir() {
@@ -200,8 +202,8 @@ fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             false => Err(std::io::ErrorKind::NotADirectory.into()),
         });
         found.map_err(|error| {
-            let message = format!("{} cannot be made writable", dir.display());
-            let hint = "name a directory that exists: `--writable DIR`";
+            let message = format!("cannot make {} writable", dir.display());
+            let hint = "pass an existing directory: `--writable DIR`";
             Failure::new(Exit::Usage, message, hint).caused_by(Some(&error))
         })
     };
@@ -227,7 +229,7 @@ async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, F
         }
         if state.has_failed() || Instant::now() >= deadline {
             let active = text::printable(&state.active);
-            let message = format!("the service is installed and does not run; it is `{active}`");
+            let message = format!("the service is installed but does not run: `{active}`");
             return Err(Failure::new(Exit::StartFailed, message, site.advice()));
         }
         tokio::time::sleep(Duration::from_millis(LOOK_MS)).await;
@@ -316,9 +318,9 @@ impl Shown {
             table.field("Writable", text::printable(&dir.to_string_lossy()));
         }
         match self.differs {
-            Some(false) => table.field("Form", "as this version writes it"),
+            Some(false) => table.field("Form", "up to date"),
             Some(true) => {
-                let told = "not what this version would write";
+                let told = "differs from the file that this version would write";
                 table.field("Form", Cell::styled(told, style::WARN));
                 table.field("", Cell::styled(site.differences(), style::WARN));
             }
@@ -347,8 +349,8 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Degraded, message, site.advice()));
     }
     if !state.is_enabled() {
-        let message = "the service does not start by itself";
-        let hint = format!("`{}` has it do so", site.kind.install_command());
+        let message = "the service does not start automatically";
+        let hint = format!("enable it: `{}`", site.kind.install_command());
         return Err(Failure::new(Exit::Degraded, message, hint));
     }
     Ok(())
@@ -356,12 +358,12 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
 
 fn none_installed(site: &Site, other: Option<&Path>) -> Failure {
     let hint = match (site.kind, other) {
-        (Kind::User, Some(_)) => "there is one of the machine: `gdn service status --system`",
-        (Kind::System, Some(_)) => "there is one of a user: `gdn service status`",
-        (Kind::System, None) => "make one: `sudo gdn service install --system`",
-        (Kind::User | Kind::Agent, _) => "make one: `gdn service install`",
+        (Kind::User, Some(_)) => "check the system service: `gdn service status --system`",
+        (Kind::System, Some(_)) => "check the user service: `gdn service status`",
+        (Kind::System, None) => "install it: `sudo gdn service install --system`",
+        (Kind::User | Kind::Agent, _) => "install it: `gdn service install`",
     };
-    Failure::new(Exit::NotFound, "goondan is no service here", hint)
+    Failure::new(Exit::NotFound, "the service is not installed", hint)
 }
 
 fn remove(args: &RemoveArgs, context: &Context) -> Result<(), Failure> {
@@ -392,9 +394,9 @@ fn remove(args: &RemoveArgs, context: &Context) -> Result<(), Failure> {
     output.object(schemas::SERVICE_REMOVE, &shown)?;
     if !existed {
         // Not an error, because the service is already absent.
-        return output.data("goondan is no service here.");
+        return output.data("The service is not installed.");
     }
     output.data(format!("Removed {}", site.file.display()))?;
-    output.note("Conversations, secrets and logs stay where they are, in the state directory.");
+    output.note("Conversations, secrets and logs stay in the state directory.");
     Ok(())
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
             return output.data("No daemon runs.");
         }
         Err(ConnectError::NotListening { pid: Some(pid), .. }) => {
-            output.note("The daemon does not listen on its socket. Stopping it by a signal, after the turns in progress …");
+            output.note("The daemon does not listen on its socket. Stopping it with a signal, after the turns in progress …");
             stop_by_signal(pid, args.grace, context).await?;
             output.object(schemas::SHUTDOWN, &json!({ "pid": pid }))?;
             return output.data(format!("Stopped the daemon, pid {pid}"));
@@ -97,7 +97,7 @@ fn terminate(pid: u32) -> Result<(), Failure> {
         Err(error) => Err(Failure::new(
             Exit::Internal,
             format!("cannot signal the daemon, pid {pid}: {error}"),
-            format!("see whose process it is: `ps -o user,pid,args -p {pid}`"),
+            format!("check the owner of the process: `ps -o user,pid,args -p {pid}`"),
         )),
     }
 }
@@ -106,11 +106,11 @@ fn still_there(pid: u32, limit_ms: u64, context: &Context) -> Failure {
     Failure::new(
         Exit::TimedOut,
         format!(
-            "the daemon, pid {pid}, is still there after {} s",
+            "the daemon, pid {pid}, did not end within {} s",
             limit_ms / 1000
         ),
         format!(
-            "see what it waits for: `{}`; or end it: `kill -9 {pid}`",
+            "check its processes: `{}`; or kill it: `kill -9 {pid}`",
             context.daemon_command("ps --all")
         ),
     )

@@ -132,16 +132,19 @@ fn fields(status: &DaemonStatus) -> Table {
     }
     for resource in &status.short_of {
         let what = resource.as_str();
-        let told = format!("{what} run short: agents idle for longest are stopped to make room");
+        let told = format!("{what} are scarce: the agents that have been idle longest are stopped");
         table.field("", Cell::styled(told, style::WARN));
         table.field("", Cell::styled(more_of(*resource), style::WARN));
     }
     if status.waiting_for_room > 0 {
-        let waiting = format!("{} conversations wait for room", status.waiting_for_room);
+        let waiting = format!(
+            "{} conversations wait for resources",
+            status.waiting_for_room
+        );
         table.field("", Cell::styled(waiting, style::WARN));
     }
     if status.memory_open {
-        let open = format!("open to all programs of this user: {ALLOW_DEBUGGER_VAR} is set");
+        let open = format!("readable by all programs of this user: {ALLOW_DEBUGGER_VAR} is set");
         table.field("Memory", Cell::styled(open, style::WARN));
     }
     if status.dropped_log_lines > 0 {

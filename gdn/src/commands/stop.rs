@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     )?;
     output.data(format!("Stopped workspace {workspace_id}"))?;
     output.note(format!(
-        "Its conversations stay. Start it again: {}",
+        "Its conversations are kept. Start it again: {}",
         context.command("run")
     ));
     Ok(())

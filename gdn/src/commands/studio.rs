@@ -81,7 +81,7 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
     let program = programs::place_of(STUDIO).ok_or_else(|| {
         Failure::new(
             Exit::Internal,
-            format!("the program `{STUDIO}` is neither beside gdn nor in PATH"),
+            format!("the program `{STUDIO}` was not found beside gdn or in PATH"),
             "install all programs of goondan together",
         )
     })?;
@@ -108,7 +108,7 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
 
 /// Duplicates the write end of Studio's stdin.
 fn split(stdin: Option<ChildStdin>) -> Result<(ChildStdin, ChildStdin), Failure> {
-    let stdin = stdin.ok_or_else(|| ended("it has no standard input"))?;
+    let stdin = stdin.ok_or_else(|| ended("no standard input"))?;
     let other = std::os::fd::AsFd::as_fd(&stdin).try_clone_to_owned();
     let other = other.map_err(|error| ended(&error.to_string()))?;
     Ok((stdin, ChildStdin::from(other)))
@@ -139,11 +139,11 @@ fn show(
     output.object(schemas::STUDIO, &shown)?;
     output.data(&announced.address)?;
     if is_first && output.is_interactive() {
-        output.note("good once, and for a minute; Enter: another address, Ctrl-C: the end");
+        output.note("valid once and for one minute; Enter: new address, Ctrl-C: stop");
         if !args.write {
             let write = context.daemon_command("studio --write");
             output.note(format!(
-                "this page only shows; one that may change things: `{write}`"
+                "the page is read-only; to allow changes: `{write}`"
             ));
         }
     }

@@ -453,13 +453,12 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
 
 /// Reads the description from stdin.
 fn read_description() -> Result<String, Failure> {
-    let hint =
-        "say it with `--description TEXT`, or pass it on stdin: `gdn task new TITLE < brief.md`";
+    let hint = "pass `--description TEXT`, or pass it on stdin: `gdn task new TITLE < brief.md`";
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            "it is not said what is to be done",
+            "the task has no description",
             hint,
         ));
     }
@@ -470,8 +469,7 @@ fn read_description() -> Result<String, Failure> {
         .take(most.saturating_add(1))
         .read_to_string(&mut description)
         .map_err(|error| {
-            Failure::new(Exit::Usage, "cannot read what is to be done", hint)
-                .caused_by(Some(&error))
+            Failure::new(Exit::Usage, "cannot read the description", hint).caused_by(Some(&error))
         })?;
     Ok(description)
 }
@@ -523,7 +521,7 @@ async fn show(args: TaskAtArgs, context: &Context) -> Result<(), Failure> {
 async fn cancel(args: TaskCancelArgs, context: &Context) -> Result<(), Failure> {
     let task = args.at.task;
     if !args.yes {
-        let question = format!("End task {task} for good?");
+        let question = format!("Cancel task {task} permanently?");
         confirm(context, &question, &format!("task cancel {task} --yes"))?;
     }
     let make = |workspace_id, task_id| CancelTask {
@@ -549,24 +547,24 @@ async fn provide(args: TaskProvideArgs, context: &Context) -> Result<(), Failure
     let ask = match (asked.as_slice(), &args.id) {
         ([ask], _) => *ask,
         ([], Some(id)) => {
-            let message = format!("task {task_id} needs nothing by the id or name `{id}`");
+            let message = format!("task {task_id} has no pending dependency `{id}`");
             return Err(Failure::new(
                 Exit::NotFound,
                 message,
-                format!("see what it needs: `{list}`"),
+                format!("list its dependencies: `{list}`"),
             ));
         }
         ([], None) => {
-            let message = format!("task {task_id} needs nothing");
+            let message = format!("task {task_id} has no pending dependencies");
             return Err(Failure::new(
                 Exit::NotFound,
                 message,
-                format!("see how it stands: `{list}`"),
+                format!("show its state: `{list}`"),
             ));
         }
         (several, _) => {
-            let message = format!("task {task_id} needs {} things", several.len());
-            let hint = format!("say which, by its id: `{list}` lists them");
+            let message = format!("task {task_id} has {} pending dependencies", several.len());
+            let hint = format!("select one by its id; list them: `{list}`");
             return Err(Failure::new(Exit::Usage, message, hint));
         }
     };
@@ -575,8 +573,8 @@ async fn provide(args: TaskProvideArgs, context: &Context) -> Result<(), Failure
             let hint = context.command(&format!("task provide {task_id} {}", ask.id));
             return Err(Failure::new(
                 Exit::Usage,
-                "a key is no argument: every process could see it, and the shell's history keeps it",
-                format!("run `{hint}` and type it there, or pass it on stdin: `{hint} < FILE`"),
+                "keys cannot be passed as arguments: other processes could see them, and the shell stores them in its history",
+                format!("run `{hint}` and type the key, or pass it on stdin: `{hint} < FILE`"),
             ));
         }
         (TaskAskKind::Secret, None) => {
@@ -603,9 +601,9 @@ async fn budget(args: TaskBudgetArgs, context: &Context) -> Result<(), Failure> 
     if budget == TaskBudget::default() && !args.none {
         return Err(Failure::new(
             Exit::Usage,
-            "it is not said what the task may take",
+            "no limit given",
             format!(
-                "say it: `{}`, or `--none`",
+                "pass a limit, such as `{}`, or `--none`",
                 context.command(&format!("task budget {task} --max-usd 5"))
             ),
         ));
@@ -643,7 +641,7 @@ async fn import(args: TaskImportArgs, context: &Context) -> Result<(), Failure> 
     let info = client.change(import).await?;
     tell(&info, context)?;
     let show = context.command(&format!("task show {}", info.task_id));
-    context.output.note(format!("See how it stands: {show}"));
+    context.output.note(format!("Show it: {show}"));
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
     output.data(summary(&trace, &spans))?;
     output.data(waterfall(&spans, output.canvas()))?;
     if trace.partial {
-        output.note("Some of it may be missing: only the latest records are looked through.");
+        output.note("The trace may be incomplete: only the latest records are searched.");
     }
     Ok(())
 }

@@ -376,7 +376,7 @@ impl Turns {
             let output = context.output;
             let count = usize::try_from(self.unreadable).unwrap_or(usize::MAX);
             output.note(format!(
-                "{} {} of what happened cannot be read; turns may be missing or incomplete",
+                "{} {} of the event log cannot be read; turns may be missing or incomplete",
                 output.err.paint(style::WARN, "warning:"),
                 text::count(count, "record"),
             ));
@@ -491,7 +491,7 @@ mod tests {
         );
         assert_eq!(turn.event_id.as_ref().map(EventId::as_str), Some("e"));
         assert_eq!(configs(&turn.config_digests), "aaaabbbb eeeeffff");
-        assert_eq!(turn.reason, None, "the answer is no reason");
+        assert_eq!(turn.reason, None, "no reason in the answer");
         assert_eq!(tools(&turn.tools), "bash__exec 2 (1 failed)");
     }
 

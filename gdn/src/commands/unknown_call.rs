@@ -64,7 +64,7 @@ pub(crate) async fn list(args: CallsArgs, context: &Context) -> Result<(), Failu
     output.data(table_of(&calls, args.all, text::now()).render(output.canvas()))?;
     let (key, call) = (&first.instance_key, &first.tool_call_id);
     output.note(format!(
-        "See what it was: {}\nHaving looked:   {}",
+        "Show the call:       {}\nAfter checking it:   {}",
         context.command(&format!("instance history {key}")),
         context.command(&format!("settle {key} {call} --note '…'")),
     ));

@@ -109,7 +109,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
                 "another upgrade works on {}",
                 installation.prefix().display()
             ),
-            format!("wait until it is over; how far it is: `{list}`"),
+            format!("wait until it ends; show its progress: `{list}`"),
         )
     })?;
     let cut_off = Journal::read(&installation)?;
@@ -117,9 +117,9 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
         (Some(journal), None) => go_on(journal, args, &installation, context).await,
         (Some(journal), Some(_)) => Err(Failure::new(
             Exit::Conflict,
-            format!("an upgrade {} was cut off", journal.told()),
+            format!("an upgrade {} was interrupted", journal.told()),
             format!(
-                "go on with it: `{}`; or take it back: `{}`",
+                "resume it: `{}`; or roll it back: `{}`",
                 again(&installation, "--resume"),
                 again(&installation, "--rollback")
             ),
@@ -129,7 +129,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
             take_in(from, args, &installation, context).await
         }
         (None, None) if args.resume => {
-            context.output.data("No upgrade was cut off.")?;
+            context.output.data("No upgrade was interrupted.")?;
             context
                 .output
                 .object(schemas::UPGRADE, &json!({ "outcome": "unchanged" }))
@@ -137,8 +137,8 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
         (None, None) => {
             let previous = installation.linked(Link::Previous)?;
             let previous = previous.ok_or_else(|| {
-                let hint = format!("see what there is: `{}`", again(&installation, "--list"));
-                Failure::new(Exit::NotFound, "there is no version before this one", hint)
+                let hint = format!("list the versions: `{}`", again(&installation, "--list"));
+                Failure::new(Exit::NotFound, "no previous version", hint)
             })?;
             go_to(&previous, args, &installation, context).await
         }
@@ -162,8 +162,8 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
         let dir = text::shell_quoted(&dir).unwrap_or_else(|| dir.clone().into_owned());
         Failure::new(
             Exit::Conflict,
-            "this gdn is not installed side by side with other versions",
-            format!("install it so, once: `gdn upgrade {dir} --prefix ~/.local/lib/goondan`"),
+            "this gdn is not in an installation with versions",
+            format!("create an installation: `gdn upgrade {dir} --prefix ~/.local/lib/goondan`"),
         )
     })
 }
@@ -183,7 +183,7 @@ fn unwritable(prefix: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Exit::Internal,
         format!("cannot write in {prefix}"),
-        format!("check who may: `ls -ld {prefix}`"),
+        format!("check its permissions: `ls -ld {prefix}`"),
     )
     .caused_by(Some(error))
 }
@@ -194,7 +194,7 @@ fn check(context: &Context) -> Result<(), Failure> {
     let reads = Reads::this();
     context.output.object(schemas::UPGRADE_CHECK, &reads)?;
     context.output.data(format!(
-        "goondan {} can read {}; it writes format {}, which is readable from format {} on",
+        "goondan {} can read {}; it writes format {}, and reads formats from {} on",
         reads.version,
         context.state_root.display(),
         reads.wrote,
@@ -238,7 +238,7 @@ fn list(installation: &Installation, context: &Context) -> Result<(), Failure> {
         let warning = output.err.paint(style::WARN, "warning:");
         let resume = again(installation, "--resume");
         output.note(format!(
-            "{warning} an upgrade {} is under way, or was cut off: `{resume}`",
+            "{warning} an upgrade {} is in progress or was interrupted: `{resume}`",
             journal.told()
         ));
     }
@@ -255,7 +255,7 @@ async fn take_in(
     let incoming = Incoming::take(from, args.sha256.as_deref(), installation)?;
     let number = asking::number_of(incoming.dir())?;
     let name = incoming.name(&number).map_err(|error| {
-        let hint = "nothing was changed; get a version of goondan, whole and unchanged";
+        let hint = "nothing was changed; get a complete, unmodified version of goondan";
         Failure::of(Exit::Damaged, &error, hint)
     })?;
     asking::reads(&incoming.dir().join(GDN), &context.state_root)
@@ -271,7 +271,7 @@ async fn take_in(
 }
 
 fn unreadable(error: &asking::AskError) -> Failure {
-    let hint = "nothing was changed; take a version that can read the state directory: `gdn doctor` tells its format";
+    let hint = "nothing was changed; choose a version that can read the state directory: `gdn doctor` shows its format";
     Failure::of(Exit::VersionMismatch, error, hint)
 }
 
@@ -288,11 +288,10 @@ async fn first(
     told(installation, context, name, "installed", None, &[])?;
     let bin = installation.bin_dir();
     let bin = bin.display();
-    output.note(format!("Have it found first: export PATH=\"{bin}:$PATH\""));
+    output.note(format!("Put it first in PATH: export PATH=\"{bin}:$PATH\""));
     if let Daemon::Answers(daemon) = Daemon::of(&context.state_root).await? {
         output.note(format!(
-            "A daemon runs by other programs, pid {}: `{}`, then `{bin}/gdn run`; a service: \
-             `{bin}/gdn service install --force`, and restart it",
+            "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn service install --force`, and restart it",
             daemon.pid(),
             context.daemon_command("shutdown")
         ));
@@ -323,7 +322,7 @@ async fn go_to(
     if !has_way_back && !args.one_way {
         return Err(Failure::new(
             Exit::Conflict,
-            format!("{from} cannot read what {to} writes: there would be no way back"),
+            format!("{from} cannot read the format of {to}: a rollback would not be possible"),
             "copy the state directory first (docs/operations.md, \"Back up and restore\"), then add `--one-way`",
         ));
     }
@@ -348,11 +347,8 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
         Daemon::Silent(_) => {
             return Err(Failure::new(
                 Exit::TimedOut,
-                "the daemon does not answer, so it is not known whether a new one would be better",
-                format!(
-                    "see what it does: `{}`",
-                    context.daemon_command("logs --all")
-                ),
+                "the daemon does not respond, so the upgrade could not be verified",
+                format!("for details: `{}`", context.daemon_command("logs --all")),
             ));
         }
     };
@@ -369,7 +365,7 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
     });
     if !is_of_here {
         return Err(refused(
-            format!("the daemon, pid {pid}, runs by programs that are not in this installation"),
+            format!("the daemon, pid {pid}, is not from this installation"),
             format!("start it from here first: `{shutdown}`, then `{bin}/gdn run`"),
         ));
     }
@@ -377,15 +373,15 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
         service::Runner::Own => Ok(Ran::AsService),
         service::Runner::OwnElsewhere => Err(refused(
             "the service does not start the current version".to_owned(),
-            format!("have it do so, and restart it: `{bin}/gdn service install --force`"),
+            format!("update the service, and restart it: `{bin}/gdn service install --force`"),
         )),
         service::Runner::Machine => Err(refused(
-            "the daemon is a service of the machine, which only root stops".to_owned(),
+            "the daemon is a system service, which only root can stop".to_owned(),
             "as root: `systemctl stop goondan`, then this command again, then `systemctl start goondan`".to_owned(),
         )),
         service::Runner::Nobody if daemon.client.daemon().log_dir.is_some() => Ok(Ran::InBackground),
         service::Runner::Nobody => Err(refused(
-            format!("the daemon, pid {pid}, runs in a terminal, or something unknown started it"),
+            format!("the daemon, pid {pid}, runs in a terminal, or was started in an unknown way"),
             format!("stop it (`{shutdown}`), run this again, and start it as before"),
         )),
     }
@@ -400,7 +396,7 @@ async fn go_on(
 ) -> Result<(), Failure> {
     if args.rollback && journal.way == Way::Forward {
         journal.way = Way::Back {
-            why: "it was to be taken back".to_owned(),
+            why: "a rollback was requested".to_owned(),
         };
         journal.write(installation)?;
     }
@@ -436,9 +432,9 @@ async fn carry_out(
         }
         Ended::TakenBack(why) => Err(Failure::new(
             Exit::TakenBack,
-            format!("{to} did not do its work, and {from} is the current version again: {why}"),
+            format!("{to} failed, and {from} is the current version again: {why}"),
             format!(
-                "see what was logged: `{}`",
+                "show the log: `{}`",
                 context.daemon_command("logs --all -n 200")
             ),
         )),
@@ -461,10 +457,12 @@ fn told(
     context.output.object(schemas::UPGRADE, &object)?;
     let prefix = installation.prefix().display();
     context.output.data(match outcome {
-        "planned" => format!("All is well: {version} would become the current version in {prefix}"),
-        "unchanged" => format!("{version} is the current version already"),
+        "planned" => {
+            format!("All checks passed: {version} would become the current version in {prefix}")
+        }
+        "unchanged" => format!("{version} is already the current version"),
         "installed" => format!("Installed {version} in {prefix}"),
-        _ => format!("{version} is the current version now"),
+        _ => format!("{version} is now the current version"),
     })
 }
 
@@ -474,7 +472,7 @@ pub(in crate::commands) fn cut_off() -> Option<(String, String)> {
     match Journal::read(&installation) {
         Ok(None) => None,
         Ok(Some(journal)) => {
-            let found = format!("one {} is under way, or was cut off", journal.told());
+            let found = format!("one {} is in progress or was interrupted", journal.told());
             Some((found, again(&installation, "--resume")))
         }
         Err(error) => {

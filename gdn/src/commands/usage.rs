@@ -61,14 +61,14 @@ fn parse_since(text: &str) -> Result<Day, String> {
     const DAY_MS: i64 = 86_400_000;
     if let Some(days) = text.strip_suffix('d') {
         let days: i64 = days.parse().ok().filter(|days| *days > 0).ok_or_else(|| {
-            format!("`{text}` is no number of days; write it like 7d, today included")
+            format!("invalid number of days `{text}`: expected a value such as 7d, including today")
         })?;
         let before_ms = days.saturating_sub(1).saturating_mul(DAY_MS);
         let now_ms = text::now().as_unix_millis();
         return Ok(Timestamp::from_unix_millis(now_ms.saturating_sub(before_ms)).day());
     }
     text.parse()
-        .map_err(|_| format!("`{text}` is no day; write it like 2026-01-31, or 7d"))
+        .map_err(|_| format!("invalid day `{text}`: expected a value such as 2026-01-31 or 7d"))
 }
 
 /// Percentage of a budget from which it is shown as nearly used up.
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
         }),
     )?;
     if report.rows.is_empty() {
-        output.data("No replies of models. The scripted model takes no tokens.")?;
+        output.data("No model replies. The scripted model uses no tokens.")?;
     } else {
         output.data(table(&report, by, args.all).render(output.canvas()))?;
     }
@@ -116,12 +116,12 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
             many => format!("{many} replies are"),
         };
         output.note(format!(
-            "The cost of {replies} not known and not in the sums: give their Models `prices`."
+            "The cost of {replies} unknown and not in the totals: set `prices` of their Models."
         ));
     }
     if report.unreadable > 0 {
         output.note(format!(
-            "{} {} of `usage.jsonl` cannot be read and {} not counted, by budgets neither.",
+            "{} {} of `usage.jsonl` cannot be read and {} not counted, not even for budgets.",
             output.err.paint(style::WARN, "warning:"),
             text::count(report.unreadable, "record"),
             if report.unreadable == 1 { "is" } else { "are" },

@@ -184,9 +184,9 @@ impl Found<'_> {
             .collect::<Vec<_>>();
         let can_fix = self.problems().any(|problem| problem.fix.is_some());
         let hint = if can_fix && self.fixes.is_empty() {
-            "mend what needs no judgement with `gdn validate --fix`, and the rest by hand"
+            "fix unambiguous problems with `gdn validate --fix`, and the rest by hand"
         } else {
-            "mend the places named above, then check again: `gdn validate`"
+            "fix the problems above, then check again: `gdn validate`"
         };
         Failure::new(
             Exit::InvalidConfiguration,

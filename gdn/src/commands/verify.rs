@@ -56,9 +56,9 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
             return Err(Failure::new(
                 Exit::Usage,
                 format!(
-                    "workspace {id} runs on another node: its files here are checked as a whole"
+                    "workspace {id} runs on another node: its files here can only be checked together"
                 ),
-                format!("leave `--instance` out: `{}`", context.command("verify")),
+                format!("omit `--instance`: `{}`", context.command("verify")),
             ));
         }
         Some(id) if is_followed => (Vec::new(), vec![id]),
@@ -111,7 +111,7 @@ fn tell(
         text::bytes(found.bytes)
     );
     if found.findings.is_empty() {
-        return output.data(format!("{checked}: every file is as it was written."));
+        return output.data(format!("{checked}: all files are intact."));
     }
     output.data(table_of(&found.findings).render(output.canvas()))?;
     output.data(format!(
@@ -120,7 +120,7 @@ fn tell(
     ))?;
     for kept in &found.kept {
         output.data(format!(
-            "Kept as it was: {}",
+            "Original kept: {}",
             text::one_line(&kept.to_string_lossy())
         ))?;
     }
@@ -133,13 +133,13 @@ fn tell(
     if !left.any(is_left) {
         return Ok(());
     }
-    let problem = "something that was written cannot be read any more";
+    let problem = "stored data is damaged";
     let advice = if is_own_damaged {
         let repair = context.command("verify --repair");
-        format!("restore the files from a backup, or go on without what is damaged: `{repair}`")
+        format!("restore the files from a backup, or continue without the damaged data: `{repair}`")
     } else {
         let again = context.command(if args.all { "verify --all" } else { "verify" });
-        format!("look again in some seconds, when they are made anew from the log: `{again}`")
+        format!("check again in a few seconds, when they are restored from the log: `{again}`")
     };
     Err(Failure::new(Exit::Damaged, problem, advice))
 }

@@ -115,10 +115,7 @@ impl TurnView {
         if event.kind == RuntimeEventKind::QuestionAsked
             && let Some(id) = &event.question_id
         {
-            self.line(&format!(
-                "    see it, and how to answer: {} {id}",
-                self.show_question
-            ));
+            self.line(&format!("    show it: {} {id}", self.show_question));
         }
         if event.kind == RuntimeEventKind::ApprovalAsked
             && let Some(id) = &event.approval_id
@@ -128,9 +125,9 @@ impl TurnView {
                 approve,
                 deny,
             } = &self.decide;
-            self.line(&format!("    see it whole: {show} {id}"));
-            self.line(&format!("    allow it:     {approve} {id}"));
-            self.line(&format!("    or do not:    {deny} {id} --reason '…'"));
+            self.line(&format!("    show it:  {show} {id}"));
+            self.line(&format!("    approve:  {approve} {id}"));
+            self.line(&format!("    deny:     {deny} {id} --reason '…'"));
         }
         if let Some(status) = status_of(event) {
             self.status(&status);
@@ -148,11 +145,11 @@ impl TurnView {
             Ok(ModelPiece::Text { text }) => self.text(&text),
             Ok(ModelPiece::Again) => {
                 self.shown.borrow_mut().text.clear();
-                self.line("  ↻ the model is asked again");
+                self.line("  ↻ calling the model again");
             }
             Ok(ModelPiece::Instead { target }) => {
                 self.shown.borrow_mut().text.clear();
-                let told = text::one_line(&format!("{target} is asked instead"));
+                let told = text::one_line(&format!("calling {target} instead"));
                 self.line(&format!("  ↻ {told}"));
                 self.status(&told);
             }
@@ -162,7 +159,7 @@ impl TurnView {
                 self.status(&told);
             }
             Ok(ModelPiece::Consent { need, command }) => {
-                let told = format!("waits until somebody has logged in for {need}: {command}");
+                let told = format!("waits for a login to {need}: {command}");
                 self.line(&format!("  ⏸ {}", text::one_line(&told)));
                 self.status(&told);
             }
@@ -405,7 +402,7 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
             // Step ids end in the step's number (`StepId::of_turn`).
             let step_id = event.step_id.as_ref()?;
             if step_id.is_summary() {
-                let line = "summarizing what is long past";
+                let line = "summarizing old messages";
                 return Some(palette.paint(style::FAINT, &text::fit(line, columns)));
             }
             let id = step_id.as_str();

@@ -142,7 +142,7 @@ fn the_schema_is_printed_for_all_kinds_or_one() {
     );
     home.gdn(&["schema", "Secret"])
         .exits(5)
-        .tells(&["there is no kind `Secret`", "Connection, OAuthApp, Script"]);
+        .tells(&["unknown kind `Secret`", "Connection, OAuthApp, Script"]);
 }
 
 #[test]

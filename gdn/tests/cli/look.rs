@@ -519,8 +519,8 @@ fn delete_asks_on_a_terminal_and_refuses_without() {
         _ => vec![],
     });
     home.gdn(&["instance", "delete", "it's"]).exits(2).tells(&[
-        "error: no terminal is there to ask: Delete the conversation it's",
-        r"hint: say yes beforehand: `gdn instance delete 'it'\''s' --yes`",
+        "error: confirmation required: Delete the conversation it's",
+        r"hint: pass `--yes`: `gdn instance delete 'it'\''s' --yes`",
     ]);
     assert_eq!(daemon.calls(), []);
     let ran = home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);

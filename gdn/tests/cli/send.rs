@@ -44,7 +44,7 @@ fn images_go_along_and_what_is_none_is_refused_before_anything_is_sent() {
     let (gif, text) = (file("a.gif", "GIF8"), file("b.png", "hello"));
     home.gdn(&["send", "--image", &text, "hi"])
         .exits(2)
-        .tells(&["is no image of a kind that models know"]);
+        .tells(&["is not an image in a supported format"]);
     assert!(daemon.calls().is_empty());
     home.gdn(&["send", "--image", &gif, "hi"]).exits(0);
     let sent = only_send(&daemon);
@@ -185,7 +185,7 @@ fn a_turn_that_fails_has_a_code_of_its_own() {
     let trace = "01".repeat(16);
     ran.tells(&[
         "error: the turn failed (E_MODEL): no rule matches\n",
-        &format!("hint: see what happened: `gdn logs --trace {trace}`"),
+        &format!("hint: for details: `gdn logs --trace {trace}`"),
     ]);
     let ran = home.gdn(&["send", "--json", "x"]).exits(7);
     assert_eq!(ran.json()["outcome"]["code"], "E_MODEL");
@@ -212,8 +212,8 @@ fn a_daemon_that_dies_while_we_wait_leaves_the_way_to_the_answer() {
     let again =
         format!("`gdn run && gdn send --event-id {id} --instance 'order 17' 'Where is it?'`");
     ran.tells(&[
-        "error: the connection to the daemon was lost before the answer came",
-        "an event that was accepted is safe",
+        "error: the connection to the daemon was lost before the answer arrived",
+        "accepted events are answered exactly once",
         &again,
     ]);
     drop(daemon);
@@ -364,7 +364,7 @@ fn a_pipe_gets_the_whole_reply_once_and_with_stream_the_words_as_they_come() {
     assert_eq!(ran.stdout, "47 copies.\n");
     let ran = home.gdn(&["send", "How many?", "--stream"]).exits(0);
     assert_eq!(ran.stdout, "Lo\nLet me look.\n47 copies.\n");
-    assert!(ran.stderr.contains("asked again"), "{ran:?}");
+    assert!(ran.stderr.contains("calling the model again"), "{ran:?}");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_daemon_that_ends_at_once_is_quoted() {
     );
     run(&home, &gdn, &["run"]).exits(13).tells(&[
         "error: the daemon could not start (exit status: 3): the state root is owned by pid 7\n",
-        "hint: see what it does, in this terminal: `gdn run --foreground`",
+        "hint: run it in this terminal: `gdn run --foreground`",
     ]);
 }
 
@@ -211,8 +211,8 @@ fn a_demo_asks_shows_stops_and_leaves_nothing_behind() {
     let ran = ran.exits(0).tells(&[
         " question How many?\n",
         "step 1\n",
-        "the conversation holds 1 message",
-        "its state removed",
+        "the conversation has 1 message",
+        "its state root removed",
         "gdn init my-swarm",
     ]);
     assert_eq!(ran.stdout, "Seven.\n");
@@ -244,7 +244,7 @@ fn a_demo_that_fails_stops_its_daemon_and_keeps_the_logs() {
     let (ran, state_root, daemon) = demo(&home, &[], failed);
     ran.exits(7).tells(&[
         "the turn failed (E_MODEL)",
-        &format!("what happened is in {}/logs", state_root.display()),
+        &format!("the logs are in {}/logs", state_root.display()),
     ]);
     assert!(state_root.exists());
     assert!(matches!(daemon.calls().last(), Some(Call::Stop(_))));

@@ -51,7 +51,7 @@ fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
     let sent = behind_a_held_turn(&home, &["one", "two", "three", "four"]);
     home.gdn(&["event", "move", "four", "--first"])
         .exits(0)
-        .prints(&["Event four has the next turn"]);
+        .prints(&["Event four is next"]);
     home.gdn(&["event", "move", "one", "--last"]).exits(0);
     home.gdn(&["event", "move", "three", "--before", "two"])
         .exits(0);
@@ -113,7 +113,7 @@ fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
     assert_eq!(asked(&home), texts);
     home.gdn(&["event", "resume", "--all"])
         .exits(0)
-        .prints(&["No event is paused."]);
+        .prints(&["No paused events."]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn steer_2_an_event_that_waits_is_dropped_and_one_whose_turn_has_begun_is_not() 
         .exits(0);
     home.gdn(&["event", "drop", "one", "--yes"])
         .exits(0)
-        .prints(&["Gave up event one"]);
+        .prints(&["Dropped event one"]);
     home.gdn(&["event", "drop", "held", "--yes"])
         .exits(10)
         .tells(&["the turn of event `held` has begun", "gdn cancel"]);

@@ -83,7 +83,7 @@ fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
     let events = home.gdn_json(&["event", "list"]);
     assert_eq!(events["events"][0]["standing"], "processing", "{events}");
     processes::signal(chat.pid(), Signal::SIGINT);
-    chat.wait_for_stdout("Cancelled the turn of main");
+    chat.wait_for_stdout("Canceled the turn of main");
     chat.say("echo after");
     // Part of the piped input was not answered.
     chat.wait().exits(130).prints(&["after"]);

@@ -164,14 +164,14 @@ fn steer_4_ctrl_c_stops_waiting_then_cancels_then_ends_and_signals_give_the_term
     screen.wait_for("stopped waiting");
     screen.wait_for("\nyou>");
     screen.press(&["C-c"]);
-    screen.wait_for("Cancelled the turn of main");
+    screen.wait_for("Canceled the turn of main");
     screen.types("echo after");
     screen.press(&["Enter"]);
     screen.wait_for("worker> after\nyou>");
     screen.types("not said");
     screen.wait_for("you> not said");
     screen.press(&["C-c"]);
-    screen.wait_for("Ctrl-C once more ends the chat");
+    screen.wait_for("Press Ctrl-C again");
     screen.press(&["C-c"]);
     check_given_back(&screen);
     assert_eq!(asked(&home), ["hold x", "echo after"]);

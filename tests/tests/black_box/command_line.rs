@@ -57,11 +57,11 @@ fn ctl_1_a_state_root_that_is_a_file_is_named_as_such() {
     for command in ["status", "run"] {
         home.gdn(&["--state-root", file, command])
             .exits(2)
-            .tells(&["is no directory", "--state-root DIR"]);
+            .tells(&["is not a directory", "--state-root DIR"]);
     }
     home.gdn(&["--state-root", file, "doctor"])
         .exits(16)
-        .prints(&["is no directory"]);
+        .prints(&["is not a directory"]);
 }
 
 #[test]

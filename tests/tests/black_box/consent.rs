@@ -11,7 +11,7 @@ use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
 const CANCELLED: i32 = 12;
-const QUESTION: &str = "asks for Secret/hook, for Connection/hook. Allow it? [y/N]";
+const QUESTION: &str = "requests Secret/hook, for Connection/hook. Allow it? [y/N]";
 
 /// A home whose project uses an existing secret without consent.
 fn wanting() -> Home {
@@ -72,9 +72,10 @@ fn sec_6_run_asks_a_person_and_takes_yes_and_no() {
 #[test]
 fn sec_6_run_in_the_foreground_asks_first_or_says_the_command() {
     let home = wanting();
-    home.gdn(&["run", "--foreground"])
-        .exits(6)
-        .tells(&["the project may not use Secret/hook", &allow_command(&home)]);
+    home.gdn(&["run", "--foreground"]).exits(6).tells(&[
+        "the project is not allowed to use Secret/hook",
+        &allow_command(&home),
+    ]);
     let mut person = on_terminal(&home, &["run", "--foreground"]);
     person.wait_for(QUESTION);
     person.say("n");

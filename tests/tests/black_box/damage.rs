@@ -129,7 +129,7 @@ fn msg_11_what_is_cut_from_an_audit_log_is_told_until_it_is_acknowledged() {
     home.gdn(&["verify", "--repair"]).exits(0);
     home.gdn(&["verify"])
         .exits(0)
-        .prints(&["every file is as it was written"]);
+        .prints(&["all files are intact"]);
     let audit = fs::read_to_string(&audit).unwrap();
     assert!(audit.contains("workspace.acknowledged"), "{audit}");
 }
@@ -176,7 +176,7 @@ fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
     });
     home.gdn(&["verify", "--all"])
         .exits(0)
-        .prints(&["1 conversation", "every file is as it was written"]);
+        .prints(&["1 conversation", "all files are intact"]);
     assert_eq!(home.ask("main", "echo on"), "on");
 }
 

@@ -152,7 +152,7 @@ fn check_every_loss(home: &Home) -> usize {
     let daemon = Daemon::serving(home);
     home.gdn(&["verify", "--all"])
         .exits(0)
-        .prints(&["every file is as it was written"]);
+        .prints(&["all files are intact"]);
     let mut missed = Vec::new();
     for file in &files {
         let content = fs::read(file).unwrap();
@@ -179,7 +179,7 @@ fn check_every_loss(home: &Home) -> usize {
     assert!(missed.is_empty(), "{missed:#?}\nof {files:#?}");
     home.gdn(&["verify", "--all"])
         .exits(0)
-        .prints(&["every file is as it was written"]);
+        .prints(&["all files are intact"]);
     drop(daemon);
     files.len()
 }

@@ -78,7 +78,7 @@ fn a_forgotten_project_starts_with_no_later_daemon_and_keeps_its_conversations()
     // While it runs; the daemon continues.
     home.gdn(&["forget"])
         .exits(0)
-        .tells(&["Its conversations stay"]);
+        .tells(&["Its conversations are kept"]);
     nothing_is_left();
     drop(daemon.stop());
 }

@@ -190,12 +190,12 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
         (
             "git+ssh://git@127.0.0.1/r".to_owned(),
             2,
-            "by no way that is safe",
+            "does not use a safe protocol",
         ),
         (
             "git+http://127.0.0.1/r".to_owned(),
             2,
-            "by no way that is safe",
+            "does not use a safe protocol",
         ),
     ] {
         home.gdn(&["package", "add", &wanted])

@@ -52,9 +52,9 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
             .prints(&["last known good"])
             .tells(&[
                 "goondan.yaml",
-                "The last known good configuration runs in its place: ",
-                ", that of 20",
-                "to run nothing in its place: `gdn run --strict`",
+                "The last known good configuration runs instead: ",
+                ", of 20",
+                "to stop it instead: `gdn run --strict`",
             ]);
         home.gdn(&["ps"]).exits(16).tells(&["last known good"]);
         assert_eq!(home.ask("main", "echo again"), "again");
@@ -87,7 +87,7 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
         home.gdn(&[command]).exits(6).tells(&[
             "unknown field `provier`",
             "goondan.yaml:",
-            &format!("What ran before goes on: configuration {head}, since 20"),
+            &format!("The previous configuration continues to run: {head}, since 20"),
         ]);
     }
     drop(daemon.stop());
@@ -97,8 +97,8 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
         let told = home.gdn(&[command]).exits(6).tells(&[
             "unknown field `provier`",
             "goondan.yaml:",
-            &format!("The last known good configuration runs in its place: {head}, that of 20"),
-            "to run nothing in its place: `gdn run --strict`",
+            &format!("The last known good configuration runs instead: {head}, of 20"),
+            "to stop it instead: `gdn run --strict`",
         ]);
         let (wrong, runs) = (
             told.stderr.find("provier"),
@@ -138,8 +138,8 @@ fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configura
     // The command in the hint works, and its effect persists.
     home.gdn(&["run", "--strict"]).exits(6).tells(&[
         "unknown field `provier`",
-        &format!("The last known good configuration runs in its place: {head}, that of 20"),
-        "It is stopped now",
+        &format!("The last known good configuration runs instead: {head}, of 20"),
+        "It was stopped",
     ]);
     assert!(home.running(AGENT).is_empty());
     drop(daemon.stop());

@@ -178,7 +178,7 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
     let back = server.consent(&address_of(&login));
     server.lie(Some(Lie::CloudServer));
     assert_eq!(visit(&back), 200);
-    let told = format!("You log in at {}", server.issuer());
+    let told = format!("Authorization server: {}", server.issuer());
     login.wait().exits(0).tells(&[&told]);
     // After a restart, too. No connection uses the token after it is revoked.
     daemon.kill();

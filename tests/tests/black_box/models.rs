@@ -70,7 +70,7 @@ fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_anoth
     let ran = asking.wait().exits(0);
     assert_eq!(ran.stdout, "Hel\nHello there.\n");
     ran.tells(&[
-        "asked again",
+        "calling the model again",
         "attempt 2 of 5 now: model `hosted` failed",
         "its process ended: killed by SIGKILL",
     ]);

@@ -358,7 +358,7 @@ fn sys_4_a_turn_that_needs_consent_is_parked_over_a_restart_and_resumed_by_the_l
         .prints(&["waits for consent: OAuthApp/idp"]);
     home.gdn(&["status"])
         .exits(0)
-        .tells(&["log in for OAuthApp/idp"]);
+        .tells(&["OAuthApp/idp needs a login"]);
     daemon.kill();
     drop(sending.wait());
     let daemon = Daemon::start(&home);

@@ -452,7 +452,7 @@ fn compat_1_a_bundle_is_migrated_once_a_person_has_seen_the_difference() {
     home.gdn(&["migrate", "--write"]).exits(0);
     home.gdn(&["migrate"])
         .exits(0)
-        .tells(&["Nothing is written in an older form"]);
+        .tells(&["The project has no older forms"]);
     let files = home.gdn_json(&["migrate"]);
     assert_eq!(files["files"], json!([]));
     let checked = home.gdn(&["validate", "--strict"]).exits(0);

@@ -37,7 +37,7 @@ fn compat_4_known_commands_and_options_do_what_they_did() {
         .exits(0);
     assert_eq!(ran.stdout, "You said: hi\n");
     assert!(
-        ran.stderr.contains("A project has one Swarm"),
+        ran.stderr.contains("a project has one Swarm"),
         "{}",
         ran.stderr
     );

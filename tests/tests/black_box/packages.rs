@@ -236,7 +236,7 @@ fn pkg_3_hostile_archives_change_nothing() {
     );
     refused(
         &|folder| fs::write(folder.join("goondan.yaml"), "kind: Agent\n").unwrap(),
-        "is no package",
+        "does not belong to a package",
     );
     refused(
         &|folder| fs::remove_file(folder.join("goondan.yaml")).unwrap(),
@@ -270,7 +270,7 @@ fn pkg_3_a_frozen_lockfile_is_not_changed() {
     let before = project(&home);
     home.gdn(&["package", "install", "--frozen-lockfile"])
         .exits(10)
-        .tells(&["goondan.lock does not fit what is required: it has `@acme/words` 1.0.0"]);
+        .tells(&["goondan.lock does not match the requirements: it has `@acme/words` 1.0.0"]);
     assert_eq!(project(&home), before);
     home.gdn(&["package", "install"])
         .exits(0)

@@ -286,7 +286,7 @@ fn obs_1_ps_watch_tells_what_changes_over_a_kill_of_the_daemon_until_the_project
     assert_eq!(changes(&watch, "main")[0].0, "appeared");
     plain.wait_for_stdout(&format!("pid {pid}"));
     drop(daemon.kill());
-    plain.wait_for_stderr("The connection is lost");
+    plain.wait_for_stderr("Connection lost");
     let daemon = Daemon::start(&home);
     wait_until("the project runs", || home.gdn(&["ps"]).code == 0);
     assert_eq!(home.ask("main", "echo two"), "two");
@@ -360,7 +360,7 @@ fn obs_1_a_log_of_a_task_is_followed_over_a_kill_of_the_daemon_to_its_end() {
         if step == 1 {
             follow.wait_for_stdout("Who reads it?");
             drop(daemon.take().map(Daemon::kill));
-            follow.wait_for_stderr("The connection is lost");
+            follow.wait_for_stderr("Connection lost");
             daemon = Some(Daemon::start(&home));
             wait_until("the task is known", || {
                 home.gdn(&["task", "show", "shop"]).code == 0

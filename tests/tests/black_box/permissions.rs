@@ -183,7 +183,7 @@ fn pkg_3_a_packages_tool_reaches_what_was_granted_and_nothing_else() {
     assert!(!refused.contains("another note"), "{refused}");
     home.gdn(&["package", "why", "words"])
         .exits(0)
-        .prints(&["it was granted:", "+ hosts: 127.0.0.1:"]);
+        .prints(&["granted permissions:", "+ hosts: 127.0.0.1:"]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_on
         .tells(&[
             "  words 1.0.0",
             "    + hosts: a.example.org, b.example.org",
-            "no terminal is there to ask: Grant `words 1.0.0` hosts a.example.org, b.example.org?",
+            "confirmation required: Grant `words 1.0.0` hosts a.example.org, b.example.org?",
             "package add ../words.tgz --grant",
         ]);
     assert_eq!(snapshot(&home.project(), |_| true), before);
@@ -295,7 +295,9 @@ fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
     home.gdn(&["run"]).exits(6);
     home.gdn(&["package", "install", "--frozen-lockfile"])
         .exits(10)
-        .tells(&["`words 1.0.0` asks for what goondan.lock does not grant it: secrets token"]);
+        .tells(&[
+            "`words 1.0.0` requests permissions that goondan.lock does not grant: secrets token",
+        ]);
     home.gdn(&["package", "install", "--grant"]).exits(0);
     assert_eq!(
         fs::read_to_string(home.project().join("goondan.lock")).unwrap(),

@@ -65,7 +65,7 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
             "for Ada",
             "src/old.txt → src/new.txt",
             "-one two three\n+one 2 three\n",
-            "── src/old.txt → src/new.txt\n  moved, its content is the same\n",
+            "── src/old.txt → src/new.txt\n  moved, content unchanged\n",
             "── src/bytes.bin\nnew file mode 100644\n  binary  4 B\n",
             "12 tests passed",
             "goondan.yaml",
@@ -195,7 +195,7 @@ fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
             "src/a.txt: the project and the proposal both changed the same place: in the project line 1",
             "src/old.txt: it was changed in the project, and the proposal deletes it",
         ])
-        .tells(&["2 files in conflict", "nothing was made"]);
+        .tells(&["2 files in conflict", "nothing was created"]);
     let merged = home.gdn(&["--json", "proposal", "merge", "r1", "coder"]);
     let conflicts = merged.exits(10).json()["conflicts"].clone();
     assert_eq!(conflicts.as_array().unwrap().len(), 2);

@@ -80,13 +80,10 @@ fn pkg_1_a_package_is_packed_published_and_used_by_another_project() {
     // Without a confirmation or a token, nothing is sent.
     home.gdn(&["package", "publish", "--yes"])
         .exits(10)
-        .tells(&[
-            "there is no token for",
-            "gdn secret set registry 127.0.0.1-",
-        ]);
+        .tells(&["no token for", "gdn secret set registry 127.0.0.1-"]);
     with_token(&home, &registry, &["package", "publish"])
         .exits(2)
-        .tells(&["It cannot be taken back."]);
+        .tells(&["This cannot be undone."]);
     with_token(&home, &registry, &["package", "publish", "--dry-run"]).exits(0);
     assert!(registry.received().is_empty());
 
@@ -134,12 +131,12 @@ fn sec_2_what_holds_secrets_is_not_given_away() {
         }
         fs::remove_file(home.project().join(file)).unwrap();
     };
-    refused("deploy/.env.local", "A=b", "kept for secrets");
-    refused("tls/server.key", "k", "kept for secrets");
+    refused("deploy/.env.local", "A=b", "usually contain secrets");
+    refused("tls/server.key", "k", "usually contain secrets");
     refused(
         "docs/notes.md",
         "it is a-value-of-the-store.",
-        "a value of the secret store",
+        "a value from the secret store",
     );
     std::os::unix::fs::symlink("/etc/passwd", home.project().join("users")).unwrap();
     home.gdn(&["package", "pack"])
@@ -158,7 +155,7 @@ fn pkg_3_an_audit_tells_what_is_known_against_the_versions_in_use() {
     home.gdn(&["package", "add", "letters"]).exits(0);
     home.gdn(&["package", "audit"])
         .exits(0)
-        .prints(&["1 package: nothing is known against them"]);
+        .prints(&["1 package: no known advisories"]);
     let asked = registry.received().pop().unwrap();
     assert_eq!(asked.body, json!({"letters": ["2.1.0"]}));
 

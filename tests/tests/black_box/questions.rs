@@ -89,7 +89,7 @@ fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
     );
     shown.tells(&[
         &format!("question answer {id} --set 'size=s' --set 'count=1'"),
-        "no passwords",
+        "do not enter passwords",
     ]);
     let form = home.gdn_json(&["question", "show", &id])["form"].clone();
     assert_eq!(
@@ -203,9 +203,9 @@ fn an_answer_that_does_not_fit_is_refused_and_the_question_goes_on_waiting() {
     );
     refused(&["--set", "size=s", "--set", "count=10"], &["from 1 to 9"]);
     refused(&["--set", "size=s"], &["`count` is missing"]);
-    refused(&["--set", "color=red"], &["no field `color`"]);
+    refused(&["--set", "color=red"], &["unknown field `color`"]);
     refused(&["--set", "mail=nobody"], &["of the format email"]);
-    refused(&["--json-content", "[1]"], &["is no JSON object"]);
+    refused(&["--json-content", "[1]"], &["is not a JSON object"]);
     let wrong = r#"{"size": {"nested": true}, "count": "1"}"#;
     refused(
         &["--json-content", wrong],

@@ -175,12 +175,12 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
         (
             Lie::CutsArchive,
             10,
-            "is not what was promised: its SHA-512",
+            "does not match the registry: expected the SHA-512",
         ),
         (
             Lie::OtherArchive,
             10,
-            "is not what was promised: its SHA-512",
+            "does not match the registry: expected the SHA-512",
         ),
         (Lie::OtherName, 10, "describes the package `other`"),
         (
@@ -190,12 +190,12 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
         ),
         (Lie::HidesRequirements, 10, "it is said to require nothing"),
         (Lie::WeakPromise, 5, "the registry has no SHA-512 for it"),
-        (Lie::Elsewhere, 5, "its archive is not at its registry"),
-        (Lie::LeadsHere, 10, "which is not in the Internet"),
-        (Lie::Endless, 10, "answered with more than 67108864 bytes"),
+        (Lie::Elsewhere, 5, "its archive is not on its registry"),
+        (Lie::LeadsHere, 10, "which is not on the public internet"),
+        (Lie::Endless, 10, "sent more than 67108864 bytes"),
         (Lie::Nested, 10, "is not package metadata"),
-        (Lie::StallsWithMetadata, 8, "stopped answering"),
-        (Lie::StallsWithArchive, 8, "stopped answering"),
+        (Lie::StallsWithMetadata, 8, "stopped responding"),
+        (Lie::StallsWithArchive, 8, "stopped responding"),
     ] {
         registry.lie(lie);
         let wanted = if exit == 5 { "words" } else { "words@1.0.0" };
@@ -218,16 +218,10 @@ fn pkg_1_a_registry_that_signs_is_held_to_its_signatures() {
     for (lie, said) in [
         (
             Lie::HidesSignatures,
-            "is not signed, though its registry signs",
+            "is not signed, although its registry signs",
         ),
-        (
-            Lie::OtherSignature,
-            "has a signature of its registry that is not right",
-        ),
-        (
-            Lie::OtherKey,
-            "has a signature of its registry that is not right",
-        ),
+        (Lie::OtherSignature, "has an invalid signature"),
+        (Lie::OtherKey, "has an invalid signature"),
     ] {
         registry.lie(lie);
         home.gdn(&["package", "add", "words"]).exits(10).tells(&[
@@ -253,9 +247,9 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     home.gdn(&["package", "add", "words"]).exits(0);
     registry.lie(Lie::OtherPromise);
     let before = all(&home);
-    home.gdn(&["package", "add", "more"])
-        .exits(10)
-        .tells(&["`words` 1.0.0 is not what was locked: its registry promises another archive"]);
+    home.gdn(&["package", "add", "more"]).exits(10).tells(&[
+        "`words` 1.0.0 does not match the lockfile: its registry now lists another archive",
+    ]);
     home.gdn(&["package", "update"]).exits(10);
     assert_eq!(all(&home), before);
 
@@ -263,7 +257,7 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     fs::remove_dir_all(home.state_root().join("packages")).unwrap();
     home.gdn(&["package", "install"])
         .exits(10)
-        .tells(&["is not what was promised"]);
+        .tells(&["does not match the registry"]);
     registry.lie(Lie::None);
     home.gdn(&["package", "install"]).exits(0);
     assert_eq!(all(&home)[0], before[0]);
@@ -301,7 +295,7 @@ fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
     registry.publish_aged("new", "1.0.0", &[], "new", 0);
     let before = all(&home);
     home.gdn(&["package", "add", "new"]).exits(5).tells(&[
-        "`new` 1.0.0 is passed over: it was published",
+        "skipped `new` 1.0.0: it was published",
         "--min-release-age 0",
     ]);
     home.gdn(&["package", "add", "new@^1"]).exits(10).tells(&[
@@ -335,7 +329,7 @@ fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
     ]);
     home.gdn(&["package", "add", "nobody"])
         .exits(5)
-        .tells(&["has no `nobody` that can be taken"]);
+        .tells(&["has no suitable version of `nobody`"]);
     home.gdn(&["package", "add", "nobody@^1"])
         .exits(10)
         .tells(&["`nobody` does not exist"]);
@@ -406,7 +400,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
     // No registry is configured for the scope: no other is queried.
     let add = ["package", "add", "@own/words"];
     plain.gdn(&add).exits(5).tells(&[
-        "no registry is named in which `@own/words` could be",
+        "no registry is configured for `@own/words`",
         "or set `$GOONDAN_REGISTRY`",
     ]);
     let env = [
@@ -433,6 +427,6 @@ fn pkg_3_what_can_only_be_changed_by_hand_is_said_before_anything_is_stored() {
     let before = all(&home);
     home.gdn(&["package", "add", "words"])
         .exits(10)
-        .tells(&["can only be changed by hand"]);
+        .tells(&["cannot edit"]);
     assert_eq!(all(&home), before);
 }

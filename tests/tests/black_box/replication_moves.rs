@@ -53,7 +53,7 @@ fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
     });
     b.gdn(&["node", "list"])
         .exits(0)
-        .tells(&["b could not run it", "HOOK_KEY"]);
+        .tells(&["b cannot run it", "HOOK_KEY"]);
     wait_until("the owner does not hear that it follows", || {
         let ran = a.gdn(&["node", "move", &workspace_of(&a)]);
         assert_ne!(ran.code, 0, "{ran:?}");
@@ -65,10 +65,12 @@ fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
     wait_until("the owner is missed", || {
         b.workspace().unwrap()["isOwnerHeard"] == false
     });
-    b.gdn(&["node", "list"]).exits(0).prints(&["a (not heard)"]);
+    b.gdn(&["node", "list"])
+        .exits(0)
+        .prints(&["a (not responding)"]);
     b.gdn(&["status"])
         .exits(DEGRADED)
-        .tells(&["node a", "is not heard"]);
+        .tells(&["node a", "does not respond"]);
     assert!(!b.runs());
     drop(daemon_b.stop());
     let daemon_b = with_key(&b);
@@ -129,7 +131,7 @@ fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
     assert_eq!(b.ask("x", "echo 2"), "2");
     a.gdn(&["node", "list"])
         .exits(0)
-        .tells(&["a could not run it", "HOOK_KEY"]);
+        .tells(&["a cannot run it", "HOOK_KEY"]);
     assert!(!a.runs());
     drop(daemon_b.stop());
     drop(daemon_a.stop());

@@ -110,7 +110,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     added.tells(&[
         "identity.age",
         "Keep a copy",
-        "No workspace that runs names it",
+        "No running workspace uses it",
         "gdn secret allow hook --project DIR",
     ]);
     home.gdn(&["secret", "allow", "hook"]).exits(0);
@@ -137,7 +137,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
 
     // Changes of unrelated secrets restart nothing.
     let other = set(&home, "unused", "k", "of-no-importance", &[]).exits(0);
-    other.tells(&["No workspace that runs names it"]);
+    other.tells(&["No running workspace uses it"]);
 
     let state = home.state_root();
     let system = state.join("system");
@@ -183,7 +183,10 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
         .exits(0);
     removed
         .prints(&["Removed Secret/hook hmac", "not reloaded"])
-        .tells(&["there is no secret `hook`", "What ran before goes on"]);
+        .tells(&[
+            "there is no secret `hook`",
+            "The previous configuration continues to run",
+        ]);
     assert!(
         problem(&home)
             .as_str()
@@ -219,8 +222,8 @@ fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
     let refused = home.gdn(&["secret", "set", "hook", "hmac", "hunter2-and-more"]);
     assert!(!refused.stderr.contains("hunter2"), "{refused:?}");
     refused.exits(2).tells(&[
-        "a secret is no argument",
-        "the shell's history",
+        "secrets cannot be passed as arguments",
+        "in its history",
         "gdn secret set hook hmac < FILE",
     ]);
     assert!(home.running(ORCHESTRATOR).is_empty());
@@ -361,7 +364,7 @@ spec:
     ));
     let daemon = Daemon::start(&home);
     let allowed = set(&home, "provider", "apiKey", FIRST, &["--for", "."]).exits(0);
-    allowed.tells(&["may use it."]);
+    allowed.tells(&["can use it."]);
     home.gdn(&["run"]).exits(0);
     let asking = home.start_gdn(&["send", "Hi."]);
     wait_until("the provider is asked", || provider.received().len() == 1);
@@ -416,7 +419,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     home.gdn(&["secret", "allow", "hook"]).exits(0);
     home.gdn(&["secret", "allow", "hook"])
         .exits(0)
-        .tells(&["It was allowed already"]);
+        .tells(&["It was already allowed"]);
     home.gdn(&["run"]).exits(0);
     assert_eq!(status(&daemon, FIRST), 202);
     let listed = home.gdn_json(&["secret", "list"]);
@@ -437,7 +440,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     home.write("project/goondan.yaml", "{");
     home.gdn(&["secret", "deny", "hook"])
         .exits(0)
-        .prints(&["Denied Secret/hook"]);
+        .prints(&["Revoked Secret/hook"]);
     wait_until("the webhook is gone", || home.running(CONNECTOR).is_empty());
     home.write("project/goondan.yaml", &before);
     home.gdn(&["reload"])

@@ -142,7 +142,7 @@ fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
     assert!(printed.contains("--state-root %h/state"), "{printed}");
     gdn(&home, &["service", "status"])
         .exits(5)
-        .tells(&["hint: make one: `gdn service install`"]);
+        .tells(&["hint: install it: `gdn service install`"]);
     assert_eq!((calls(&home), unit(&home).exists()), (vec![], false));
 
     let installed = gdn(&home, &["service", "install"]).exits(0);
@@ -177,7 +177,7 @@ fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
     );
     gdn(&home, &["service", "status"])
         .exits(0)
-        .prints(&["as this version writes it"]);
+        .prints(&["up to date"]);
 
     // A repetition changes nothing.
     gdn(&home, &["service", "install"])
@@ -185,13 +185,13 @@ fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
         .prints(&[&pid.to_string()]);
 
     let removed = gdn(&home, &["service", "remove"]).exits(0);
-    removed.tells(&["stay where they are"]);
+    removed.tells(&["stay in the state directory"]);
     assert!(calls(&home).contains(&"systemctl --user disable --now goondan.service".to_owned()));
     assert!(!unit(&home).exists() && home.running(ORCHESTRATOR).is_empty());
     assert!(home.state_root().join("system/format.json").exists());
     gdn(&home, &["service", "remove"])
         .exits(0)
-        .prints(&["no service here"]);
+        .prints(&["The service is not installed"]);
     assert_eq!(calls(&home), Vec::<String>::new());
     gdn(&home, &["service", "status"]).exits(5);
 }
@@ -245,10 +245,7 @@ fn rel_1_a_directory_is_made_writable_and_stays_so() {
     assert_eq!(status(&home, &[])["differs"], false);
     let missing = format!("{dir}/missing");
     for (args, told) in [
-        (
-            &["--writable", missing.as_str()][..],
-            "cannot be made writable",
-        ),
+        (&["--writable", missing.as_str()][..], "cannot make"),
         (&["--writable", dir, "--manager", "launchd"], "launchd"),
     ] {
         gdn(&home, &[&["service", "install"], args].concat())
@@ -374,7 +371,7 @@ fn rel_1_what_is_written_is_what_systemd_takes() {
         ],
     )
     .exits(2)
-    .tells(&["there is no user"]);
+    .tells(&["does not exist"]);
     if !needs::program("systemd-analyze") {
         return;
     }

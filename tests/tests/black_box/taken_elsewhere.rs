@@ -45,7 +45,7 @@ fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
         .exits(0);
     exported
         .prints(&["Exported main: 6 messages"])
-        .tells(&["1 event waited or was worked on"]);
+        .tells(&["1 event waited or was in progress"]);
     here.gdn(&["instance", "export", "main", "-o", file])
         .exits(10)
         .tells(&["--force"]);

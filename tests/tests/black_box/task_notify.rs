@@ -203,7 +203,10 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
     home.gdn(&["validate"]).exits(0);
     let _daemon = Daemon::serving(&home);
     let run = home.gdn(&["run"]).exits(0);
-    assert!(run.stderr.contains("Give it work: gdn task new"), "{run:?}");
+    assert!(
+        run.stderr.contains("Create a task: gdn task new"),
+        "{run:?}"
+    );
     for send in [
         &["send", "Hello?"][..],
         &["send", "--agent", "coder", "Hello?"],

@@ -234,7 +234,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
     upgrading
         .wait()
         .exits(0)
-        .prints(&["is the current version now"]);
+        .prints(&["is now the current version"]);
     held.join().unwrap();
     during.into_iter().for_each(|work| work.join().unwrap());
     assert_ne!(place.version(), first);
@@ -247,7 +247,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
     place
         .upgrade(&b)
         .exits(0)
-        .prints(&["is the current version already"]);
+        .prints(&["is already the current version"]);
     place.current(&["upgrade", "--rollback"]).exits(0);
     assert_eq!(place.version(), first);
     place.runs_by_current();
@@ -292,7 +292,7 @@ fn rel_1_a_version_that_does_not_do_its_work_is_taken_back() {
         let build = place.build_with(name, program, script);
         let work = place.work(name);
         let failed = place.upgrade(&build).exits(18);
-        failed.tells(&["did not do its work, and", why, "hint: see what was logged"]);
+        failed.tells(&["failed, and", why, "hint: show the log"]);
         work.join().unwrap();
         assert_eq!(
             (place.version(), place.journal()),
@@ -433,10 +433,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
     place.home.gdn(&["run"]).exits(0);
     let b = place.build("b");
     let refused = place.upgrade(&b).exits(10);
-    refused.tells(&[
-        "programs that are not in this installation",
-        "/prefix/bin/gdn run`",
-    ]);
+    refused.tells(&["is not from this installation", "/prefix/bin/gdn run`"]);
     place.home.gdn(&["shutdown"]).exits(0);
     // A version whose files the previous one cannot read.
     let newer = place.build_with(
@@ -445,15 +442,15 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
         r#"echo '{"version":"0.1.0","wrote":1001,"readableFrom":1000}'"#,
     );
     let refused = place.upgrade(&newer).exits(10);
-    refused.tells(&["there would be no way back", "--one-way"]);
+    refused.tells(&["a rollback would not be possible", "--one-way"]);
     // A version that cannot read the state.
     place.home.gdn(&["run"]).exits(0);
     place.home.gdn(&["shutdown"]).exits(0);
-    let older = place.build_with("older", GDN, "echo 'error: of a newer format' >&2; exit 4");
+    let older = place.build_with("older", GDN, "echo 'error: has a newer format' >&2; exit 4");
     place
         .upgrade(&older)
         .exits(4)
-        .tells(&["of a newer format", "nothing was changed"]);
+        .tells(&["has a newer format", "nothing was changed"]);
     assert_eq!(place.version(), first);
     // Without a daemon, only the link is swapped.
     place.upgrade(&b).exits(0);

@@ -97,7 +97,7 @@ fn rel_1_a_file_that_says_no_format_stops_the_start_and_the_hint_mends_it() {
     let home = Home::new(LAB);
     home.write("state/system/format.json", "{\"wrote\":");
     let refused = home.gdn(&["run"]).exits(15);
-    let told = refused.tells(&["does not say the format"]).stderr;
+    let told = refused.tells(&["the format of the state directory"]).stderr;
     let (_, command) = told.split_once("`rm ").unwrap();
     let path = command.split('`').next().unwrap().trim_matches('\'');
     assert_eq!(Path::new(path), format_file(&home));

@@ -99,7 +99,7 @@ mod tests {
             "gdn demo kill: everything is killed at random, and nothing is lost or done twice";
         let mut cast = Cast::begin(&home, ("demo-kill", title), (112, 13));
         cast.type_in("gdn demo kill --for 5s --seed 5");
-        cast.follow("nothing was answered twice.", 150);
+        cast.follow("was answered exactly once.", 150);
         cast.screen().wait_for_prompt();
         cast.keep(5_000);
         cast.finish();

@@ -104,7 +104,7 @@ fn summary(rehearsal: &Rehearsal) -> Table {
         table.field("Differs", "in neither prompt, model nor tools".to_owned());
     }
     if rehearsal.turns.is_empty() && rehearsal.problems.is_empty() {
-        table.field("Turns", "none is recorded".to_owned());
+        table.field("Turns", "not recorded".to_owned());
     }
     for note in &rehearsal.notes {
         table.field("Note", Cell::styled(text::one_line(note), style::FAINT));
@@ -131,7 +131,7 @@ fn turns_of(turns: &[RehearsedTurn]) -> Table {
     for turn in turns {
         let (result, style) = match turn {
             turn if turn.breaks() => ("breaks", style::BAD),
-            turn if turn.stopped.is_some() => ("not to its end", style::WARN),
+            turn if turn.stopped.is_some() => ("incomplete", style::WARN),
             turn if !turn.findings.is_empty() => ("differs", style::WARN),
             _ => ("as recorded", style::GOOD),
         };
@@ -207,13 +207,10 @@ fn verdict(
     };
     let hint = match &rehearsal.changeset_id {
         Some(id) => format!(
-            "turn it down: {}",
+            "reject it: {}",
             command_for(&format!("reject {id} --reason 'TEXT'"), key, context)
         ),
-        None => format!(
-            "see what else there is: {}",
-            command_of("status", key, context)
-        ),
+        None => format!("list the others: {}", command_of("status", key, context)),
     };
     Err(Failure::new(Exit::Degraded, message, hint))
 }

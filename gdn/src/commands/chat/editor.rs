@@ -116,7 +116,7 @@ fn cannot_read() -> Failure {
     Failure::new(
         Exit::Internal,
         "cannot read from the terminal",
-        "pass the text through a pipe: `gdn chat < questions.txt`",
+        "pass the messages on stdin: `gdn chat < questions.txt`",
     )
 }
 

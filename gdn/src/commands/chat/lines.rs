@@ -102,7 +102,7 @@ fn stdin_lines() -> mpsc::Receiver<Result<String, Failure>> {
                 Err(error) => Err(Failure::new(
                     Exit::Usage,
                     "cannot read the next line from stdin",
-                    "pass text in UTF-8, one question a line",
+                    "pass UTF-8 text, one message per line",
                 )
                 .caused_by(Some(&error))),
             };

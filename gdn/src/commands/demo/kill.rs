@@ -58,7 +58,7 @@ const MAX_FOR_MS: u64 = 86_400_000;
 fn parse_for_ms(text: &str) -> Result<u64, String> {
     match parse_age_ms(text) {
         Ok(ms) if (1..=MAX_FOR_MS).contains(&ms) => Ok(ms),
-        _ => Err("write a number and s, m or h, such as 90s; at most 24h".to_owned()),
+        _ => Err("expected a number and s, m or h, such as 90s; at most 24h".to_owned()),
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
     output.data(in_words(&came))?;
     if kept {
         output.note(format!(
-            "The state is kept in {}",
+            "The state root is kept: {}",
             demo.state_root.display()
         ));
     }
@@ -142,10 +142,7 @@ fn in_words(came: &Came) -> String {
             killed.agents,
             killed.connectors
         ),
-        format!(
-            "           {} all of them at one moment",
-            times(killed.at_once)
-        ),
+        format!("           {} all of them together", times(killed.at_once)),
         format!(" accepted  {}", text::count(verdict.accepted, "event")),
         format!(" answered  {} exactly once", verdict.answered_once),
     ];
@@ -163,8 +160,7 @@ fn in_words(came: &Came) -> String {
         );
     }
     if came.is_good() {
-        lines
-            .push("Nothing that was accepted was lost, and nothing was answered twice.".to_owned());
+        lines.push("Every accepted event was answered exactly once.".to_owned());
     }
     lines.join("\n")
 }
@@ -197,8 +193,7 @@ fn judged(came: &Came, demo: &Context) -> Result<(), Failure> {
             came.damaged.len()
         ),
         format!(
-            "this is a fault in goondan; please report it with the state root, which is kept; look into it: `{}`, then \
-             `{}`",
+            "this is a bug in goondan; please report it with the state root, which is kept; to inspect it: `{}`, then `{}`",
             demo.command("run"),
             demo.command("instance list")
         ),

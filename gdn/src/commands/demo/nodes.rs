@@ -71,8 +71,8 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
     if place_of(REPLICA).is_none() {
         return Err(Failure::new(
             Exit::StartFailed,
-            format!("there is no {REPLICA}, the program that speaks to PostgreSQL"),
-            "it must lie beside gdn or in PATH: `cargo build --release` makes it",
+            format!("{REPLICA}, the PostgreSQL client, was not found"),
+            "install it beside gdn or in PATH: `cargo build --release` builds it",
         ));
     }
     // From here on, Ctrl-C ends the demo, not this process, so that everything is removed at any point.
@@ -89,7 +89,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
     set_permissions(&path, Permissions::from_mode(0o711))?;
     let server = Server::start(path.join("server"))?;
     output.note(format!(
-        "{} PostgreSQL, in {}; one server, so that its own loss is not part of this demo",
+        "{} PostgreSQL, in {}; a single server, whose loss is not part of this demo",
         mark(context, "log"),
         server.dir().display()
     ));
@@ -122,7 +122,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
     output.object(schemas::DEMO_NODES, &json!(told))?;
     output.data(in_words(&came))?;
     if kept {
-        output.note(format!("All of it is kept in {}", path.display()));
+        output.note(format!("Everything is kept in {}", path.display()));
     }
     judged(&came)
 }
@@ -175,7 +175,7 @@ fn in_words(came: &Came) -> String {
     ));
     if verdict.is_good() {
         lines.push(format!(
-            "Nothing that was accepted was lost, and nothing was answered twice. The other node went on after {}.",
+            "Every accepted event was answered exactly once. The other node took over after {}.",
             text::duration(came.take_over_ms)
         ));
     }
@@ -201,6 +201,6 @@ fn judged(came: &Came) -> Result<(), Failure> {
             repeated.len(),
             astray.len()
         ),
-        "this is a fault in goondan; please report it with the directory, which is kept",
+        "this is a bug in goondan; please report it with the directory, which is kept",
     ))
 }

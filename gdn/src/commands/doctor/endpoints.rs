@@ -19,7 +19,7 @@ const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_prox
 pub(super) async fn findings(bundle: &Bundle) -> Vec<Finding> {
     const CHECK: &str = "model server";
     if let Some(name) = PROXIES.iter().find(|name| std::env::var_os(name).is_some()) {
-        let found = format!("asked by the proxy that {name} names; not tried");
+        let found = format!("reached through the proxy in {name}; not tested");
         return vec![Finding::unknown(CHECK, found)];
     }
     let mut servers: BTreeMap<(String, u16), Vec<&str>> = BTreeMap::new();

@@ -23,13 +23,11 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 #[cfg(any(not(target_os = "linux"), test))]
 fn by_profile(held: &Facts) -> Finding {
     if held.contains(&Right::Profile) {
-        let found = "the level `seatbelt` can be had, and is untested: no more was seen than that a file is refused \
-                     that a profile denies";
-        let hint =
-            "do not rely on it for what must not leak: on Linux `full` and `landlock` are tried";
+        let found = "the level `seatbelt` is available but untested: only the refusal of a file that a profile denies was checked";
+        let hint = "do not rely on it to protect sensitive data; the tested levels are `full` and `landlock`, on Linux";
         Finding::warn(CONFINEMENT, found, hint)
     } else {
-        let found = "no level can be had: `seatbelt` is one of macOS, with `/usr/bin/sandbox-exec`";
+        let found = "no level is available: `seatbelt` needs macOS with `/usr/bin/sandbox-exec`";
         Finding::warn(
             CONFINEMENT,
             found,
@@ -62,14 +60,13 @@ fn paths(refused: Option<&str>) -> Finding {
     let Some(refused) = refused else {
         return Finding::ok(
             CHECK,
-            "they can be opened beneath a directory, whatever links lead out of it",
+            "files can be opened beneath a directory without following links that lead out",
         );
     };
     let found = format!(
         "the kernel refuses `openat2` ({refused}): file tools, sandboxes, proposals and the level `full` fail"
     );
-    let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn service install --force` does; in a container, \
-                allow `openat2` in its filter of system calls";
+    let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn service install --force` does; in a container, allow `openat2` in its seccomp filter";
     Finding::bad(CHECK, found, hint)
 }
 
@@ -84,7 +81,7 @@ fn confinement(held: &Facts) -> Finding {
     };
     let missing = listed(Level::Landlock, false);
     if !missing.is_empty() {
-        let found = format!("no level can be had: the kernel does not confine {missing}");
+        let found = format!("no level is available: the kernel does not confine {missing}");
         let hint = "use Linux 6.12 or later, with `landlock` in `lsm=`";
         return Finding::warn(CONFINEMENT, found, hint);
     }
@@ -92,7 +89,7 @@ fn confinement(held: &Facts) -> Finding {
     if !missing.is_empty() {
         let held = listed(Level::Landlock, true);
         let found = format!(
-            "the level `landlock` can be had: the kernel confines {held}; it does not confine {missing}"
+            "the level `landlock` is available: the kernel confines {held}, but not {missing}"
         );
         let hint = "see `user namespaces`, or write `require: landlock`";
         return Finding::warn(CONFINEMENT, found, hint);
@@ -100,7 +97,7 @@ fn confinement(held: &Facts) -> Finding {
     let held = listed(Level::Full, true);
     Finding::ok(
         CONFINEMENT,
-        format!("the level `full` can be had: the kernel confines {held}"),
+        format!("the level `full` is available: the kernel confines {held}"),
     )
 }
 
@@ -109,18 +106,18 @@ fn user_namespaces(max: Option<&str>, clone: Option<&str>, apparmor: Option<&str
     let is = |text: Option<&str>, value: &str| text.is_some_and(|text| text.trim() == value);
     if max.is_none() || is(max, "0") {
         let hint = "sudo sysctl user.max_user_namespaces=15000";
-        return Finding::warn(CHECK, "the kernel gives none", hint);
+        return Finding::warn(CHECK, "disabled in the kernel", hint);
     }
     if is(clone, "0") {
         let hint = "sudo sysctl kernel.unprivileged_userns_clone=1";
-        return Finding::warn(CHECK, "only root may make one", hint);
+        return Finding::warn(CHECK, "only root can create them", hint);
     }
     if is(apparmor, "1") {
-        let found = "AppArmor allows them only to programs with a profile for it";
+        let found = "AppArmor allows them only for programs with a profile";
         let hint = "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile with `userns,`";
         return Finding::warn(CHECK, found, hint);
     }
-    Finding::ok(CHECK, "any user may make one")
+    Finding::ok(CHECK, "any user can create them")
 }
 
 fn seccomp(status: Option<&str>) -> Finding {
@@ -129,7 +126,7 @@ fn seccomp(status: Option<&str>) -> Finding {
     if status.is_some_and(has_line) {
         Finding::ok(CHECK, "system calls can be filtered")
     } else {
-        let hint = "use a kernel that is built with CONFIG_SECCOMP_FILTER";
+        let hint = "use a kernel with CONFIG_SECCOMP_FILTER";
         Finding::warn(CHECK, "the kernel cannot filter system calls", hint)
     }
 }
@@ -140,7 +137,7 @@ fn control_groups(root: &Path) -> Finding {
     if root.join("cgroup.controllers").is_file() {
         Finding::ok(CHECK, "version 2")
     } else {
-        let found = "there is no version 2: a limit of memory holds for each process alone";
+        let found = "version 2 is not available: memory limits apply to each process separately";
         let hint = "start the machine with `systemd.unified_cgroup_hierarchy=1`";
         Finding::warn(CHECK, found, hint)
     }

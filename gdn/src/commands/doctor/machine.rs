@@ -65,7 +65,8 @@ fn disk(dir: &Path) -> Finding {
 fn room(bytes: u64, inodes: u64, all: u64) -> Finding {
     const CHECK: &str = "disk";
     let found = format!("{} free", text::bytes(bytes));
-    let hint = "make room; `gdn instance prune` and `gdn status` tell what conversations take";
+    let hint =
+        "free disk space; `gdn status` and `gdn instance prune` show the usage of conversations";
     if bytes < DISK_BAD_BYTES {
         Finding::bad(CHECK, found, hint)
     } else if bytes < DISK_WARN_BYTES {
@@ -90,21 +91,20 @@ fn file_system(dir: &Path) -> Finding {
     match statfs(dir).map(|status| status.filesystem_type()) {
         Err(error) => Finding::unknown(CHECK, format!("{}: {error}", dir.display())),
         Ok(TMPFS_MAGIC) => {
-            let found = "it is in memory: everything is lost with the next restart of the machine";
+            let found = "in memory: all state is lost when the machine restarts";
             Finding::warn(CHECK, found, elsewhere)
         }
         Ok(NFS_SUPER_MAGIC | SMB_SUPER_MAGIC | FUSE_SUPER_MAGIC) => {
-            let found =
-                "it is on another machine or a FUSE: locks and syncs may not be what they say";
+            let found = "remote or FUSE: locks and syncs may be unreliable";
             Finding::warn(CHECK, found, elsewhere)
         }
-        Ok(_) => Finding::ok(CHECK, "on a disk of this machine"),
+        Ok(_) => Finding::ok(CHECK, "local disk"),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn file_system(_dir: &Path) -> Finding {
-    Finding::unknown("file system", "this system does not tell")
+    Finding::unknown("file system", "not reported by this system")
 }
 
 fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> Finding {

@@ -43,9 +43,9 @@ pub(super) fn programs() -> Vec<Finding> {
 }
 
 fn program_finding(program: &'static str, own: &str) -> Finding {
-    let together = "install all four programs of one build in one directory";
+    let together = "install all four programs of one build in the same directory";
     let Some(place) = place_of(program) else {
-        let found = "it is neither beside gdn nor in PATH";
+        let found = "not found beside gdn or in PATH";
         return Finding::bad(program, found, together);
     };
     let said = Command::new(&place)
@@ -72,12 +72,15 @@ fn program_finding(program: &'static str, own: &str) -> Finding {
 pub(super) fn state_root(context: &Context) -> Vec<Finding> {
     let root = &context.state_root;
     let Ok(metadata) = std::fs::metadata(root) else {
-        let found = format!("{} does not exist yet; `gdn run` makes it", root.display());
+        let found = format!(
+            "{} does not exist yet; `gdn run` creates it",
+            root.display()
+        );
         return vec![Finding::ok("state directory", found)];
     };
     if !metadata.is_dir() {
-        let found = format!("{} is no directory", root.display());
-        let hint = "name a directory: `gdn --state-root DIR doctor`, or GOONDAN_STATE_ROOT";
+        let found = format!("{} is not a directory", root.display());
+        let hint = "pass a directory: `gdn --state-root DIR doctor`, or set GOONDAN_STATE_ROOT";
         return vec![Finding::bad("state directory", found, hint)];
     }
     let mut findings = vec![privacy("state directory", root, &metadata), format_of(root)];
@@ -126,7 +129,7 @@ fn privacy(check: &'static str, path: &Path, metadata: &std::fs::Metadata) -> Fi
     }
     let mode = metadata.mode() & 0o777;
     if mode & OTHERS == 0 {
-        return Finding::ok(check, format!("{shown}, yours alone"));
+        return Finding::ok(check, format!("{shown}, accessible only to you"));
     }
     let found = format!("{shown} can be read by others (mode {mode:03o})");
     Finding::bad(check, found, format!("chmod go= {}", quoted(path)))
@@ -144,11 +147,11 @@ fn clock(root: &Path, now: SystemTime) -> Finding {
     let latest = written.max();
     let ahead = latest.and_then(|latest| latest.duration_since(now).ok());
     match ahead.filter(|ahead| *ahead > Duration::from_secs(CLOCK_TOLERANCE_S)) {
-        None => Finding::ok("clock", "no file of the state directory is of the future"),
+        None => Finding::ok("clock", "no file of the state directory has a future date"),
         Some(ahead) => {
             let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
             let found = format!(
-                "a file of the state directory was written {} from now",
+                "a file of the state directory has a date {} in the future",
                 text::duration(ms)
             );
             Finding::warn(
@@ -173,7 +176,7 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => client,
         Err(ConnectError::NotRunning { .. }) => {
-            return Finding::ok(CHECK, "none runs").hint(format!("start one: `{run}`"));
+            return Finding::ok(CHECK, "not running").hint(format!("start one: `{run}`"));
         }
         Err(error) => {
             let restart = context.daemon_command("shutdown");
@@ -185,7 +188,7 @@ pub(super) async fn daemon(context: &Context) -> Finding {
         Ok(status) => status,
         Err(error) => {
             let logs = context.daemon_command("logs");
-            return Finding::bad(CHECK, error.to_string(), format!("look: `{logs}`"));
+            return Finding::bad(CHECK, error.to_string(), format!("for details: `{logs}`"));
         }
     };
     let found = format!(
@@ -197,8 +200,8 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     let ill = status.workspaces.iter().any(|info| !info.is_healthy());
     if ill || !status.short_of.is_empty() {
         let look = context.daemon_command("status");
-        let found = format!("{found}; something does not run as it should");
-        return Finding::warn(CHECK, found, format!("look: `{look}`"));
+        let found = format!("{found}; something needs attention");
+        return Finding::warn(CHECK, found, format!("for details: `{look}`"));
     }
     Finding::ok(CHECK, found)
 }
@@ -213,7 +216,10 @@ pub(super) async fn daemon_check(context: &Context) -> Option<DaemonCheck> {
 pub(super) fn service(context: &Context) -> Vec<Finding> {
     let differing = service_differences(context).into_iter();
     let finding = |(file, hint): (PathBuf, String)| {
-        let found = format!("{} is not what this version would write", file.display());
+        let found = format!(
+            "{} differs from the file that this version would write",
+            file.display()
+        );
         Finding::warn("service", found, hint)
     };
     differing.map(finding).collect()

@@ -12,7 +12,7 @@ use crate::output::text;
 pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
     const CHECK: &str = "project";
     let Ok(root) = context.project() else {
-        let found = "none here; `gdn init` makes one";
+        let found = "none here; `gdn init` creates one";
         return (vec![Finding::ok(CHECK, found)], None);
     };
     let vault = context.vault();
@@ -32,12 +32,12 @@ pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
         Err(problems) => {
             let errors = text::count(AsRef::<[_]>::as_ref(problems).len(), "error");
             let found = format!("{}: {errors}", root.display());
-            Finding::bad(CHECK, found, format!("see them: `{validate}`"))
+            Finding::bad(CHECK, found, format!("list them: `{validate}`"))
         }
         Ok(_) if !warnings.is_empty() => {
             let count = text::count(warnings.len(), "warning");
             let found = format!("{}: {count}", root.display());
-            Finding::warn(CHECK, found, format!("see them: `{validate}`"))
+            Finding::warn(CHECK, found, format!("list them: `{validate}`"))
         }
         Ok(bundle) => {
             let agents = text::count(bundle.agents.len(), "agent");

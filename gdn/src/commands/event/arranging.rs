@@ -89,7 +89,7 @@ pub(super) async fn pause(args: EventPauseArgs, context: &Context) -> Result<(),
         all: EventStanding::Waiting,
         schema: schemas::EVENT_PAUSE,
         done: "is paused",
-        none: "No event waits.",
+        none: "No waiting events.",
     };
     let request = |workspace_id, event: &EventInfo| PauseEvent {
         workspace_id,
@@ -103,8 +103,8 @@ pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(
     let change = Change {
         all: EventStanding::Paused,
         schema: schemas::EVENT_RESUME,
-        done: "waits again",
-        none: "No event is paused.",
+        done: "is queued again",
+        none: "No paused events.",
     };
     let request = |workspace_id, event: &EventInfo| ResumeEvent {
         workspace_id,
@@ -155,11 +155,11 @@ pub(super) async fn move_to(args: EventMoveArgs, context: &Context) -> Result<()
     }
     let (place, said) = match args.to.before {
         Some(other) => {
-            let said = format!("has its turn before {other}");
+            let said = format!("is directly before {other}");
             (EventPlace::Before(other), said)
         }
-        None if args.to.first => (EventPlace::First, "has the next turn".to_owned()),
-        None => (EventPlace::Last, "has the last turn".to_owned()),
+        None if args.to.first => (EventPlace::First, "is next".to_owned()),
+        None => (EventPlace::Last, "is last".to_owned()),
     };
     let moved = MoveEvent {
         workspace_id: id.clone(),

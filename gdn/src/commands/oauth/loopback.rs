@@ -29,7 +29,7 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 
 /// Page that the browser shows at the end. It echoes nothing from the request.
 const PAGE: &str = "<!doctype html><meta charset=utf-8><title>goondan</title>\
-    <p>That is all. You can close this page and go back to the terminal.";
+    <p>Done. You can close this page and return to the terminal.";
 
 /// A listener on a loopback port.
 pub(super) struct Loopback {
@@ -43,7 +43,7 @@ impl Loopback {
         let cannot = |error: io::Error| {
             Failure::new(
                 Exit::TryAgain,
-                format!("cannot listen on port {port} of this machine"),
+                format!("cannot listen on local port {port}"),
                 "free the port, or log in with `--paste`",
             )
             .caused_by(Some(&error))
@@ -128,7 +128,7 @@ async fn serve(stream: TcpStream, expected: Expected) -> Option<String> {
     let found = target_of(&head).and_then(|target| expected.rest_of(target));
     let answer = match found {
         Some(_) => answer("200 OK", PAGE),
-        None => answer("404 Not Found", "<p>There is nothing here."),
+        None => answer("404 Not Found", "<p>Not found."),
     };
     // The browser may have disconnected; its request still counts.
     drop(timeout(limit, write_all(&stream, answer.as_bytes())).await);

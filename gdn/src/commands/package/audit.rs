@@ -89,18 +89,15 @@ async fn advisories(
             status: 404 | 405, ..
         }) => Failure::new(
             Exit::NotFound,
-            format!("{of} tells of no advisories"),
-            "its packages cannot be audited; look at what their makers say",
+            format!("{of} has no advisories endpoint"),
+            "its packages cannot be audited; check the announcements of their authors",
         ),
         asked => asked.into(),
     })?;
     read(&answer, versions).map_err(|error| {
-        let hint = "try again later; if it stays so, check the registry's address";
+        let hint = "try again later; if the problem persists, check the registry's address";
         let mut failure = Failure::of(Exit::Conflict, &error, hint);
-        failure.message = format!(
-            "what {of} says of advisories cannot be read: {}",
-            failure.message
-        );
+        failure.message = format!("cannot read the advisories of {of}: {}", failure.message);
         failure
     })
 }
@@ -137,13 +134,11 @@ fn tell(found: &[Advisory], asked: u64, unasked: u64, context: &Context) -> Resu
     )?;
     if unasked > 0 {
         let count = text::count(unasked, "package");
-        output.note(format!(
-            "{count} of no registry: nobody was asked about them"
-        ));
+        output.note(format!("{count} not from a registry: not checked"));
     }
     if found.is_empty() {
         let count = text::count(asked, "package");
-        return output.data(format!("{count}: nothing is known against them"));
+        return output.data(format!("{count}: no known advisories"));
     }
     let mut table = Table::new([
         Column::new("PACKAGE"),
@@ -164,7 +159,7 @@ fn tell(found: &[Advisory], asked: u64, unasked: u64, context: &Context) -> Resu
     output.data(table.render(output.canvas()).trim_end())?;
     let count = text::count(found.len() as u64, "warning");
     let hint = format!(
-        "see whether newer versions are better: `{}`",
+        "update to newer versions: `{}`",
         context.command("package update")
     );
     Err(Failure::new(

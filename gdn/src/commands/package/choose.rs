@@ -65,7 +65,7 @@ fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<S
     let published = offer.published.as_deref();
     let published: Option<jiff::Timestamp> = published.and_then(|it| it.parse().ok());
     let Some(published) = published else {
-        return Some("its registry does not say when it was published".to_owned());
+        return Some("its registry does not report its publication time".to_owned());
     };
     let age = now
         .as_millisecond()
@@ -81,7 +81,7 @@ fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<S
 pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<String> {
     let newest = packument.passed_over.iter().rev().take(PASSED_OVER_SHOWN);
     newest
-        .map(|(version, why)| format!("`{name}` {version} is passed over: {why}"))
+        .map(|(version, why)| format!("skipped `{name}` {version}: {why}"))
         .collect()
 }
 
@@ -143,7 +143,7 @@ pub(super) async fn choose(
 
 /// A package has not been fetched from its registry yet.
 #[derive(Debug, thiserror::Error)]
-#[error("it was not asked for yet")]
+#[error("it was not requested yet")]
 struct NotAsked;
 
 impl Supply for Chooser<'_> {
@@ -186,7 +186,7 @@ impl Chooser<'_> {
                 continue;
             }
             if place.archive_file().is_some() && self.plan.requires.get(name) != Some(place) {
-                return Err(foreign("a folder that is required", name, place));
+                return Err(foreign("a required folder", name, place));
             }
             match places.insert(name, place) {
                 Some(known) if known != place => return Err(two_places(name, known, place)),
@@ -261,11 +261,11 @@ impl Chooser<'_> {
             .flat_map(|(name, packument)| passed_over(name, packument))
             .collect();
         let hint = if !passed.is_empty() {
-            "change what goondan.yaml requires; `--min-release-age 0` takes versions of any age"
+            "change the requirements in goondan.yaml; `--min-release-age 0` allows versions of any age"
         } else if self.rules.only.is_some() {
-            "all others stay as they are locked: `gdn package update` chooses all anew"
+            "the other packages stay locked; to update all: `gdn package update`"
         } else {
-            "change what goondan.yaml requires, or ask for other versions of what is between"
+            "change the requirements in goondan.yaml, or require other versions of the packages in between"
         };
         conflict.lines.extend(passed);
         Failure::new(Exit::Conflict, conflict.to_string(), hint)
@@ -344,12 +344,11 @@ impl Chooser<'_> {
         Err(Failure::new(
             Exit::Conflict,
             format!(
-                "`{name}` {version} is not what was locked: its registry promises another archive by now, with the \
-                 SHA-512 {}",
+                "`{name}` {version} does not match the lockfile: its registry now lists another archive, with the SHA-512 {}",
                 offer.integrity
             ),
             format!(
-                "ask its makers; if it is meant to be so: `gdn package remove {name}`, then add it"
+                "ask its authors; if the change is intended: `gdn package remove {name}`, then add it"
             ),
         ))
     }
@@ -384,7 +383,7 @@ fn two_places(name: &PackageName, one: &Requirement, other: &Requirement) -> Fai
     Failure::new(
         Exit::Conflict,
         format!("`{name}` is required from two places: `{one}` and `{other}`"),
-        "one version of each package is used: require it from one place",
+        "a project uses one version of each package: require it from one place",
     )
 }
 
@@ -408,7 +407,9 @@ fn check_places(name: &PackageName, locked: &Locked, plan: &Plan) -> Result<(), 
 fn foreign(who: &str, name: &PackageName, place: &Requirement) -> Failure {
     Failure::new(
         Exit::Conflict,
-        format!("{who} wants `{name}` from `{place}`, which only the project can say"),
-        format!("if you want that, too, require `{name}` from there in goondan.yaml"),
+        format!(
+            "{who} requires `{name}` from `{place}`; only the project can select such a source"
+        ),
+        format!("if you agree, require `{name}` from there in goondan.yaml"),
     )
 }

@@ -95,7 +95,7 @@ impl Consent {
         if is_frozen {
             return Err(Failure::new(
                 Exit::Conflict,
-                format!("`{first}` asks for what {LOCK_FILE} does not grant it: {beyond}"),
+                format!("`{first}` requests permissions that {LOCK_FILE} does not grant: {beyond}"),
                 format!(
                     "run `{}` and commit {LOCK_FILE}",
                     context.command("package install")
@@ -106,7 +106,7 @@ impl Consent {
             return Ok(());
         }
         let output = context.output;
-        output.note("packages ask for what they were not granted yet:");
+        output.note("packages request new permissions:");
         for (title, beyond, gone) in new {
             output.note(format!("  {title}"));
             let signs = [("+", beyond), ("-", gone)].into_iter();
@@ -116,7 +116,7 @@ impl Consent {
         }
         let more = match new.len() - 1 {
             0 => String::new(),
-            more => format!(", and {more} more what they ask for"),
+            more => format!(", and the permissions of {more} more"),
         };
         confirm(
             context,
@@ -131,7 +131,7 @@ fn asked_in(dir: &std::path::Path, name: &PackageName) -> Result<Permissions, Fa
     let package = package_of(dir).map_err(|problems| {
         Failure::new(
             Exit::Damaged,
-            format!("what is in the store of `{name}` cannot be read: {problems}"),
+            format!("cannot read the stored package `{name}`: {problems}"),
             format!("remove {} and install again", dir.display()),
         )
     })?;

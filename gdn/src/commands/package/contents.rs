@@ -98,15 +98,11 @@ pub(super) fn of(
     let (exceptions, patterns): (Vec<&str>, Vec<&str>) = lines.partition(|it| it.starts_with('!'));
     if !exceptions.is_empty() {
         notes.push(format!(
-            "`!` in {file} is passed over: what the other lines name is left out"
+            "`!` patterns in {file} are ignored: files that match the other lines are excluded"
         ));
     }
     let ignored = Ignored::read(&[NEVER.as_slice(), &patterns].concat()).map_err(|error| {
-        Failure::of(
-            Exit::Conflict,
-            &error,
-            format!("mend the pattern in {file}"),
-        )
+        Failure::of(Exit::Conflict, &error, format!("fix the pattern in {file}"))
     })?;
     let mut walk = Walk {
         ignored,
@@ -129,12 +125,12 @@ impl Walk {
     fn directory(&mut self, dir: &Path, below: &str, depth: usize) -> Result<(), Failure> {
         let unreadable = |error: &std::io::Error| {
             let message = format!("cannot read {}: {error}", dir.display());
-            Failure::new(Exit::Internal, message, "check who may read it: `ls -la`")
+            Failure::new(Exit::Internal, message, "check its permissions: `ls -la`")
         };
         for entry in fs::read_dir(dir).map_err(|error| unreadable(&error))? {
             let path = entry.map_err(|error| unreadable(&error))?.path();
             let name = path.file_name().and_then(|name| name.to_str());
-            let name = name.ok_or_else(|| refused(&path, "has a name that is no text"))?;
+            let name = name.ok_or_else(|| refused(&path, "has a name that is not UTF-8"))?;
             let own = format!("{below}{name}");
             let metadata = fs::symlink_metadata(&path).map_err(|error| unreadable(&error))?;
             if self.ignored.has(&own, metadata.is_dir()) {
@@ -142,7 +138,10 @@ impl Walk {
             }
             self.entries += 1;
             if self.entries > PACKAGE_ENTRIES_MAX || depth > PACKAGE_DEPTH_MAX {
-                return Err(refused(&path, "is one too many for a package"));
+                return Err(refused(
+                    &path,
+                    "exceeds the maximum number of files of a package",
+                ));
             }
             if metadata.is_dir() {
                 self.directory(&path, &format!("{own}/"), depth + 1)?;
@@ -153,7 +152,7 @@ impl Walk {
             }
             self.bytes += metadata.len();
             if self.bytes > PACKAGE_BYTES_MAX {
-                return Err(refused(&path, "is too much for a package"));
+                return Err(refused(&path, "exceeds the maximum size of a package"));
             }
             let content = Content {
                 bytes: fs::read(&path).map_err(|error| unreadable(&error))?,
@@ -169,7 +168,7 @@ fn refused(path: &Path, why: &str) -> Failure {
     Failure::new(
         Exit::Conflict,
         format!("{} {why}", path.display()),
-        "leave it out: name it in `.goondanignore`",
+        "exclude it in `.goondanignore`",
     )
 }
 
@@ -189,23 +188,24 @@ pub(super) fn check(
         Failure::new(
             Exit::Conflict,
             format!("{}: {why}", named.collect::<Vec<_>>().join(", ")),
-            "leave it out: name it in `.goondanignore`, or take the secret out of it",
+            "exclude it in `.goondanignore`, or remove the secret from it",
         )
     };
     if !by_name.is_empty() {
-        return Err(secret(&by_name, "files of that name are kept for secrets"));
+        return Err(secret(
+            &by_name,
+            "files with this name usually contain secrets",
+        ));
     }
     let values = match values(vault) {
         Ok(Some(values)) => values,
         Ok(None) => {
-            let note = "whether a secret is in the package was not looked at: the key of the secret store is not here";
+            let note = "the package was not searched for secrets: the key of the secret store is not available";
             notes.push(note.to_owned());
             return Ok(());
         }
         Err(error) => {
-            notes.push(format!(
-                "whether a secret is in the package was not looked at: {error}"
-            ));
+            notes.push(format!("the package was not searched for secrets: {error}"));
             return Ok(());
         }
     };
@@ -223,7 +223,10 @@ pub(super) fn check(
     if by_content.is_empty() {
         return Ok(());
     }
-    Err(secret(&by_content, "a value of the secret store is in it"))
+    Err(secret(
+        &by_content,
+        "contains a value from the secret store",
+    ))
 }
 
 /// Values of the secret store that are long enough to detect; none if the store cannot be opened here.

@@ -200,7 +200,7 @@ impl<'f> Fetcher<'f> {
         let path = place.archive_file().ok_or_else(|| not_fetched(place))?;
         let archive = self.root.join(path);
         archive.canonicalize().map_err(|error| {
-            let message = format!("there is no archive {}: {error}", archive.display());
+            let message = format!("cannot read the archive {}: {error}", archive.display());
             Failure::new(Exit::NotFound, message, "correct the path in goondan.yaml")
         })
     }
@@ -229,7 +229,7 @@ pub(super) fn place_of(name: &PackageName, locked: &Locked) -> Result<Requiremen
     locked.resolved.parse().map_err(|error| {
         Failure::new(
             Exit::Damaged,
-            format!("goondan.lock says nowhere to get `{name}` from: {error}"),
+            format!("goondan.lock has no valid source for `{name}`: {error}"),
             "remove it from the lockfile, then try again",
         )
     })
@@ -238,7 +238,7 @@ pub(super) fn place_of(name: &PackageName, locked: &Locked) -> Result<Requiremen
 fn not_fetched(place: &Requirement) -> Failure {
     Failure::new(
         Exit::Usage,
-        format!("packages are not fetched from `{place}` by this version"),
+        format!("this version cannot fetch packages from `{place}`"),
         "require a range of versions, a folder (`file:PATH`) or an archive (`file:PATH.tgz`)",
     )
 }
@@ -248,8 +248,8 @@ fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Lock
     let unexpected = |what: String| {
         Failure::new(
             Exit::Internal,
-            format!("the daemon's answer says nothing: {what}"),
-            "see what the daemon says: `gdn logs --all`",
+            format!("the daemon's answer is incomplete: {what}"),
+            "for details: `gdn logs --all`",
         )
     };
     let name = stored.name.parse();
@@ -288,15 +288,15 @@ pub(super) fn required_as(path: &Path, root: &Path) -> Result<Requirement, Failu
     path.components()
         .skip(common)
         .for_each(|part| way.push(part));
-    let invalid = |why: String| Failure::new(Exit::Usage, why, "name another path");
+    let invalid = |why: String| Failure::new(Exit::Usage, why, "choose another path");
     let way = way.to_str().filter(|way| !way.is_empty());
-    let way = way.ok_or_else(|| invalid("a project is no package of its own".to_owned()))?;
+    let way = way.ok_or_else(|| invalid("a project cannot be its own package".to_owned()))?;
     let requirement: Requirement = format!("file:{way}")
         .parse()
         .map_err(|error| invalid(format!("{error}")))?;
     if path.is_dir() != requirement.folder().is_some() {
         return Err(invalid(format!(
-            "`{way}` is neither a folder nor an archive by its name: .tgz, .tar.gz or .tar"
+            "`{way}` is neither a folder nor an archive (.tgz, .tar.gz or .tar)"
         )));
     }
     Ok(requirement)

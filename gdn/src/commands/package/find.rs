@@ -44,7 +44,7 @@ fn meant(written: &str) -> Result<Meant<'_>, Failure> {
         Failure::new(
             Exit::Usage,
             error.to_string(),
-            "name a package (`NAME` or `NAME@RANGE`), or the path of a folder or an archive",
+            "pass a package (`NAME` or `NAME@RANGE`), or the path of a folder or an archive",
         )
     };
     if let Some(path) = written.strip_prefix("file:") {
@@ -76,7 +76,7 @@ fn meant(written: &str) -> Result<Meant<'_>, Failure> {
     if wanted.is_none() && Path::new(name).exists() {
         return Err(Failure::new(
             Exit::Usage,
-            format!("`{name}` is something in this directory, and may be a package of a registry"),
+            format!("`{name}` is ambiguous: a path in this directory, or a package in a registry"),
             format!("write `./{name}` or `{name}@latest`"),
         ));
     }
@@ -92,8 +92,8 @@ async fn by_path(
     let Ok(full) = full.canonicalize() else {
         return Err(Failure::new(
             Exit::NotFound,
-            format!("there is neither a folder nor an archive `{path}`"),
-            "name the path of one",
+            format!("neither a folder nor an archive exists at `{path}`"),
+            "pass an existing path",
         ));
     };
     let requirement = required_as(&full, &plan.root)?;
@@ -126,7 +126,7 @@ async fn by_name(
         let registry = fetcher.registry.of(&name)?;
         let mut failure = Failure::new(
             Exit::NotFound,
-            format!("{registry} has no `{name}{what}` that can be taken"),
+            format!("{registry} has no suitable version of `{name}{what}`"),
             "check the name; for a version that is too young, `--min-release-age 0`",
         );
         failure.causes = passed_over(&name, &packument);
@@ -134,7 +134,7 @@ async fn by_name(
     };
     let range = format!("^{version}");
     let range = range.parse().map_err(|error| {
-        let hint = format!("name a range: `gdn package add {name}@RANGE`");
+        let hint = format!("pass a range: `gdn package add {name}@RANGE`");
         Failure::new(Exit::Usage, format!("{error}"), hint)
     })?;
     Ok((name, range))
@@ -179,7 +179,7 @@ mod tests {
             assert!(shown(wrong).starts_with("error"), "{wrong}");
         }
         // The name of an existing directory may be meant as a path.
-        assert!(shown("src").contains("may be a package of a registry"));
+        assert!(shown("src").contains("or a package in a registry"));
         assert_eq!(shown("src@latest"), "name src Some(\"latest\")");
     }
 }

@@ -71,8 +71,8 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
     let Some(scheme @ ("https" | "file")) = scheme else {
         return Err(Failure::new(
             Exit::Usage,
-            format!("{} is fetched by no way that is safe", source.url),
-            "name the repository by `git+https://…`",
+            format!("{} does not use a safe protocol", source.url),
+            "use `git+https://…`",
         ));
     };
     let repository = tempfile::tempdir()?;
@@ -100,7 +100,7 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
         return Err(Failure::new(
             Exit::Conflict,
             format!(
-                "{} gave the commit {commit}, and {revision} is wanted",
+                "{} returned commit {commit}; expected {revision}",
                 source.url
             ),
             "nothing was changed: check the repository's address",
@@ -126,8 +126,8 @@ pub(super) fn is_commit(revision: &str) -> bool {
 fn too_large(url: &str) -> Failure {
     Failure::new(
         Exit::Conflict,
-        format!("what {url} holds is more than a package may have"),
-        "name a folder of the repository: `git+https://HOST/PATH#REVISION:FOLDER`",
+        format!("the contents of {url} exceed the limits of a package"),
+        "select a folder of the repository: `git+https://HOST/PATH#REVISION:FOLDER`",
     )
 }
 
@@ -136,8 +136,8 @@ fn refused(url: &str, path: &[u8], what: &str) -> Failure {
     let path = text::one_line(&String::from_utf8_lossy(path));
     Failure::new(
         Exit::Conflict,
-        format!("`{path}` of {url} is {what}, which no package holds"),
-        "nothing was changed: require a folder without it, or an archive that holds the files themselves",
+        format!("`{path}` of {url} is {what}, which packages cannot contain"),
+        "nothing was changed: require a folder without it, or an archive with the files themselves",
     )
 }
 
@@ -274,7 +274,7 @@ impl Git<'_> {
                 header.set_size(0);
                 tar.append_link(&mut header, path, OsStr::from_bytes(&content))?;
             } else if content.starts_with(LFS_POINTER) {
-                let what = "a pointer of Git LFS to a file that is elsewhere";
+                let what = "a Git LFS pointer";
                 return Err(refused(self.shown, blob.path, what));
             } else {
                 tar.append_data(&mut header, path, content.as_slice())?;
@@ -291,8 +291,8 @@ impl Git<'_> {
     fn unreadable(&self) -> Failure {
         Failure::new(
             Exit::Conflict,
-            format!("what git says of {} cannot be read", self.shown),
-            "nothing was changed: see that git is one of today, `git --version`",
+            format!("cannot parse git's output about {}", self.shown),
+            "nothing was changed: check that git is recent: `git --version`",
         )
     }
 
@@ -329,7 +329,7 @@ impl Git<'_> {
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Failure::new(
                 Exit::NotFound,
-                "there is no git on this machine, by which packages of repositories are fetched",
+                "git, which fetches packages from repositories, was not found",
                 "install git, or require an archive or a range of versions",
             ),
             _ => error.into(),
@@ -344,8 +344,7 @@ impl Git<'_> {
             Err(Failure::new(
                 Exit::Conflict,
                 format!("git cannot fetch from {}: {said}", self.shown),
-                "check the address and the revision: a branch, a tag, or all digits of a commit; and that it can be read \
-                 without a login",
+                "check the address and the revision: a branch, a tag, or a full commit id; the repository must be readable without a login",
             ))
         }
     }

@@ -55,7 +55,7 @@ pub(super) async fn install(
         (Mode::Frozen, Some(why)) => {
             return Err(Failure::new(
                 Exit::Conflict,
-                format!("{LOCK_FILE} does not fit what is required: {why}"),
+                format!("{LOCK_FILE} does not match the requirements: {why}"),
                 format!(
                     "run `{}` and commit {LOCK_FILE}",
                     context.command("package install")

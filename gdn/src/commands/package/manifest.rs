@@ -43,13 +43,13 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
 pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
     let new = Lines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
     checked(text, new, |listed| listed.retain(|it| it["name"] != name))
-        .ok_or_else(|| by_hand(&format!("that `dependencies` names `{name}` no more")))
+        .ok_or_else(|| by_hand(&format!("`dependencies` without `{name}`")))
 }
 
 fn by_hand(what: &str) -> Failure {
     Failure::new(
         Exit::Conflict,
-        format!("{PROJECT_FILE} is written such that it can only be changed by hand"),
+        format!("cannot edit {PROJECT_FILE} automatically"),
         format!("write {what} in the `spec` of the Package, then run `gdn package install`"),
     )
 }

@@ -84,7 +84,7 @@ pub(super) fn pack(
 fn write(file: &Path, archive: &[u8]) -> Result<(), Failure> {
     let failed = |error: &std::io::Error| {
         let message = format!("cannot write {}", file.display());
-        let hint = "name another place: `gdn package pack --output FILE`";
+        let hint = "choose another file: `gdn package pack --output FILE`";
         let mut failure = Failure::new(Exit::Internal, message, hint);
         failure.causes.push(error.to_string());
         failure
@@ -194,7 +194,7 @@ fn described(root: &Path) -> Result<Package, Failure> {
         Failure::new(
             Exit::InvalidConfiguration,
             format!("{PROJECT_FILE} is not valid:\n{problems}"),
-            "see what is wrong: `gdn validate`",
+            "list the problems: `gdn validate`",
         )
     };
     package_of(root)
@@ -206,23 +206,23 @@ fn incomplete(what: &str) -> Failure {
     Failure::new(
         Exit::Conflict,
         format!("{PROJECT_FILE} {what}"),
-        "a package that is given away has a `metadata.name` and a `spec.version`",
+        "a published package needs a `metadata.name` and a `spec.version`",
     )
 }
 
 /// Name and version, if both are valid for a published package.
 fn named(package: &Package) -> Result<(PackageName, Version), Failure> {
     let name = package.name.parse();
-    let name = name.map_err(|error| incomplete(&format!("names no package: {error}")))?;
+    let name = name.map_err(|error| incomplete(&format!("has no valid package name: {error}")))?;
     let version = package.version.as_deref();
     let version = version.and_then(|it| Version::parse(it).ok());
-    let version = version.ok_or_else(|| incomplete("says no `version`"))?;
+    let version = version.ok_or_else(|| incomplete("has no `version`"))?;
     let mut requires = package.requires.iter();
     match requires.find(|(_, it)| it.range().is_none()) {
         None => Ok((name, version)),
         Some((inner, place)) => Err(Failure::new(
             Exit::Conflict,
-            format!("the package requires `{inner}` from `{place}`, where others cannot find it"),
+            format!("the package requires `{inner}` from `{place}`, which others cannot access"),
             format!("require a range of versions of `{inner}`"),
         )),
     }
@@ -237,7 +237,8 @@ fn for_npm(
     own: Option<&[u8]>,
 ) -> Result<Map<String, Value>, Failure> {
     let wrong = |why: String| {
-        let hint = format!("mend {NPM_FILE}, or remove it: one is made of {PROJECT_FILE}");
+        let hint =
+            format!("fix {NPM_FILE}, or remove it: it is then generated from {PROJECT_FILE}");
         Failure::new(Exit::Conflict, format!("{NPM_FILE} {why}"), hint)
     };
     let mut said: Map<String, Value> = match own {
@@ -249,7 +250,7 @@ fn for_npm(
         match said.insert(field.to_owned(), json!(right)) {
             Some(other) if other != json!(right) => {
                 return Err(wrong(format!(
-                    "says the {field} {other}, and not `{right}`"
+                    "has the {field} {other} instead of `{right}`"
                 )));
             }
             _ => {}
@@ -273,7 +274,7 @@ fn for_npm(
         |inner: &str| bundled.iter().any(|it| it == inner) || package.requires.contains_key(inner);
     if let Some(loose) = requires.keys().find(|inner| !is_known(inner)) {
         return Err(wrong(format!(
-            "depends on `{loose}`, which nobody installs: name it in `bundleDependencies`, too"
+            "depends on `{loose}`, which will not be installed: add it to `bundleDependencies`"
         )));
     }
     for (inner, range) in &package.requires {
@@ -305,7 +306,7 @@ fn archive(contents: &BTreeMap<String, Content>) -> Result<Vec<u8>, Failure> {
             format!(
                 "the package has more than {ARCHIVE_BYTES_MAX} bytes, or {PACKAGE_BYTES_MAX} unpacked"
             ),
-            "leave something out: name it in `.goondanignore`",
+            "exclude files in `.goondanignore`",
         ));
     }
     Ok(archive)

@@ -78,7 +78,7 @@ impl fmt::Display for Change {
                 write!(f, "~ {name} {before} → {after}")
             }
             (Some(_), Some(after)) if self.is_elsewhere => {
-                write!(f, "~ {name} {after}, from elsewhere")
+                write!(f, "~ {name} {after}, from another source")
             }
             (_, after) => write!(f, "~ {name} {}", after.as_deref().unwrap_or_default()),
         }?;
@@ -117,7 +117,7 @@ impl Plan {
         let lock = lock_text.as_deref().map_or(Ok(Lock::default()), Lock::read);
         let lock = lock.map_err(|error| {
             let hint = format!(
-                "take {LOCK_FILE} from the last commit, or remove it and run `gdn package install`"
+                "restore {LOCK_FILE} from the last commit, or remove it and run `gdn package install`"
             );
             let mut failure = Failure::of(Exit::Damaged, &error, hint);
             failure.message = format!("{LOCK_FILE} cannot be used: {}", failure.message);
@@ -248,7 +248,7 @@ fn wrong_manifest(root: &Path, problems: &goondan_config::Diagnostics) -> Failur
             "{} is not valid:\n{problems}",
             root.join(PROJECT_FILE).display()
         ),
-        "see what is wrong: `gdn validate`",
+        "list the problems: `gdn validate`",
     )
 }
 
@@ -271,9 +271,10 @@ pub(super) fn read_named_folder(
     };
     let dir = dir
         .canonicalize()
-        .map_err(|error| not_found(format!("there is no package in {}: {error}", dir.display())))?;
+        .map_err(|error| not_found(format!("no package in {}: {error}", dir.display())))?;
     let package = package_of(&dir).map_err(|problems| wrong_manifest(&dir, &problems))?;
-    let package = package.ok_or_else(|| not_found(format!("{} is no package's", place())))?;
+    let package =
+        package.ok_or_else(|| not_found(format!("{} does not belong to a package", place())))?;
     let own: PackageName = package
         .name
         .parse()

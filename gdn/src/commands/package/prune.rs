@@ -46,7 +46,7 @@ pub(super) async fn prune(
     let count = text::count(pruned.pruned.len() as u64, "package");
     let kept = pruned.kept;
     lines.push(if is_dry_run {
-        format!("{count} would go, {kept} would stay")
+        format!("{count} would be removed, {kept} kept")
     } else {
         format!("{count} removed, {kept} kept")
     });

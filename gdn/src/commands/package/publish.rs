@@ -35,8 +35,8 @@ pub(super) async fn publish(
         let host = host_key(&url).unwrap_or_else(|| "HOST".to_owned());
         return Err(Failure::new(
             Exit::Conflict,
-            format!("there is no token for {to}"),
-            format!("keep one: `gdn secret set registry {host}`; or set $GOONDAN_REGISTRY_TOKEN"),
+            format!("no token for {to}"),
+            format!("store one: `gdn secret set registry {host}`; or set $GOONDAN_REGISTRY_TOKEN"),
         ));
     }
     if !is_agreed {
@@ -46,10 +46,10 @@ pub(super) async fn publish(
         let who = if packed.is_public {
             "everybody"
         } else {
-            "those who may"
+            "authorized users"
         };
         let question = format!(
-            "Give {} {} to {who} at {to}? It cannot be taken back.",
+            "Publish {} {} for {who} at {to}? This cannot be undone.",
             packed.name, packed.version
         );
         confirm(context, &question, "package publish --yes")?;
@@ -104,8 +104,8 @@ fn refused(asked: Asked, packed: &Packed, registry: &RegistryUrl) -> Failure {
     match &asked {
         Asked::Web(WebError::Status { status: 409, .. }) => Failure::new(
             Exit::Conflict,
-            format!("{registry} has {} {} already", packed.name, packed.version),
-            "give it another `spec.version` in goondan.yaml",
+            format!("{registry} already has {} {}", packed.name, packed.version),
+            "change `spec.version` in goondan.yaml",
         ),
         _ => asked.into(),
     }

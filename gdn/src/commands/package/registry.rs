@@ -76,9 +76,9 @@ impl<'r> Registry<'r> {
         named.ok_or_else(|| {
             Failure::new(
                 Exit::NotFound,
-                format!("no registry is named in which `{name}` could be"),
+                format!("no registry is configured for `{name}`"),
                 format!(
-                    "name one in goondan.yaml, in `spec` of the Package: `registries: [{{url: \"https://HOST\"}}]`; \
+                    "add one in goondan.yaml, in `spec` of the Package: `registries: [{{url: \"https://HOST\"}}]`; \
                      or set `${REGISTRY_VAR}`"
                 ),
             )
@@ -126,7 +126,7 @@ impl<'r> Registry<'r> {
             let is_own = archive.is_some_and(|it| it.origin() == url.origin());
             (!is_own).then(|| {
                 let archive = crate::output::text::one_line(&offer.archive);
-                format!("its archive is not at its registry, but at {archive}")
+                format!("its archive is not on its registry, but at {archive}")
             })
         });
         Ok(found)
@@ -153,10 +153,10 @@ impl<'r> Registry<'r> {
         Err(Failure::new(
             Exit::Conflict,
             format!(
-                "the archive {} is not what was promised: its SHA-512 is {found}, and {wanted} is wanted",
+                "the archive {} does not match the registry: expected the SHA-512 {wanted}, found {found}",
                 shown(&url)
             ),
-            "nothing was changed: if it stays so, ask whoever runs the registry",
+            "nothing was changed: if the problem persists, ask the operator of the registry",
         ))
     }
 
@@ -201,7 +201,7 @@ impl<'r> Registry<'r> {
             return Ok(None);
         }
         let unreadable = |error: &(dyn std::error::Error + 'static)| {
-            let hint = format!("see what is wrong with it: `gdn secret list`; or set ${TOKEN_VAR}");
+            let hint = format!("check the secret: `gdn secret list`; or set ${TOKEN_VAR}");
             Failure::of(Exit::Damaged, error, hint)
         };
         let found = vault.identities(&RealFiles);
@@ -243,7 +243,7 @@ impl From<Asked> for Failure {
 pub(super) fn address(text: &str) -> Result<Url, Failure> {
     Url::parse(text).map_err(|error| {
         let text = crate::output::text::one_line(text);
-        Failure::of(Exit::Usage, &error, format!("`{text}` is no address"))
+        Failure::of(Exit::Usage, &error, format!("invalid URL `{text}`"))
     })
 }
 
@@ -261,8 +261,8 @@ fn download_file() -> std::io::Result<NamedTempFile> {
 fn keep(error: &(dyn std::error::Error + 'static)) -> Failure {
     let mut failure = Failure::new(
         Exit::Internal,
-        "cannot keep what was downloaded",
-        "check whether `~/.cache` can be written and has room: `df -h ~`",
+        "cannot store the download",
+        "check that `~/.cache` is writable and the disk is not full: `df -h ~`",
     );
     failure.causes.push(error.to_string());
     failure

@@ -63,13 +63,13 @@ struct WireKey {
 /// Reason why a version is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Unproven {
-    #[error("is not signed, though its registry signs")]
+    #[error("is not signed, although its registry signs packages")]
     NotSigned,
-    #[error("is signed by no key that its registry has")]
+    #[error("is not signed with a key of its registry")]
     UnknownKey,
-    #[error("is signed by a key that was no longer to be used")]
+    #[error("is signed with an expired key")]
     Expired,
-    #[error("has a signature of its registry that is not right")]
+    #[error("has an invalid signature")]
     Wrong,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn check(
             Failure::new(
                 Exit::Conflict,
                 format!("`{name}` {version} {why}: {of}"),
-                "nothing was changed: if it stays so, ask whoever runs the registry",
+                "nothing was changed: if the problem persists, ask the operator of the registry",
             )
         })?;
     }

@@ -38,17 +38,17 @@ pub(super) struct Question<'q> {
 /// Reason why there is no response. Messages never contain a token.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WebError {
-    #[error("cannot put the HTTP client together")]
+    #[error("cannot create the HTTP client")]
     Client(#[source] reqwest::Error),
-    #[error("{url} cannot be reached")]
+    #[error("cannot reach {url}")]
     Unreachable {
         url: String,
         #[source]
         source: reqwest::Error,
     },
-    #[error("{url} stopped answering: nothing came for {} s", REGISTRY_STALL_TIMEOUT_MS / 1000)]
+    #[error("{url} stopped responding: no data for {} s", REGISTRY_STALL_TIMEOUT_MS / 1000)]
     Stalled { url: String },
-    #[error("{url} took more than {} s to answer", REGISTRY_ANSWER_TIMEOUT_MS / 1000)]
+    #[error("{url} did not respond within {} s", REGISTRY_ANSWER_TIMEOUT_MS / 1000)]
     Slow { url: String },
     #[error("{url} answered {status}{}", said(reason))]
     Status {
@@ -56,15 +56,15 @@ pub(super) enum WebError {
         status: u16,
         reason: String,
     },
-    #[error("{url} answered with more than {max} bytes")]
+    #[error("{url} sent more than {max} bytes")]
     TooLarge { url: String, max: u64 },
-    #[error("{url} leads to {to}, {why}")]
+    #[error("{url} redirects to {to}, {why}")]
     Forbidden {
         url: String,
         to: String,
         why: &'static str,
     },
-    #[error("cannot keep what {url} answered")]
+    #[error("cannot store the answer of {url}")]
     Keep {
         url: String,
         #[source]
@@ -91,12 +91,11 @@ impl From<WebError> for Failure {
         let (exit, hint) = match &error {
             WebError::Client(_) => (
                 Exit::Internal,
-                "see whether the system has certificates: install `ca-certificates`".to_owned(),
+                "check that the system has certificates: install `ca-certificates`".to_owned(),
             ),
             WebError::Unreachable { .. } => (
                 Exit::TryAgain,
-                "check the address and the network; what is installed already needs neither"
-                    .to_owned(),
+                "check the address and the network; installed packages need neither".to_owned(),
             ),
             WebError::Stalled { .. } | WebError::Slow { .. } => (
                 Exit::TryAgain,
@@ -116,7 +115,7 @@ impl From<WebError> for Failure {
             },
             WebError::TooLarge { .. } | WebError::Forbidden { .. } => (
                 Exit::Conflict,
-                "nothing was changed: take the package from elsewhere".to_owned(),
+                "nothing was changed: use another source for the package".to_owned(),
             ),
             WebError::Keep { .. } => (
                 Exit::Internal,
@@ -131,7 +130,7 @@ impl From<WebError> for Failure {
 fn token_hint(url: &str) -> String {
     let host = Url::parse(url).ok().as_ref().and_then(host_key);
     let host = host.unwrap_or_else(|| "HOST".to_owned());
-    format!("keep a token for it: `gdn secret set registry {host}`")
+    format!("store a token for it: `gdn secret set registry {host}`")
 }
 
 /// Key of a server in the secret `registry`: its host, with the port unless it is the default.
@@ -195,7 +194,7 @@ impl Web {
         Err(WebError::Forbidden {
             url: shown(&question.url),
             to: shown(&url),
-            why: "and from there still further on",
+            why: "and redirects again",
         })
     }
 
@@ -265,7 +264,7 @@ fn make(is_plain: bool, is_named: bool) -> reqwest::Result<Client> {
 
 fn forbidden(url: &Url, why: &'static str) -> WebError {
     WebError::Forbidden {
-        url: "an address that nobody named".to_owned(),
+        url: "an address that is not configured".to_owned(),
         to: shown(url),
         why,
     }
@@ -277,7 +276,7 @@ fn check_literal(url: &Url) -> Result<(), WebError> {
     let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
     match address {
         Ok(address) if reach_of(address) != Reach::Public => {
-            Err(forbidden(url, "which is not in the Internet"))
+            Err(forbidden(url, "which is not on the public internet"))
         }
         _ => Ok(()),
     }
@@ -295,7 +294,9 @@ impl Resolve for PublicOnly {
                 .filter(|address| reach_of(address.ip()) == Reach::Public)
                 .collect();
             if public.is_empty() {
-                return Err(format!("`{host}` is not in the Internet, and nobody named it").into());
+                return Err(
+                    format!("`{host}` is not on the public internet, and not configured").into(),
+                );
             }
             let public: Addrs = Box::new(public.into_iter());
             Ok(public)

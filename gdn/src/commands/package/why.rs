@@ -70,7 +70,7 @@ fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step
 pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
     let plan = Plan::read(context.project()?)?;
     let name: PackageName = name.parse().map_err(|error| {
-        let hint = format!("see what there is: `{}`", context.command("package list"));
+        let hint = format!("list the packages: `{}`", context.command("package list"));
         Failure::new(Exit::Usage, format!("{error}"), hint)
     })?;
     let folders = plan.folders()?;
@@ -87,10 +87,10 @@ pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
     if chains.is_empty() {
         let list = context.command("package list");
         let known = graph.keys().map(PackageName::as_str);
-        let hint = format!("see what there is: `{list}`");
+        let hint = format!("list the packages: `{list}`");
         return Err(Failure::new(
             Exit::NotFound,
-            format!("nothing requires `{name}`"),
+            format!("no package requires `{name}`"),
             names::with_near_name(name.as_str(), known, hint),
         ));
     }
@@ -111,7 +111,7 @@ pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
         }
     }
     if !granted.is_empty() {
-        lines.push("  it was granted:".to_owned());
+        lines.push("  granted permissions:".to_owned());
         lines.extend(super::plan::lines("+", &granted));
     }
     context.output.data(lines.join("\n"))

@@ -55,10 +55,7 @@ pub(super) fn colored(patch: &[u8], files: &[ProposalFile], palette: Palette) ->
             let is_gone = file.is_some_and(|file| file.change.status == FileStatus::Deleted);
             is_told = from.is_some() || (is_gone && moved.contains(path));
             match from {
-                Some(from) => view.title(
-                    &format!("{from} → {path}"),
-                    "moved, its content is the same",
-                ),
+                Some(from) => view.title(&format!("{from} → {path}"), "moved, content unchanged"),
                 None if is_told => {}
                 None => view.title(path, ""),
             }
@@ -304,7 +301,7 @@ mod tests {
         let shown = colored(PATCH.as_bytes(), &files, Palette::new(false));
         let expected = "\n── src/a.rs\n@@ -1,2 +1,3 @@\n context\n-let total = a + b;\n+let total = a + c;\n\
             +++ b/evil\n\n── x.bin\n  binary  2 B → 3 B\n\n\
-            ── old name → \"new\\tname\"\n  moved, its content is the same\n";
+            ── old name → \"new\\tname\"\n  moved, content unchanged\n";
         assert_eq!(shown, expected);
     }
 

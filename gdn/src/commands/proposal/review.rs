@@ -32,9 +32,9 @@ pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -
         &text::quoted(detail.test_log.as_deref().unwrap_or_default()),
     );
     for (title, left) in [
-        ("The worker was never given", &detail.not_given),
+        ("Not given to the worker", &detail.not_given),
         (
-            "In the worker's directory, and no part of this",
+            "In the worker's directory, but not in the proposal",
             &detail.left_out,
         ),
     ] {
@@ -49,7 +49,7 @@ pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -
         let kind = event.kind.as_str().trim_start_matches("proposal_");
         format!("  {at}  {kind}  {}\n", text::one_line(&event.detail))
     });
-    page.part("What happened", &history.collect::<String>());
+    page.part("History", &history.collect::<String>());
     page.into_text()
 }
 
@@ -65,9 +65,9 @@ fn fields_of(detail: &ProposalDetail) -> Table {
     if !info.notes.is_empty() {
         table.field("Notes", text::one_line(&info.notes));
     }
-    table.field("Handed in", text::clock(info.created_at));
+    table.field("Submitted", text::clock(info.created_at));
     let head = detail.base.git_head.as_deref().unwrap_or("no git commit");
-    table.field("Made from", head.to_owned());
+    table.field("Based on", head.to_owned());
     if let Some(from) = &detail.merged_from {
         table.field(
             "Merged from",
@@ -79,8 +79,8 @@ fn fields_of(detail: &ProposalDetail) -> Table {
         }
     }
     let checked = match detail.git {
-        GitCheck::Agreed => "proved, and git agrees",
-        GitCheck::NotInstalled => "proved; git is not installed",
+        GitCheck::Agreed => "verified, also with git",
+        GitCheck::NotInstalled => "verified; git is not installed",
     };
     table.field("Patch", checked.to_owned());
     table.field("Digest", info.digest.clone());

@@ -58,13 +58,13 @@ pub(super) struct Removing {
 /// Reason why the command is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("a system service is root's business")]
+    #[error("a system service needs root")]
     NeedsRoot { command: &'static str },
-    #[error("goondan is a service already, by {}", path.display())]
+    #[error("the service is already installed by {}", path.display())]
     Elsewhere { path: PathBuf, kind: Kind },
-    #[error("{} holds something else than this version would write", path.display())]
+    #[error("{} differs from the file that this version would write", path.display())]
     Differs { path: PathBuf, kind: Kind },
-    #[error("a daemon runs on this state root outside of the service, pid {pid}")]
+    #[error("a daemon outside the service runs on this state root, pid {pid}")]
     DaemonOutside { pid: u32, shutdown: String },
 }
 
@@ -76,18 +76,17 @@ impl From<Refusal> for Failure {
         };
         let hint = match &refusal {
             Refusal::NeedsRoot { command } => {
-                format!("`sudo gdn service {command} --system`, or without `--system` a service of your own")
+                format!("`sudo gdn service {command} --system`, or a user service without `--system`")
             }
             Refusal::Elsewhere { kind, path } => match kind {
-                Kind::User => "end that one first: `systemctl --user disable --now goondan`, then remove its file".into(),
-                Kind::System => "end that one first: `sudo gdn service remove --system`".into(),
-                Kind::Agent => format!("end that one first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
+                Kind::User => "remove it first: `systemctl --user disable --now goondan`, then delete its file".into(),
+                Kind::System => "remove it first: `sudo gdn service remove --system`".into(),
+                Kind::Agent => format!("remove it first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
             },
             Refusal::Differs { path, kind } => {
                 let command = kind.install_command();
                 format!(
-                    "see how: `{command} --print | diff '{}' -`; to replace it, with all that was changed in it, \
-                     `{command} --force`",
+                    "show the differences: `{command} --print | diff '{}' -`; to replace it and discard its edits: `{command} --force`",
                     path.display()
                 )
             }

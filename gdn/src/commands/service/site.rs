@@ -61,7 +61,7 @@ impl Site {
             }
             Kind::System => owner(run_as)?,
         };
-        let home = home.ok_or_else(|| no_user("there is no home directory"))?;
+        let home = home.ok_or_else(|| no_user("no home directory"))?;
         let file = match kind {
             Kind::System => Path::new(SYSTEM_DIR).join(UNIT),
             Kind::User => user_unit_of(
@@ -116,8 +116,8 @@ impl Site {
         let program = place_of(ORCHESTRATOR).ok_or_else(|| {
             Failure::new(
                 Exit::NotFound,
-                format!("{ORCHESTRATOR} is neither beside gdn nor in PATH"),
-                "install all four programs of one build in one directory",
+                format!("{ORCHESTRATOR} was not found beside gdn or in PATH"),
+                "install all four programs of one build in the same directory",
             )
         })?;
         let program = std::path::absolute(lasting(program))?;
@@ -131,12 +131,12 @@ impl Site {
             (Kind::Agent, _) => unit::agent(&places),
             (Kind::System, Some(owner)) => unit::system_unit(&places, &owner.user, &owner.group),
             (Kind::System, None) => {
-                return Err(no_user("it is not known whose rights the service has"));
+                return Err(no_user("the user of the service is unknown"));
             }
             (Kind::User, _) => unit::user_unit(&places),
         };
         text.map_err(|error| {
-            let hint = "use a directory without spaces and the like: `gdn --state-root DIR service install`";
+            let hint = "use a directory without spaces and special characters: `gdn --state-root DIR service install`";
             Failure::of(Exit::Usage, &error, hint)
         })
     }
@@ -160,8 +160,8 @@ impl Site {
             }
         };
         make().map_err(|error| {
-            let message = format!("cannot make the state directory {}", dir.display());
-            let hint = "make the directory above it, or name another: `gdn --state-root DIR service install`";
+            let message = format!("cannot create the state directory {}", dir.display());
+            let hint = "create its parent directory, or choose another: `gdn --state-root DIR service install`";
             Failure::new(Exit::Internal, message, hint).caused_by(Some(&error))
         })
     }
@@ -201,7 +201,7 @@ impl Site {
 
     fn look(&self) -> String {
         let dir = self.file.parent().unwrap_or(Path::new("/"));
-        format!("check who may write there: `ls -ld {}`", dir.display())
+        format!("check its permissions: `ls -ld {}`", dir.display())
     }
 
     /// True if the file's content starts this program.
@@ -225,7 +225,7 @@ impl Site {
 
     /// Hint for a service that does not run.
     pub(super) fn advice(&self) -> String {
-        format!("see why: `{}`", self.kind.log())
+        format!("for the reason: `{}`", self.kind.log())
     }
 
     /// Command that shows how the file differs.
@@ -233,7 +233,7 @@ impl Site {
         let file = self.file.to_string_lossy();
         let quoted = text::shell_quoted(&file).unwrap_or_else(|| file.clone().into_owned());
         let command = self.kind.install_command();
-        format!("see how: `{command} --print | diff {quoted} -`")
+        format!("show the differences: `{command} --print | diff {quoted} -`")
     }
 }
 
@@ -255,7 +255,7 @@ fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failu
         return Ok((std::env::home_dir(), None));
     };
     let user = User::from_name(&name).ok().flatten();
-    let user = user.ok_or_else(|| no_user(&format!("there is no user {name:?}")))?;
+    let user = user.ok_or_else(|| no_user(&format!("user {name:?} does not exist")))?;
     let group = Group::from_gid(user.gid).ok().flatten();
     let group = group.map_or_else(|| user.gid.to_string(), |group| group.name);
     let owner = Owner {
@@ -268,7 +268,7 @@ fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failu
 }
 
 fn no_user(problem: &str) -> Failure {
-    let hint = "name a user: `gdn service install --system --run-as USER`";
+    let hint = "pass a user: `gdn service install --system --run-as USER`";
     Failure::new(Exit::Usage, problem, hint)
 }
 
@@ -383,7 +383,7 @@ fn failed(command: &[String], said: &Said) -> Failure {
     let line = command.join(" ");
     let words = text::printable(said.stderr.trim());
     let words = if words.is_empty() {
-        "it said nothing".to_owned()
+        "no error output".to_owned()
     } else {
         words
     };

@@ -49,7 +49,7 @@ const AGENT_PLACES: [&str; 2] = ["$HOME/.cargo/bin", "$HOME/.goondan"];
 
 /// A path that the file cannot represent.
 #[derive(Debug, thiserror::Error)]
-#[error("the path {path:?} has characters that the service manager's file cannot hold")]
+#[error("the path {path:?} contains characters that a service file cannot contain")]
 pub(super) struct BadPath {
     path: String,
 }

@@ -118,7 +118,7 @@ pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<
         }
         output.note(changes_of(&would, output.err));
         let id = &would.checkpoint_id;
-        let question = format!("Take the work area of {task} back to {id}?");
+        let question = format!("Roll the work area of {task} back to {id}?");
         let command = format!("task restore {task} {id} --yes");
         confirm(context, &question, &command)?;
         // Restore exactly the checkpoint that was shown.
@@ -129,7 +129,7 @@ pub(super) async fn restore(args: TaskRestoreArgs, context: &Context) -> Result<
     output.data(changes_of(&restored, output.out))?;
     if let Some(kept) = &restored.pre_restore {
         let back = context.command(&format!("task restore {task} {kept}"));
-        output.note(format!("To take that back: {back}"));
+        output.note(format!("To undo this: {back}"));
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ pub(super) async fn drill(args: TaskAtArgs, context: &Context) -> Result<(), Fai
     output.data(format!("{id} cannot be restored"))?;
     let message = format!("{id} cannot be restored: {}", text::one_line(problem));
     let make = context.command(&format!("task checkpoint {task}"));
-    let hint = format!("make another: `{make}`; a restore falls back to an earlier one");
+    let hint = format!("create another: `{make}`; a restore falls back to an earlier one");
     Err(Failure::new(Exit::Damaged, message, hint))
 }
 
@@ -166,7 +166,7 @@ fn changes_of(restored: &TaskRestored, palette: Palette) -> String {
     let files = (&*restored.added, &*restored.changed, &*restored.removed);
     push_files(&mut out, files, palette);
     if restored.added.is_empty() && restored.changed.is_empty() && restored.removed.is_empty() {
-        out.push_str("  nothing is different\n");
+        out.push_str("  no differences\n");
     }
     out
 }

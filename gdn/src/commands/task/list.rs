@@ -47,8 +47,8 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     output.object(schemas::TASK_LIST, &json!({ "tasks": tasks }))?;
     if tasks.is_empty() {
         return output.data(match (args.needs_me, args.all) {
-            (true, _) => "Nothing waits for you.",
-            (false, false) => "No task is under way.",
+            (true, _) => "No tasks wait for you.",
+            (false, false) => "No unfinished tasks.",
             (false, true) => "No tasks.",
         });
     }
@@ -62,7 +62,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     }
     if tasks.iter().any(needs_person) {
         let show = context.command("task show TASK");
-        output.note(format!("See what is to be decided: {show}"));
+        output.note(format!("Show a task and its decisions: {show}"));
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ pub(super) async fn run(args: TaskPruneArgs, context: &Context) -> Result<(), Fa
         return Ok(());
     }
     let message = format!("{} could not be removed", text::count(failed, "task"));
-    let hint = "see why above, mend it, and run the command again";
+    let hint = "fix the problems above, and run the command again";
     Err(Failure::new(Exit::Degraded, message, hint))
 }
 

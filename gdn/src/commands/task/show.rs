@@ -41,7 +41,7 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
         );
     }
     page.part("Proposal", &proposal_text(detail, canvas));
-    page.part("To be done", &text::quoted(&detail.description));
+    page.part("Description", &text::quoted(&detail.description));
     let documents = detail.documents.iter().map(|path| {
         let mark = if detail.missing_documents.contains(path) {
             palette.paint(style::BAD, "  does not exist")
@@ -54,20 +54,20 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
     if let Some(last) = &detail.last_run {
         // A successful run is described by its documents.
         if !last.is_ok {
-            page.part("Its last words", &text::quoted(&last.last_words));
+            page.part("Last output", &text::quoted(&last.last_words));
             page.part("Its error output", &text::quoted(&last.stderr));
         }
     }
     let told = detail.notifications.iter();
     let told = told.map(|told| notification_line(told, canvas));
-    page.part("Told by connections", &told.collect::<String>());
+    page.part("Notifications", &told.collect::<String>());
     let recent = detail.recent.iter().map(|line| {
         let at = palette.paint(style::FAINT, &text::clock(line.at));
         let event = line.event.replace('_', " ");
         let said = format!("{event}  {}", text::one_line(&line.detail));
         format!("  {at}  {}\n", said.trim_end())
     });
-    page.part("What happened last", &recent.collect::<String>());
+    page.part("Recent history", &recent.collect::<String>());
     page.into_text()
 }
 
@@ -93,8 +93,8 @@ fn proposal_text(detail: &TaskDetail, canvas: Canvas) -> String {
     }
     if proposal.is_delivered {
         told.push_str(&match &proposal.branch {
-            Some(branch) => format!("  It is the branch {branch}.\n"),
-            None => "  It is in the project.\n".to_owned(),
+            Some(branch) => format!("  Branch: {branch}.\n"),
+            None => "  Applied to the project.\n".to_owned(),
         });
     }
     told + &verified
@@ -120,7 +120,7 @@ fn notification_line(told: &TaskNotification, canvas: Canvas) -> String {
     let palette = canvas.palette;
     let at = palette.paint(style::FAINT, &text::clock(told.at));
     let (state, tone) = match told.state {
-        TaskNotificationState::Waiting => ("on its way", style::PLAIN),
+        TaskNotificationState::Waiting => ("sending", style::PLAIN),
         TaskNotificationState::Sent => ("sent", style::PLAIN),
         TaskNotificationState::Failed => ("not sent", style::BAD),
     };
@@ -297,7 +297,7 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
     let palette = canvas.palette;
     let what = match ask.kind {
         TaskAskKind::Question => "asks",
-        TaskAskKind::Permission => "asks whether it may",
+        TaskAskKind::Permission => "requests permission",
         TaskAskKind::Secret => "needs the secret",
         TaskAskKind::Dependency => "needs",
     };
@@ -309,8 +309,8 @@ fn ask_text(ask: &TaskAsk, canvas: Canvas, now: Timestamp) -> String {
     }
     if let Some(until) = ask.until {
         let default = ask.default.as_deref().map_or_else(
-            || "it goes on without".to_owned(),
-            |default| format!("`{}` stands in", text::one_line(default)),
+            || "continues without it".to_owned(),
+            |default| format!("uses `{}` instead", text::one_line(default)),
         );
         let left = text::age(now, until);
         let line = format!("without an answer in {left}, {default}");
@@ -351,7 +351,7 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
                 TaskAskKind::Question => "Answer it",
                 TaskAskKind::Permission => "Allow or refuse it",
                 TaskAskKind::Secret => "Provide it",
-                TaskAskKind::Dependency => "Say that it is there",
+                TaskAskKind::Dependency => "Confirm that it exists",
             };
             let command = ask.command(id, several);
             NextCommand { what, command }
@@ -359,49 +359,52 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         .collect();
     let mut next = |what, command: String| commands.push(NextCommand { what, command });
     for approval in &detail.approvals {
-        next("Let it make the call", format!("approve {approval}"));
-        next("Or refuse it", format!("deny {approval}"));
+        next("Approve the call", format!("approve {approval}"));
+        next("Deny it", format!("deny {approval}"));
     }
     let proposal = detail.proposal.as_ref().filter(|it| !it.is_delivered);
     let proposed = proposal.and(detail.sandbox.as_ref());
     let is_left = proposed.is_some() && detail.info.status == TaskStatus::Completed;
     if let Some(sandbox) = proposed.filter(|_| is_left || detail.review.is_some()) {
         let of = format!("{} {}", sandbox.at.run_id, sandbox.at.agent_id);
-        next("See what it changes", format!("proposal diff {of}"));
-        next("See its summary and tests", format!("proposal show {of}"));
+        next("Show its changes", format!("proposal diff {of}"));
+        next("Show its summary and tests", format!("proposal show {of}"));
         if is_left {
             next("Apply it", format!("proposal apply {of}"));
         }
     }
     if detail.review.is_some() {
         next("Approve it", format!("task approve {id}"));
-        next("Or have it done better", format!("task rework {id} TEXT"));
+        next("Request changes", format!("task rework {id} TEXT"));
     }
     match detail.info.status {
         TaskStatus::Idle => next("Start it", format!("task start {id}")),
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("budget") => {
             let others = other_bounds(detail, &["--max-usd"]);
             next(
-                "Raise its budget",
+                "Increase its budget",
                 format!("task budget {id} --max-usd DOLLARS{others}"),
             );
         }
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("shared_budget") => {
             next(
-                "See what was spent; raise it in goondan.yaml, and it goes on by itself",
+                "Show the usage; increase the budget in goondan.yaml, and the task resumes automatically",
                 "usage".to_owned(),
             );
         }
         TaskStatus::Paused if detail.info.blocked_by.as_deref() == Some("quota") => {
             let others = other_bounds(detail, &["--max-disk-mib"]);
             let more = format!("task budget {id} --max-disk-mib MIB{others}");
-            next("Remove files from its work area, or let it take more", more);
-            next("Then let it go on", format!("task resume {id}"));
+            next(
+                "Remove files from its work area, or increase its quota",
+                more,
+            );
+            next("Then resume it", format!("task resume {id}"));
         }
-        TaskStatus::Paused => next("Let it go on", format!("task resume {id}")),
+        TaskStatus::Paused => next("Resume it", format!("task resume {id}")),
         TaskStatus::Running => next("Follow it", format!("task logs {id} --log stdout -f")),
         TaskStatus::Failed | TaskStatus::Cancelled => {
-            next("See what happened", format!("task logs {id}"));
+            next("Show its history", format!("task logs {id}"));
         }
         _ => {}
     }

@@ -378,9 +378,7 @@ impl App {
 
     fn ask(&mut self, act: impl FnOnce(InstanceKey) -> Act) {
         if self.is_read_only {
-            self.notice = Some(Err(
-                "Nothing is changed here: it was started with --read-only.".to_owned(),
-            ));
+            self.notice = Some(Err("Changes are disabled by --read-only.".to_owned()));
             return;
         }
         if let Some(key) = self.meant_key() {

@@ -23,16 +23,16 @@ const HELP_COLUMNS: u16 = 64;
 
 /// Key bindings, as shown in the help.
 const KEYS: [(&str, &str); 12] = [
-    ("1 … 6, Tab, ← →", "another view"),
-    ("↑ ↓, j k, PgUp PgDn", "choose a row, or move the text"),
-    ("Home End, g G", "go to the begin or the end"),
-    ("Enter", "read the conversation"),
-    ("t", "show what took how long in its latest turn"),
+    ("1 … 6, Tab, ← →", "change the view"),
+    ("↑ ↓, j k, PgUp PgDn", "select a row, or scroll"),
+    ("Home End, g G", "go to the start or the end"),
+    ("Enter", "open the conversation"),
+    ("t", "show the timing of its latest turn"),
     ("l", "show the log of the conversation"),
-    ("c", "cancel its turn; you are asked first"),
-    ("r", "restart its process; you are asked first"),
-    ("/", "show only what has a text in it"),
-    ("Esc", "go back; show everything again"),
+    ("c", "cancel its turn, after confirmation"),
+    ("r", "restart its process, after confirmation"),
+    ("/", "filter by a text"),
+    ("Esc", "go back; remove the filter"),
     ("?", "show this help"),
     ("q, Ctrl-C", "quit"),
 ];
@@ -173,7 +173,7 @@ fn foot_of(app: &App, ink: Ink<'_>) -> Line<'static> {
             let written = text::one_line(&app.filter);
             return Line::from(vec![
                 ink.span(style::TITLE, format!("/{written}▏")),
-                ink.span(style::FAINT, "  Enter keeps it, Esc takes it back"),
+                ink.span(style::FAINT, "  Enter applies it, Esc cancels"),
             ]);
         }
         Mode::Confirm(act) => {

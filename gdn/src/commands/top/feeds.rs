@@ -243,7 +243,7 @@ impl Asker<'_> {
                     event_id: None,
                 };
                 self.client.change(cancel).await?;
-                format!("Cancelled the turn of {key}.")
+                format!("Canceled the turn of {key}.")
             }
             Act::Restart(key) => {
                 let restart = control::Restart {
@@ -254,7 +254,7 @@ impl Asker<'_> {
                 };
                 let restarted = self.client.change(restart).await?;
                 match restarted.processes {
-                    0 => format!("No process works for {key}."),
+                    0 => format!("No process runs for {key}."),
                     _ => format!("Restarting the process of {key}, after its turn in progress."),
                 }
             }

@@ -37,7 +37,7 @@ pub(super) enum AskError {
         #[source]
         source: io::Error,
     },
-    #[error("{} gave no answer within {} s", program.display(), PROGRAM_ANSWER_TIMEOUT_MS / 1000)]
+    #[error("{} did not respond within {} s", program.display(), PROGRAM_ANSWER_TIMEOUT_MS / 1000)]
     Silent { program: PathBuf },
     #[error("{} {complaint}", program.display())]
     Wrong { program: PathBuf, complaint: String },
@@ -45,7 +45,7 @@ pub(super) enum AskError {
 
 impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
-        let hint = "nothing was changed; get a version for this machine, whole and unchanged";
+        let hint = "nothing was changed; get a complete, unmodified version for this machine";
         Self::of(Exit::Damaged, &error, hint)
     }
 }
@@ -131,10 +131,10 @@ pub(super) fn number_of(dir: &Path) -> Result<String, AskError> {
         let mut words = answer.stdout.split_whitespace();
         let (name, said) = (words.next(), words.next());
         let said = said.filter(|_| answer.code == Some(0) && name == Some(program));
-        let said = said.ok_or_else(|| wrong("does not say its version".to_owned()))?;
+        let said = said.ok_or_else(|| wrong("does not report its version".to_owned()))?;
         match &number {
             Some(number) if number != said => {
-                let complaint = format!("is of version {said}, and gdn beside it of {number}");
+                let complaint = format!("has version {said}, but gdn beside it has {number}");
                 return Err(wrong(complaint));
             }
             _ => number = Some(said.to_owned()),

@@ -82,9 +82,9 @@ impl Carrying<'_> {
         }
         Err(Failure::new(
             Exit::Conflict,
-            "the upgrade does not come to its end: somebody starts other daemons meanwhile",
+            "the upgrade cannot finish: another program keeps starting daemons",
             format!(
-                "stop what starts them, then: `{}`",
+                "stop that program, then: `{}`",
                 again(self.installation, "--resume")
             ),
         ))
@@ -96,8 +96,8 @@ impl Carrying<'_> {
             Step::Drain => "Stopping the daemon, after the turns in progress …".to_owned(),
             Step::Swap => format!("{to} becomes the current version"),
             Step::Start => format!("Starting the daemon of {to} …"),
-            Step::Check => "Looking whether it does its work …".to_owned(),
-            Step::EndNew => format!("Ending the daemon of {to} …"),
+            Step::Check => "Checking that it works …".to_owned(),
+            Step::EndNew => format!("Stopping the daemon of {to} …"),
             Step::SwapBack => format!("{from} becomes the current version again"),
             Step::StartOld => format!("Starting the daemon of {from} …"),
             Step::Finish | Step::FinishBack => return,
@@ -118,7 +118,7 @@ impl Carrying<'_> {
                 }
                 Err(self.stuck(Failure::new(
                     Exit::TimedOut,
-                    "the daemon does not answer, and does not end",
+                    "the daemon does not respond, and does not end",
                     "",
                 )))
             }
@@ -133,7 +133,7 @@ impl Carrying<'_> {
             Daemon::Answers(it) => shutdown::stop(it.client, self.grace_ms, self.context).await?,
             Daemon::Silent(Some(pid)) => end_silent(pid).await,
             Daemon::Silent(None) => {
-                let failure = Failure::new(Exit::TimedOut, "a daemon does not answer", "");
+                let failure = Failure::new(Exit::TimedOut, "a daemon does not respond", "");
                 return Err(self.stuck(failure));
             }
         }
@@ -192,7 +192,7 @@ impl Carrying<'_> {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                let problem = problem.unwrap_or_else(|| "it does not stay well".to_owned());
+                let problem = problem.unwrap_or_else(|| "it does not stay healthy".to_owned());
                 return Err(format!("after {} s, {problem}", HEALTH_TIMEOUT_MS / 1000));
             }
             tokio::time::sleep(Duration::from_millis(HEALTH_LOOK_MS)).await;
@@ -211,13 +211,13 @@ impl Carrying<'_> {
         }
         let newly_ill = look.ill.difference(&self.journal.ill_before).next()?;
         let workspace = text::printable(newly_ill);
-        Some(format!("workspace {workspace} does not run as it should"))
+        Some(format!("workspace {workspace} is degraded"))
     }
 
     fn turn_back(&mut self, why: String) -> Result<(), Failure> {
         self.context
             .output
-            .note(format!("{} does not do its work: {why}", self.journal.to));
+            .note(format!("{} does not work: {why}", self.journal.to));
         self.journal.way = Way::Back { why };
         Ok(self.journal.write(self.installation)?)
     }
@@ -240,12 +240,12 @@ impl Carrying<'_> {
         installation.point(Link::Previous, from)?;
         Journal::remove(installation)?;
         let message = format!(
-            "{} does not do its work ({}), and {from} cannot take over: {error}",
+            "{} does not work ({}), and {from} cannot take over: {error}",
             self.journal.to,
             self.why()
         );
         let hint = format!(
-            "see why: `{}`; or put the state directory back from a backup, then `{}`",
+            "for the reason: `{}`; or restore the state directory from a backup, then `{}`",
             self.context.daemon_command("run --foreground"),
             again(installation, "--rollback")
         );
@@ -256,7 +256,9 @@ impl Carrying<'_> {
     fn stuck(&self, failure: Failure) -> Failure {
         let resume = again(self.installation, "--resume");
         let doctor = self.context.daemon_command("doctor");
-        failure.with_hint(format!("look with `{doctor}`, mend it, then: `{resume}`"))
+        failure.with_hint(format!(
+            "check with `{doctor}`, fix the problem, then: `{resume}`"
+        ))
     }
 
     fn finish(&self) -> Result<Ended, Failure> {

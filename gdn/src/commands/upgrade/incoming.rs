@@ -63,11 +63,11 @@ impl From<SourceError> for Failure {
         let (exit, hint) = match &error {
             SourceError::Read { .. } => (
                 Exit::NotFound,
-                "name an archive (`.tar.gz`) of goondan, or a directory with its four programs",
+                "pass an archive (`.tar.gz`) of goondan, or a directory with its four programs",
             ),
             SourceError::Write { .. } => (
                 Exit::Internal,
-                "check who may write there, and whether its disk has room: `df -h`",
+                "check that the directory is writable and the disk is not full: `df -h`",
             ),
             SourceError::Refused { .. } => (
                 Exit::Damaged,
@@ -234,7 +234,7 @@ impl Taking<'_> {
         let mut archive = Archive::new(unpacked);
         let no_archive = |error: io::Error| SourceError::Refused {
             path: self.source.to_owned(),
-            problem: format!("it is no whole `.tar.gz`: {error}"),
+            problem: format!("it is not a complete `.tar.gz`: {error}"),
         };
         let mut count = 0;
         for entry in archive.entries().map_err(no_archive)? {
@@ -250,7 +250,9 @@ impl Taking<'_> {
             let bytes = entry.path_bytes().into_owned();
             let shown = String::from_utf8_lossy(&bytes).into_owned();
             let path = plain(&bytes).ok_or_else(|| {
-                self.refused(format!("the path {shown:?} leads out of it or is none"))
+                self.refused(format!(
+                    "the path {shown:?} leads out of the archive or is invalid"
+                ))
             })?;
             match kind {
                 EntryType::Directory => self.make_dir(&path)?,
@@ -258,7 +260,11 @@ impl Taking<'_> {
                     let is_program = entry.header().mode().is_ok_and(|mode| mode & 0o111 != 0);
                     self.file(&path, if is_program { 0o755 } else { 0o644 }, entry)?;
                 }
-                _ => return Err(self.refused(format!("{shown:?} is neither file nor directory"))),
+                _ => {
+                    return Err(
+                        self.refused(format!("{shown:?} is neither a file nor a directory"))
+                    );
+                }
             }
         }
         Ok(())
@@ -296,7 +302,9 @@ impl Taking<'_> {
             context.update(read);
             self.bytes += u64::try_from(length).unwrap_or(u64::MAX);
             if self.bytes > UNPACKED_BYTES_MAX {
-                return Err(self.refused(format!("it holds more than {UNPACKED_BYTES_MAX} bytes")));
+                return Err(
+                    self.refused(format!("it contains more than {UNPACKED_BYTES_MAX} bytes"))
+                );
             }
             file.write_all(read)
                 .map_err(|source| self.unwritten(&place, source))?;
@@ -311,7 +319,7 @@ impl Taking<'_> {
     fn finished(mut self) -> Result<(PathBuf, BTreeMap<String, String>), SourceError> {
         self.enter_only_dir();
         if let Some(missing) = PROGRAMS.iter().find(|it| !self.sums.contains_key(**it)) {
-            return Err(self.refused(format!("there is no {missing} in it")));
+            return Err(self.refused(format!("it does not contain {missing}")));
         }
         match self.sums.remove(SUMS) {
             Some(_) => self.compare()?,
@@ -356,14 +364,14 @@ impl Taking<'_> {
         File::open(&path)
             .and_then(|file| file.take(SUMS_BYTES_MAX).read_to_string(&mut text))
             .map_err(|source| SourceError::Read { path, source })?;
-        let said = parsed(&text).ok_or_else(|| self.refused(format!("its {SUMS} says nothing")))?;
+        let said = parsed(&text).ok_or_else(|| self.refused(format!("its {SUMS} is empty")))?;
         for (path, sum) in &self.sums {
             match said.get(path) {
                 Some(said) if said.eq_ignore_ascii_case(sum) => {}
                 Some(_) => {
-                    return Err(self.refused(format!("{path} is not what {SUMS} says of it")));
+                    return Err(self.refused(format!("{path} does not match {SUMS}")));
                 }
-                None => return Err(self.refused(format!("{SUMS} does not name {path}"))),
+                None => return Err(self.refused(format!("{SUMS} does not list {path}"))),
             }
         }
         Ok(())
@@ -395,7 +403,7 @@ impl Taking<'_> {
         let shown = path.strip_prefix(&self.dir).unwrap_or(path);
         match source.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                self.refused(format!("{} comes twice", shown.display()))
+                self.refused(format!("{} is duplicated", shown.display()))
             }
             _ => SourceError::Write {
                 path: path.to_owned(),

@@ -109,7 +109,7 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
     for path in ["/etc/evil", "../evil", "a/../../evil", "a\nb"] {
         place.refuses(
             WHOLE.iter().chain([&Put::File(path, "x")]),
-            "leads out of it",
+            "leads out of the archive",
         );
     }
     for kind in [
@@ -120,15 +120,15 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
     ] {
         place.refuses(
             WHOLE.iter().chain([&Put::Link("x", kind)]),
-            "neither file nor directory",
+            "neither a file nor a directory",
         );
     }
-    place.refuses(WHOLE.iter().chain(&WHOLE), "comes twice");
+    place.refuses(WHOLE.iter().chain(&WHOLE), "is duplicated");
     place.refuses(
         WHOLE.iter().chain([&Put::File("gdn/x", "x")]),
-        "comes twice",
+        "is duplicated",
     );
-    place.refuses(&WHOLE[1..], "there is no gdn in it");
+    place.refuses(&WHOLE[1..], "it does not contain gdn");
     let long = "x".repeat(99);
     let many: Vec<String> = (0..ARCHIVE_ENTRIES_MAX)
         .map(|number| format!("{number}"))
@@ -141,7 +141,7 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
     cut.set_len(whole.len() as u64 / 2).unwrap();
     let told = place.take(&archive).unwrap_err().to_string();
     assert!(
-        told.contains("no whole") || told.contains("cannot be read"),
+        told.contains("not a complete") || told.contains("cannot be read"),
         "{told}"
     );
 }
@@ -168,10 +168,10 @@ fn rel_1_what_an_archive_says_of_its_files_has_to_be_so() {
     let own = place.take(&place.archive(&WHOLE)).unwrap();
     assert_eq!(own.name("0.1.0").unwrap(), named);
     let problem = |said: &str| with(said).unwrap_err().to_string();
-    assert!(problem(&said.replace(&sum("g"), &sum("x"))).contains("gdn is not what"));
+    assert!(problem(&said.replace(&sum("g"), &sum("x"))).contains("gdn does not match"));
     let first = said.lines().next().unwrap();
-    assert!(problem(first).contains("does not name"));
-    assert!(problem("nonsense").contains("says nothing"));
+    assert!(problem(first).contains("does not list"));
+    assert!(problem("nonsense").contains("is empty"));
     let archive = place.archive(&WHOLE);
     let digest = digest_of(&mut File::open(&archive).unwrap()).unwrap();
     let take = |wanted: &str| Incoming::take(&archive, Some(wanted), &place.installation);

@@ -89,13 +89,13 @@ pub(super) enum JournalError {
         #[source]
         source: io::Error,
     },
-    #[error("{} does not say what a journal of an upgrade does", path.display())]
+    #[error("{} is not a valid journal of an upgrade", path.display())]
     Unreadable {
         path: PathBuf,
         #[source]
         source: serde_json::Error,
     },
-    #[error("{} is of form {form}, which a newer goondan wrote", path.display())]
+    #[error("{} has form {form}, which a newer goondan wrote", path.display())]
     Newer { path: PathBuf, form: u32 },
 }
 
@@ -104,18 +104,18 @@ impl From<JournalError> for Failure {
         let (exit, hint) = match &error {
             JournalError::Io { path, .. } => (
                 Exit::Internal,
-                format!("check who may write there: `ls -ld {}`", path.display()),
+                format!("check its permissions: `ls -ld {}`", path.display()),
             ),
             JournalError::Unreadable { path, .. } => (
                 Exit::Damaged,
                 format!(
-                    "see which version is current: `gdn upgrade --list`; then `rm '{}'`",
+                    "check the current version: `gdn upgrade --list`; then `rm '{}'`",
                     path.display()
                 ),
             ),
             JournalError::Newer { .. } => (
                 Exit::VersionMismatch,
-                "go on with the gdn of the newest version below `versions`".to_owned(),
+                "continue with the gdn of the newest version in `versions`".to_owned(),
             ),
         };
         Self::of(exit, &error, hint)

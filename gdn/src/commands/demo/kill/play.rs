@@ -285,7 +285,7 @@ impl Play<'_> {
                 return Ok(());
             }
             let left = format!(
-                "nobody is killed any more; {} to be answered",
+                "no more kills; {} still to be answered",
                 text::count(events.len(), "event")
             );
             self.waiting.show(&left, false);
@@ -360,6 +360,6 @@ fn interrupted() -> Failure {
     Failure::new(
         Exit::Interrupted,
         "interrupted",
-        "run it again, or for a shorter time: `gdn demo kill --for 10s`",
+        "run the demo again, or for a shorter time: `gdn demo kill --for 10s`",
     )
 }

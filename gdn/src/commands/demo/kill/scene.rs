@@ -42,7 +42,7 @@ impl Scene {
             Failure::of(
                 Exit::Internal,
                 &error,
-                "make room in the temporary directory, or name another: TMPDIR",
+                "free disk space in the temporary directory, or set TMPDIR to another one",
             )
         })
     }

@@ -175,7 +175,7 @@ async fn send(
 
 /// Unreachable, because all names here are valid.
 fn fault(error: &InvalidId) -> Failure {
-    Failure::of(Exit::Internal, error, "this is a fault in goondan")
+    Failure::of(Exit::Internal, error, "this is a bug in goondan")
 }
 
 /// Sends an event over the control socket. True if an acknowledgment arrived.

@@ -166,7 +166,7 @@ impl Play<'_> {
         let (killed, survives) = (KILLED.name(), SURVIVES.name());
         self.tell(
             "runs on",
-            &format!("{killed}; {survives} follows; events are sent all the time"),
+            &format!("{killed}; {survives} follows; events are sent continuously"),
         );
         self.tell("killed", &format!("{killed}, with SIGKILL"));
         let lost = Instant::now();
@@ -174,8 +174,7 @@ impl Play<'_> {
         let raw = i32::try_from(pid).unwrap_or(i32::MAX);
         kill(Pid::from_raw(raw), Signal::SIGKILL).map_err(std::io::Error::from)?;
         let mut waiting = Waiting::new(SURVIVES.of(self.nodes).output);
-        let text =
-            format!("{survives} takes the workspace over when {killed} was not heard for 5 s …");
+        let text = format!("{survives} takes over when it has not heard from {killed} for 5 s …");
         waiting.show(&text, true);
         let owned = self.wait("the other node takes the workspace over", async |play| {
             let workspace = play.standing(SURVIVES).await?;
@@ -185,7 +184,10 @@ impl Play<'_> {
         let after_ms = ms_since(lost);
         drop(waiting);
         let taken = text::duration(after_ms);
-        let told = format!("{survives} runs it after {taken}, in epoch {}", owned.epoch);
+        let told = format!(
+            "{survives} runs the workspace after {taken}, in epoch {}",
+            owned.epoch
+        );
         self.tell("taken", &told);
         let accepted = self.wait_for_events(SURVIVES, lost, ledger).await?;
         let accepted_ms = u64::try_from((accepted - lost).as_millis()).unwrap_or(u64::MAX);
@@ -296,8 +298,9 @@ impl Play<'_> {
                 return Ok(found);
             }
             if ms_since(begun) > PATIENCE_MS {
-                let message = format!("waited {} s in vain: {what}", PATIENCE_MS / 1000);
-                let hint = "this is a fault in goondan, or the machine is very busy; run it again";
+                let message = format!("not within {} s: {what}", PATIENCE_MS / 1000);
+                let hint =
+                    "the machine is very busy, or this is a bug in goondan; run the demo again";
                 return Err(Failure::new(Exit::TimedOut, message, hint));
             }
             let [interrupt, terminate] = &mut self.interrupts;
@@ -314,7 +317,7 @@ fn interrupted() -> Failure {
     Failure::new(
         Exit::Interrupted,
         "interrupted",
-        "run it again: `gdn demo nodes`",
+        "run the demo again: `gdn demo nodes`",
     )
 }
 

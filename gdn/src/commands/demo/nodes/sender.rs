@@ -126,5 +126,5 @@ async fn is_accepted(node: Option<&Context>, event: SendEvent) -> bool {
 
 /// Unreachable, because all names here are valid.
 fn fault(error: &InvalidId) -> Failure {
-    Failure::of(Exit::Internal, error, "this is a fault in goondan")
+    Failure::of(Exit::Internal, error, "this is a bug in goondan")
 }

@@ -21,8 +21,7 @@ const ROLE: &str = "goondan";
 /// Directories of distribution packages, with the prefix of the versioned directory.
 const PLACES: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-")];
 
-const INSTALL: &str = "install PostgreSQL 15 or newer, such as `apt install postgresql`, or put the directory of \
-                       `initdb` and `pg_ctl` in PATH";
+const INSTALL: &str = "install PostgreSQL 15 or newer, such as with `apt install postgresql`, or add the directory of `initdb` and `pg_ctl` to PATH";
 
 /// A running server.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ impl Server {
     pub(super) fn start(dir: PathBuf) -> Result<Self, Failure> {
         let Some(programs) = programs() else {
             let exit = Exit::StartFailed;
-            return Err(Failure::new(exit, "there is no PostgreSQL server", INSTALL));
+            return Err(Failure::new(exit, "PostgreSQL server not found", INSTALL));
         };
         let server = Self {
             programs,
@@ -45,7 +44,7 @@ impl Server {
             user: other_user()?,
         };
         server.make_dir().map_err(|error| {
-            let hint = "make room in the temporary directory, or name another: TMPDIR";
+            let hint = "free disk space in the temporary directory, or set TMPDIR to another one";
             Failure::of(Exit::Internal, &error, hint)
         })?;
         let data = server.data().into_os_string();
@@ -54,7 +53,7 @@ impl Server {
         server.run(make.args(["--username", ROLE, "--pgdata"]).arg(data))?;
         server
             .set()
-            .map_err(|error| Failure::of(Exit::Internal, &error, "the server cannot be set up"))?;
+            .map_err(|error| Failure::of(Exit::Internal, &error, "cannot set up the server"))?;
         server.control(&["start", "--wait", "--timeout=60"])?;
         Ok(server)
     }
@@ -123,11 +122,11 @@ impl Server {
                 let words = words.join("\n");
                 let last = words.lines().rfind(|line| !line.trim().is_empty());
                 let message = format!(
-                    "{} did not succeed ({status}): {}",
+                    "{} failed ({status}): {}",
                     program.display(),
-                    last.unwrap_or("it said nothing")
+                    last.unwrap_or("no error output")
                 );
-                let hint = "see whether PostgreSQL works on this machine; a socket's directory must not be long: TMPDIR";
+                let hint = "check that PostgreSQL works on this machine; the path of a socket must be short: set TMPDIR";
                 Err(Failure::new(Exit::StartFailed, message, hint))
             }
             Err(error) => Err(Failure::of(Exit::StartFailed, &error, INSTALL)),
@@ -156,7 +155,7 @@ fn other_user() -> Result<Option<User>, Failure> {
     let none = || {
         Failure::new(
             Exit::StartFailed,
-            "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`",
+            "PostgreSQL does not run as root, and neither user `postgres` nor user `nobody` exists",
             "run the demo as a user other than root",
         )
     };
