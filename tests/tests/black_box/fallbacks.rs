@@ -49,7 +49,7 @@ fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() 
     let daemon = Daemon::serving(&home);
     let ran = home.gdn(&["send", "Hi."]).exits(0);
     assert_eq!(ran.stdout, "From the spare.\n");
-    ran.tells(&["attempt 5 of 5 in ", "model `spare` is asked instead"]);
+    ran.tells(&["attempt 5 of 5 in ", "calling model `spare` instead"]);
     assert_eq!(first.received().len(), 5);
     let asked = spare.received();
     assert_eq!(asked.len(), 1);

@@ -69,7 +69,7 @@ fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
         "another list after the daemon was killed"
     );
     let status = home.gdn(&["status"]).exits(0);
-    status.tells(&["1 tool call cut short, outcome unknown", "calls"]);
+    status.tells(&["1 tool call with an unknown outcome", "calls"]);
     let none = home.gdn(&["settle", "x", "made-up"]).exits(5);
     none.tells(&["gdn calls"]);
     let settled = home.gdn(&["settle", "x", id, "--note", "the file is there"]);

@@ -226,7 +226,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
     });
     // A concurrent upgrade is refused.
     let second = place.current(&["upgrade", "--rollback"]).exits(8);
-    second.tells(&["another upgrade works on", "hint: wait until it is over"]);
+    second.tells(&["another upgrade works on", "hint: wait until it ends"]);
     let during: Vec<JoinHandle<()>> = ["1", "2", "3"].map(|it| place.work(it)).into();
     place.home.write("notes/x.go", "");
     // The turn in progress completed with the daemon it started with.
@@ -399,7 +399,7 @@ fn rel_1_what_is_no_version_changes_nothing() {
     place
         .home
         .write("builds/other/goondan-agent-process", &script);
-    place.upgrade(&other).exits(15).tells(&["is of version 9"]);
+    place.upgrade(&other).exits(15).tells(&["has version 9"]);
     let silent = place.build("without");
     fs::remove_file(silent.join(CONNECTOR)).unwrap();
     place

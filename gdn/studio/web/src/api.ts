@@ -49,7 +49,7 @@ export async function post(path: string, body: unknown, signal?: AbortSignal): P
     });
   } catch (thrown) {
     if (signal?.aborted) throw thrown;
-    throw new ApiError('unreachable', 'Studio cannot be reached.', 'run `gdn studio` again if it has ended');
+    throw new ApiError('unreachable', 'Cannot reach Studio.', 'run `gdn studio` again if it has ended');
   }
   if (response.status === 401 && session.current === current) session.lock();
   return response;

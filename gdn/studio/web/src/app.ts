@@ -1,4 +1,4 @@
-// The frame around the pages: the way to each of them, the workspace, how the stream stands, and what is said aloud.
+// Frame of all pages: navigation, workspace, connection state, and announcements for screen readers.
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { keyed } from 'lit/directives/keyed.js';
@@ -15,14 +15,14 @@ import type { WorkspaceChange } from './types.js';
 
 const NEEDS_SETTLE_MS = 300;
 
-/** What is said to people who do not see the page, by the event's type. */
+/** Announcements for screen readers, by event type. */
 const SAID: Record<string, string> = {
   'approval.asked': 'A tool call waits for a person.',
   'question.asked': 'A question waits for a person.',
   'event.parked': 'An event was parked.',
-  'call.unknown': 'A tool call was cut short: look whether it had its effect.',
-  'proposal.created': 'A proposal was handed in.',
-  'budget.warning': 'A budget is nearly spent.',
+  'call.unknown': 'A tool call was interrupted: check its effect.',
+  'proposal.created': 'A proposal was submitted.',
+  'budget.warning': 'A budget is nearly exhausted.',
 };
 
 class Studio extends LitElement {
@@ -153,13 +153,13 @@ class Studio extends LitElement {
 
   #page(route: Route): TemplateResult {
     if (this.#failure !== null && !this.#isReady) {
-      return html`<h1 tabindex="-1">Not connected</h1>${failureView(this.#failure)}<p>Studio goes on trying.</p>`;
+      return html`<h1 tabindex="-1">Not connected</h1>${failureView(this.#failure)}<p>Studio keeps retrying.</p>`;
     }
     if (!this.#isReady) return html`<h1 tabindex="-1">goondan Studio</h1><p class="faint">Reading…</p>`;
     if (studio.workspaceId === null) {
-      return html`<h1 tabindex="-1">No workspace</h1><p>Nothing runs. In the directory of a project, type:
+      return html`<h1 tabindex="-1">No workspace</h1><p>No project is running. In the directory of a project, run:
         <code class="command">gdn run</code></p>
-        <p><button type="button" @click=${() => void this.#readWorkspaces()}>Look again</button></p>`;
+        <p><button type="button" @click=${() => void this.#readWorkspaces()}>Refresh</button></p>`;
     }
     return html`${keyed(`${studio.workspaceId} ${route.page} ${route.arg} ${route.query.get('q') ?? ''}`, pageView(route))}`;
   }
@@ -168,7 +168,7 @@ class Studio extends LitElement {
     const { message, suggestion } = session.locked!;
     document.title = 'Logged out · goondan Studio';
     return html`<main class="locked" id="main"><h1>goondan Studio</h1>
-      <p role="alert">${oneLine(message)}</p><p>To do: ${oneLine(suggestion)}</p>
+      <p role="alert">${oneLine(message)}</p><p>Next step: ${oneLine(suggestion)}</p>
       <p><code class="command">gdn studio</code></p></main>`;
   }
 
@@ -199,7 +199,7 @@ class Studio extends LitElement {
     return html`<span class="side" title=${feed?.failure?.message ?? ''} data-standing=${standing}>
       ${standingView(standing === 'live' ? 'live' : standing === 'lost' ? 'lost' : 'connecting')}
       ${standing === 'lost' ? html`<span class="hidden">${words[standing]}</span>` : nothing}
-      ${studio.write ? nothing : html`<span class="standing" title="Start gdn studio with --write to change things">read-only</span>`}</span>`;
+      ${studio.write ? nothing : html`<span class="standing" title="Start gdn studio with --write to allow changes">read-only</span>`}</span>`;
   }
 
   #skip(event: Event): void {
@@ -208,7 +208,7 @@ class Studio extends LitElement {
   }
 }
 
-/** What `index.html` shows, too, until this program runs. */
+/** Also in `index.html`, until this program runs. */
 function beforeLogin(): TemplateResult {
   return html`<header class="top"><span class="brand">goondan <b>Studio</b></span></header>
     <main class="locked"><h1>goondan Studio</h1><p>Logging in…</p></main>`;

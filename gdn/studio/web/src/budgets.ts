@@ -1,4 +1,4 @@
-// What a task may take. Pure.
+// Budgets of tasks. Pure.
 
 import type { TaskBudget } from './types.js';
 

@@ -1,4 +1,4 @@
-// What agents want to change of their own configuration, and a person's say in it.
+// Changes that agents request to their own configuration, and decisions of people about them.
 
 import { html, type TemplateResult } from 'lit';
 import { call } from './api.js';
@@ -47,7 +47,7 @@ export async function decide(
   act: (what: string, action: () => Promise<string>) => Promise<boolean>,
 ): Promise<void> {
   const label = decision === 'approve' ? 'Approve' : 'Reject';
-  const body: TemplateResult = html`<p class="field"><label for="reason">Why (may be left empty)</label>
+  const body: TemplateResult = html`<p class="field"><label for="reason">Reason (optional)</label>
     <textarea id="reason" name="reason" rows="3"></textarea></p>`;
   const answer = await ask({ title: `${label} ${oneLine(changesetId)}`, body, confirm: label, isDangerous: decision === 'reject' });
   if (answer === null) return;

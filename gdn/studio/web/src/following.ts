@@ -1,4 +1,4 @@
-// Pages of which a stream tells all: it is followed while somebody sees them.
+// Pages with a stream of their own, which is followed while the page is visible.
 
 import { Page } from './page.js';
 import type { Feed } from './stream.js';
@@ -22,7 +22,7 @@ export abstract class FollowingPage<State, Notice> extends Page {
   }
 
   protected async read(): Promise<void> {
-    // The stream tells all of it.
+    // The stream contains all data.
   }
 
   override connectedCallback(): void {

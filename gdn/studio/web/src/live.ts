@@ -1,4 +1,4 @@
-// What the model of a turn in progress says while it says it: never recorded, and gone once its message is there.
+// Streamed reply of the model in a turn in progress: never recorded, and removed when the message arrives.
 
 import type { Reducer } from './store.js';
 import type { RuntimeEvent } from './types.js';
@@ -64,13 +64,13 @@ function withPiece(reply: Reply, piece: TurnPiece): Reply {
     case 'again':
       return begun(reply.stepId, false);
     case 'instead':
-      return { ...begun(reply.stepId, false), note: `${piece.target ?? 'Another model'} is asked instead.` };
+      return { ...begun(reply.stepId, false), note: `${piece.target ?? 'Another model'} is called instead.` };
     case 'retry': {
       const seconds = Math.ceil((piece.delayMs ?? 0) / 1000);
-      return { ...reply, note: `Attempt ${piece.attempt} of ${piece.attemptsMax} follows in ${seconds} s: ${piece.code ?? 'it failed'}.` };
+      return { ...reply, note: `Attempt ${piece.attempt} of ${piece.attemptsMax} starts in ${seconds} s: ${piece.code ?? 'the call failed'}.` };
     }
     case 'consent':
-      return { ...reply, note: `Waits until somebody has logged in: ${piece.command ?? piece.need ?? ''}` };
+      return { ...reply, note: `Waiting for a login: ${piece.command ?? piece.need ?? ''}` };
     default:
       return reply;
   }
@@ -90,7 +90,7 @@ export const liveReducer: Reducer<LiveState, TurnNotice> = {
       return { state: isOver ? { reply: { ...state.reply!, isOver } } : state, verdict: 'applied' };
     }
     const stepId = place?.stepId;
-    // A tool's call is no reply.
+    // Tool calls are not part of the reply.
     if (stepId === undefined || piece === undefined || place?.toolCallId !== undefined) return { state, verdict: 'applied' };
     const before = state.reply?.stepId === stepId ? state.reply : begun(stepId, true);
     return { state: { reply: withPiece(before, piece) }, verdict: 'applied' };

@@ -1,3 +1,3 @@
-// Where the program begins.
+// Entry point.
 
 import './app.js';

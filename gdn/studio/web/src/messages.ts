@@ -1,5 +1,5 @@
-// The messages of a conversation as far as they were read: pure, so that it can be shown that nothing is left out and
-// nothing is there twice, whatever is killed meanwhile.
+// Loaded messages of a conversation. Pure, so that tests can show that no message is missing or duplicated after any
+// crash.
 
 import type { CutMessage, Message, MessagePage, Part } from './types.js';
 

@@ -1,4 +1,4 @@
-// Where an event that waits is put so that it has its turn earlier or later. Pure.
+// Target position of a waiting event that moves up or down. Pure.
 
 import type { WaitingEvent } from './types.js';
 

@@ -1,4 +1,4 @@
-// What waits for a person in the shown workspace, gathered from all who may wait.
+// Everything in the current workspace that waits for a person.
 
 import { ApiError, asApiError, call, callPages } from './api.js';
 import { readWaitingChangesets, type WaitingChangesets } from './changesets.js';
@@ -61,7 +61,7 @@ export async function readNeeds(): Promise<Needs> {
     });
   const listed = async <T>(method: string, items: string, more: string): Promise<T[]> => {
     const { all, isCut } = await callPages<T>(method, items, studio.of());
-    if (isCut) failures.push(new ApiError('tooMany', `Only the first ${all.length} ${items} are shown.`, `type \`${more}\``));
+    if (isCut) failures.push(new ApiError('tooMany', `Only the first ${all.length} ${items} are shown.`, `run \`${more}\``));
     return all;
   };
   const [approvals, questions, calls, events, proposals, bundles, tasks, workspace, usage] = await Promise.all([
@@ -111,7 +111,7 @@ async function readEvents(): Promise<WaitingEvent[]> {
     if (told.next === undefined) return events;
     after = told.next;
   }
-  throw new ApiError('tooMany', 'There are more events than are looked through here.', 'type `gdn event list`');
+  throw new ApiError('tooMany', 'There are more events than shown here.', 'run `gdn event list`');
 }
 
 async function readTasks(): Promise<Task[]> {

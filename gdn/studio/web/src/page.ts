@@ -1,4 +1,4 @@
-// What all pages have in common: they read what they show, read it again when something happened, and say what failed.
+// Base of all pages: loads the data, reloads it after events, and shows failures.
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { ApiError, asApiError } from './api.js';

@@ -1,4 +1,4 @@
-// Which pages there are.
+// List of pages.
 
 import { html, type TemplateResult } from 'lit';
 import './pages/agents.js';

@@ -16,11 +16,11 @@ export async function raiseBudget(taskId: string): Promise<string> {
   const answer = await ask({ title: `Budget of ${oneLine(info.title)}`, body: budgetForm(detail), confirm: 'Set the budget' });
   if (answer === null) return 'Nothing was changed.';
   const typed = budgetOf(fieldText(answer, 'tokens'), fieldText(answer, 'usd'), fieldText(answer, 'disk'));
-  if (JSON.stringify(typed) === JSON.stringify(budget)) return 'It is the budget of before: nothing was changed.';
+  if (JSON.stringify(typed) === JSON.stringify(budget)) return 'The budget is unchanged.';
   await call('task.budget', studio.of({ taskId, budget: typed }));
-  if (info.blockedBy !== 'quota') return `${oneLine(taskId)} has another budget.`;
+  if (info.blockedBy !== 'quota') return `${oneLine(taskId)} has a new budget.`;
   await call('task.resume', studio.of({ taskId }));
-  return `${oneLine(taskId)} has another budget, and goes on.`;
+  return `${oneLine(taskId)} has a new budget, and resumes.`;
 }
 
 function budgetForm({ info, budget = {}, disk }: TaskDetail): TemplateResult {
@@ -29,10 +29,10 @@ function budgetForm({ info, budget = {}, disk }: TaskDetail): TemplateResult {
     <input id=${name} name=${name} type="number" min="0" step=${step} .value=${value === undefined ? '' : String(value)}></p>`;
   const usd = budget.microUsd === undefined ? undefined : budget.microUsd / MICRO;
   const mib = budget.diskBytes === undefined ? undefined : Math.round(budget.diskBytes / MIB);
-  return html`<p>It took ${count(info.tokens)} tokens, ${dollars(info.cost)}${
-      disk === undefined ? '' : ` and ${count(Math.ceil(disk.bytes / MIB))} MiB of disk`}. What is left empty has no bound of its own.
-      ${info.blockedBy === 'quota' ? 'Then it goes on.' : ''}</p>
-    ${field('tokens', 'Most tokens', budget.tokens, '1')}
-    ${field('usd', 'Most dollars', usd, 'any')}
-    ${field('disk', 'Most MiB of disk', mib, '1')}`;
+  return html`<p>Used so far: ${count(info.tokens)} tokens, ${dollars(info.cost)}${
+      disk === undefined ? '' : ` and ${count(Math.ceil(disk.bytes / MIB))} MiB of disk`}. An empty field means no limit.
+      ${info.blockedBy === 'quota' ? 'The task then resumes.' : ''}</p>
+    ${field('tokens', 'Maximum tokens', budget.tokens, '1')}
+    ${field('usd', 'Maximum cost in dollars', usd, 'any')}
+    ${field('disk', 'Maximum disk usage in MiB', mib, '1')}`;
 }

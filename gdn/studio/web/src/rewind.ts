@@ -30,7 +30,7 @@ function namesOf(paths: string[]): string {
 export async function rewind(instanceKey: string, checkpointId: string): Promise<string> {
   const of = studio.of({ instanceKey, checkpointId });
   const plan = await call<Rewound>('instance.rewind', { ...of, dryRun: true, cancel: false });
-  if (!plan.isChanged) return `Nothing would change: everything is as it was at ${checkpointId}.`;
+  if (!plan.isChanged) return `No changes: everything matches ${checkpointId}.`;
   const files = (what: string, paths: string[]) =>
     paths.length === 0 ? '' : html`<li>${counted(paths.length, 'file')} ${what}: ${namesOf(paths)}</li>`;
   const answer = await ask({
@@ -38,14 +38,14 @@ export async function rewind(instanceKey: string, checkpointId: string): Promise
     confirm: 'Rewind',
     isDangerous: true,
     body: html`<ul>
-        <li>${counted(plan.messagesRemoved, 'message')} taken back${plan.messagesRestored > 0 ? `, ${plan.messagesRestored} put back` : ''}</li>
-        ${files('put back', plan.added)} ${files('as they were then', plan.changed)} ${files('removed', plan.removed)}
+        <li>${counted(plan.messagesRemoved, 'message')} removed${plan.messagesRestored > 0 ? `, ${plan.messagesRestored} restored` : ''}</li>
+        ${files('restored', plan.added)} ${files('reverted', plan.changed)} ${files('removed', plan.removed)}
         ${(plan.removedMessages ?? []).slice(0, 5).map((message) => html`<li>${oneLine(message.role)}: ${head(message.head, 100)}</li>`)}
       </ul>
-      ${(plan.notRewound ?? []).map((words) => html`<p class="faint">Stays: ${oneLine(words)}</p>`)}
-      <p>What there is now is kept in a checkpoint of its own first.</p>`,
+      ${(plan.notRewound ?? []).map((words) => html`<p class="faint">Not rolled back: ${oneLine(words)}</p>`)}
+      <p>First, a checkpoint of the current state is created.</p>`,
   });
   if (answer === null) return 'Nothing was changed.';
   const done = await call<Rewound>('instance.rewind', { ...of, dryRun: false, cancel: false });
-  return `The conversation is as it was at ${checkpointId}${done.preRewind === undefined ? '' : `; before, it was as in ${done.preRewind}`}.`;
+  return `The conversation was rolled back to ${checkpointId}${done.preRewind === undefined ? '' : `; the previous state is ${done.preRewind}`}.`;
 }

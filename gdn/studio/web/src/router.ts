@@ -1,9 +1,9 @@
-// The address behind `#` says which page of which workspace is shown.
+// The address behind `#` selects page and workspace.
 
 /** Where the page is. */
 export interface Route {
   page: string;
-  /** What of the page's kind is shown, such as a conversation; empty for the list. */
+  /** Id of the shown item, such as a conversation; empty for the list. */
   arg: string;
   query: URLSearchParams;
 }

@@ -1,5 +1,5 @@
-// Who may talk to the server: the ticket of the address is exchanged for a token once, and the token is kept for this
-// tab. Other tabs of the same browser are asked for it, and told of a new one.
+// Login: exchanges the ticket in the address for a token once, and stores the token for this tab. Tabs of the same
+// browser share the token.
 
 /** What a login gives. */
 export interface Session {
@@ -68,7 +68,7 @@ export class SessionKeeper {
   }
 
   /** Ends the session: the server does not take the token any more. Another tab may have a newer one. */
-  lock(why: Locked = { message: 'Studio was started anew, or this login has ended.', suggestion: AGAIN }): void {
+  lock(why: Locked = { message: 'Studio was restarted, or this login has expired.', suggestion: AGAIN }): void {
     sessionStorage.removeItem(KEPT);
     if (this.current !== null) {
       this.#refused.add(this.current.token);
@@ -93,9 +93,9 @@ export class SessionKeeper {
         return;
       }
       const { message, suggestion } = body.error ?? {};
-      this.lock({ message: message ?? 'The ticket was refused.', suggestion: suggestion ?? AGAIN });
+      this.lock({ message: message ?? 'The login link is not valid.', suggestion: suggestion ?? AGAIN });
     } catch {
-      this.lock({ message: 'Studio cannot be reached.', suggestion: AGAIN });
+      this.lock({ message: 'Cannot reach Studio.', suggestion: AGAIN });
     }
   }
 

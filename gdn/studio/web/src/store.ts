@@ -1,4 +1,4 @@
-// What the streams tell, reduced to a state: pure functions, so that every tab comes to the same one.
+// Reduces the events of streams to a state. Pure, so that all tabs have the same state.
 
 import type { LifecycleEvent, Process, ProcessChange, ProcessKey, Workspace, WorkspaceChange } from './types.js';
 

@@ -1,5 +1,5 @@
-// One stream for all tabs of a browser: whoever holds the lock reads it and hands each line on over a channel; when
-// that tab closes, another takes over where its own state stands.
+// One stream for all tabs of a browser: the tab with the lock reads it and forwards each line over a channel. When that
+// tab closes, another one continues from its own state.
 
 import { ApiError, asApiError, errorOf, post, type WireError } from './api.js';
 import type { Reducer } from './store.js';
@@ -104,10 +104,10 @@ export class Feed<State, Notice> {
           wasLive = true;
           this.#stand('live', null);
         });
-        this.#stand('lost', new ApiError('ended', 'The stream has ended.', 'it is opened again'));
+        this.#stand('lost', new ApiError('ended', 'The stream has ended.', 'it is reopened'));
       } catch (thrown) {
         if (this.#ended.signal.aborted) return;
-        const silence = new ApiError('silence', 'The daemon says nothing.', 'Studio goes on asking');
+        const silence = new ApiError('silence', 'The daemon does not respond.', 'Studio keeps retrying');
         this.#stand('lost', this.#isSilent ? silence : asApiError(thrown));
       }
       backOffMs = wasLive ? BACK_OFF_FIRST_MS : Math.min(backOffMs * 2, BACK_OFF_MAX_MS);
@@ -157,7 +157,7 @@ export class Feed<State, Notice> {
   /** Something was not told: the next attempt asks for everything. */
   #startOver(): never {
     this.state = this.#reducer.start();
-    throw new ApiError('gap', 'The stream left something out.', 'everything is read again');
+    throw new ApiError('gap', 'The stream has a gap.', 'all data is reloaded');
   }
 
   #stand(standing: Standing, failure: ApiError | null): void {

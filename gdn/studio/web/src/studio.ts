@@ -1,4 +1,4 @@
-// What all pages of this tab share: the workspaces, the one that is shown, its stream, and what is said aloud.
+// State shared by all pages of a tab: workspaces, the current workspace, its stream, and announcements.
 
 import { addressOf, routeOf } from './router.js';
 import { session } from './session.js';
@@ -85,7 +85,7 @@ class Studio {
     const isAnew = standing !== this.#standing;
     this.#standing = standing;
     if (isAnew && standing !== 'connecting' && this.workspaceId !== null) void this.lookAgain();
-    if (isAnew && standing === 'lost') this.announce('The daemon cannot be reached. Studio goes on trying.');
+    if (isAnew && standing === 'lost') this.announce('Cannot reach the daemon. Studio keeps retrying.');
     for (const listener of [...this.#listeners]) listener(change);
   }
 }

@@ -1,5 +1,5 @@
-// The shapes of the control API that the pages read: docs/control-api.md has them all. Fields that no page shows are
-// left out; what is optional here is left out by the daemon when there is nothing to say.
+// Types of the control API (docs/control-api.md), with the fields that pages use. The daemon omits optional fields that
+// have no value.
 
 /** An RFC 3339 time in UTC. */
 export type Time = string;

@@ -1,4 +1,4 @@
-// What took how long in a trace: the spans of its events as rows of a waterfall. Pure.
+// Rows of a trace's waterfall, from the spans of its events. Pure.
 
 import type { RuntimeEvent } from './types.js';
 
@@ -106,7 +106,7 @@ function spansOf(events: RuntimeEvent[], places: Map<string, number>): Span[] {
     span.outcome = end;
     span.endMs = atMs;
     span.costMicroUsd = event.costMicroUsd;
-    // What began in a process that is gone has its begin from the duration, if that is told.
+    // The start of a span from an earlier process is computed from its duration, if known.
     if (event.durationMs !== undefined) span.startMs = Math.min(span.startMs, atMs - event.durationMs);
   }
   for (const span of spans) if (span.outcome === 'open') span.endMs = Math.max(span.startMs, latestMs);
@@ -181,12 +181,12 @@ function inOrder(spans: Span[], places: Map<string, number>): Span[] {
     }
   };
   for (const top of tops) showFrom(top);
-  // What causes itself in a circle is below no top: it follows behind.
+  // Spans in a cycle have no root, so they are appended.
   for (let at = 0; at < count && out.length < count; at += 1) showFrom(at);
   return out;
 }
 
-/** Where a span's bar begins and how wide it is, as parts of the whole. A bar can always be seen. */
+/** Position and width of a span's bar, as fractions of the total. Bars have a minimum width. */
 export function barOf(span: Span, { startMs, endMs }: Waterfall, narrowest = 0.002): { left: number; width: number } {
   const whole = Math.max(endMs - startMs, 1);
   const width = Math.min(1, Math.max((span.endMs - span.startMs) / whole, narrowest));

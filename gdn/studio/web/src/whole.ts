@@ -32,14 +32,14 @@ export async function exportConversation(instanceKey: string): Promise<string> {
     parts.push(part.text);
     characters += part.text.length;
     if (characters > ARCHIVE_CHARACTERS_MAX) {
-      throw new ApiError('tooMuch', `The archive is larger than ${bytes(ARCHIVE_CHARACTERS_MAX)}.`, `type \`${command('gdn', 'instance', 'export', instanceKey, '-o', 'FILE')}\``);
+      throw new ApiError('tooMuch', `The archive is larger than ${bytes(ARCHIVE_CHARACTERS_MAX)}.`, `run \`${command('gdn', 'instance', 'export', instanceKey, '-o', 'FILE')}\``);
     }
     if (part.next !== undefined) {
       position = part.next;
       continue;
     }
     save(name, parts);
-    const left = part.pendingEvents > 0 ? ` ${counted(part.pendingEvents, 'event')} that wait are not in it.` : '';
+    const left = part.pendingEvents > 0 ? ` ${counted(part.pendingEvents, 'event')} waiting, not included.` : '';
     return `${name} has ${counted(part.messages, 'message')} and the state of ${counted(part.extensions, 'extension')}.${left}`;
   }
 }
@@ -62,14 +62,14 @@ export async function deleteConversation(
 ): Promise<boolean> {
   const answer = await ask({
     title: `Delete ${oneLine(instanceKey)}`,
-    body: html`<p>Its ${counted(messages, 'message')}, the state of its extensions, its work directory and the events that wait in it
-        are gone for good, and its process ends at once. An export, made before, is a copy of the messages.</p>`,
-    confirm: 'Delete it',
+    body: html`<p>Its ${counted(messages, 'message')}, the state of its extensions, its work directory and its waiting events
+        are deleted permanently, and its process ends immediately. Export it first to keep a copy of the messages.</p>`,
+    confirm: 'Delete',
     isDangerous: true,
   });
   if (answer === null) return false;
   return act('Deleting', async () => {
     await call('instance.delete', studio.of({ instanceKey }));
-    return `${oneLine(instanceKey)} is deleted.`;
+    return `${oneLine(instanceKey)} was deleted.`;
   });
 }

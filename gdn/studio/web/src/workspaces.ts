@@ -1,4 +1,4 @@
-// Which workspaces there are.
+// List of workspaces.
 
 import { call, callPages } from './api.js';
 import type { Workspace } from './types.js';

@@ -1,5 +1,5 @@
-// What the fake server tells for the pictures of the documentation: a bookshop at work, in place of what strangers
-// might say and of ten thousand spans.
+// Data of the fake server for the pictures of the documentation: a bookshop, instead of hostile text and ten thousand
+// spans.
 import { at, message } from './fake-data.mjs';
 
 const DIFF = `--- a/text/bees.txt

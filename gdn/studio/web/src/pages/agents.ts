@@ -1,4 +1,4 @@
-// Agents: those of the workspace, and which of them had which others work in the latest trace.
+// Agents of the workspace, and the requests between them in the latest trace.
 
 import { html, nothing, svg, type SVGTemplateResult, type TemplateResult } from 'lit';
 import { ApiError, callTrace } from '../api.js';
@@ -43,9 +43,9 @@ class AgentsPage extends Page {
   protected content(): TemplateResult {
     const { agents = [], entryAgent } = studio.workspace ?? {};
     const names = [...new Set([...agents, ...this.#turns.keys()])];
-    return html`<p class="faint">Lines are of the latest <a href=${studio.href('trace')}>trace</a>: who had whom work.</p>
+    return html`<p class="faint">Arrows show requests between agents in the latest <a href=${studio.href('trace')}>trace</a>.</p>
       ${names.length > 0 && names.length <= DRAWN_MAX ? this.#graph(names) : nothing}
-      ${view.tableView('Agents', ['Agent', 'Turns in the latest trace', 'Had work'], names.map((agent) => [
+      ${view.tableView('Agents', ['Agent', 'Turns in the latest trace', 'Requests to'], names.map((agent) => [
         html`<span class="name">${oneLine(agent)}</span>${agent === entryAgent ? ' (entry agent)' : ''}`,
         html`<span class="number">${count(this.#turns.get(agent) ?? 0)}</span>`,
         this.#asked.filter(({ from }) => from === agent).map(({ to, times }) => `${oneLine(to)} ${times}×`).join(', '),
@@ -68,8 +68,8 @@ class AgentsPage extends Page {
       return svg`<line x1=${a.x} y1=${a.y} x2=${a.x + (b.x - a.x) * short} y2=${a.y + (b.y - a.y) * short}
         stroke-width=${Math.min(1 + times, 6)} marker-end="url(#arrow)"></line>`;
     };
-    const label = this.#asked.map(({ from, to, times }) => `${from} had ${to} work ${times} times`).join('; ');
-    return html`<svg class="graph" viewBox="0 0 ${SIDE} ${SIDE}" role="img" aria-label=${oneLine(label === '' ? 'Agents; none had another work' : label)}>
+    const label = this.#asked.map(({ from, to, times }) => `${from} sent ${times} requests to ${to}`).join('; ');
+    return html`<svg class="graph" viewBox="0 0 ${SIDE} ${SIDE}" role="img" aria-label=${oneLine(label === '' ? 'Agents; no requests between them' : label)}>
       <defs><marker id="arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="10" markerHeight="10" markerUnits="userSpaceOnUse" orient="auto">
         <path d="M0 0L6 3L0 6z"></path></marker></defs>
       ${this.#asked.map(line)}

@@ -60,13 +60,13 @@ class AuditPage extends Page {
       this.#pages += 1;
       void this.reload();
     };
-    return html`<p class="field search"><label for="search">Only records with this</label>
+    return html`<p class="field search"><label for="search">Filter records by text</label>
         <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => {
           this.#containing = (event.target as HTMLInputElement).value.trim();
           this.requestUpdate();
         }}></p>
       ${this.#told.unreadable > 0 ? html`<p class="warn">${counted(this.#told.unreadable, 'line')} cannot be read.</p>` : ''}
-      ${view.tableView('Records, the newest first', ['When', 'What', 'Facts'], rows)}
+      ${view.tableView('Records, newest first', ['When', 'What', 'Facts'], rows)}
       ${this.#told.previous !== undefined && this.#pages < PAGES_MAX ? html`<p><button type="button" @click=${more}>Earlier records</button></p>` : ''}`;
   }
 }

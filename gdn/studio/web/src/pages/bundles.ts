@@ -1,4 +1,4 @@
-// Bundles: what the agent of a conversation made of its own configuration, and a person's say in it.
+// Bundles: changes of a conversation's agent to its own configuration, and decisions of people about them.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call } from '../api.js';
@@ -62,12 +62,12 @@ class BundlesPage extends Page {
       ${view.factsView([
         ['Active', html`<span class="name">${oneLine(status.active)}</span>`],
         ['Next step', status.head === status.active ? '' : html`<span class="name">${oneLine(status.head)}</span>`],
-        ['Proved itself last', html`<span class="name">${oneLine(status.promoted)}</span>`],
+        ['Last proven', html`<span class="name">${oneLine(status.promoted)}</span>`],
         ['The project', html`<span class="name">${oneLine(status.base)}</span>`],
         ['On probation', probation === undefined ? '' : `since ${counted(probation.turns, 'turn')}, ${counted(probation.failures, 'failure')}`],
         ['Pinned', status.pinned ? 'yes' : 'no'],
       ])}
-      <h2>Changesets, the last first</h2>
+      <h2>Changesets, newest first</h2>
       ${status.changesets.length === 0 ? html`<p class="faint">None.</p>` : status.changesets.map((one) => this.#changeset(one))}
       <h2>Files that differ from the project</h2>
       ${view.tableView(
@@ -79,13 +79,13 @@ class BundlesPage extends Page {
 
   #actions(status: Status): TemplateResult {
     if (!studio.write) {
-      return html`<p class="instead">Type instead: ${view.commandView('gdn', 'bundle', 'revert', this.#key)}
+      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'bundle', 'revert', this.#key)}
         ${view.commandView('gdn', 'bundle', 'pin', this.#key, ...(status.pinned ? ['--off'] : []))}</p>`;
     }
     return html`<p class="actions">
-      ${this.#button(status.pinned ? 'Let changesets be made again' : 'Pin the active revision', '', () =>
+      ${this.#button(status.pinned ? 'Allow changesets again' : 'Pin the active revision', '', () =>
         this.#do('pin', 'Pinning', { pinned: !status.pinned }))}
-      ${this.#button('Go back…', 'danger', () => this.#revert())}</p>`;
+      ${this.#button('Revert…', 'danger', () => this.#revert())}</p>`;
   }
 
   #button(label: string, tone: string, go: () => Promise<unknown>, about = ''): TemplateResult {
@@ -96,13 +96,13 @@ class BundlesPage extends Page {
   #do(method: string, what: string, more: Record<string, unknown>): Promise<boolean> {
     return this.act(what, async () => {
       const done = await call<{ state?: string; detail?: string }>(`bundle.${method}`, studio.of({ instanceKey: this.#key, ...more }));
-      return done.state === undefined ? `${what}: done.` : oneLine(`It is ${done.state}: ${done.detail ?? ''}`);
+      return done.state === undefined ? `${what}: done.` : oneLine(`Changeset ${done.state}: ${done.detail ?? ''}`);
     });
   }
 
   async #revert(): Promise<void> {
-    const body = html`<p>With the next step, the last revision that proved itself is active; if it is already, the project as it is.</p>`;
-    if ((await ask({ title: 'Go back', body, confirm: 'Go back', isDangerous: true })) !== null) await this.#do('revert', 'Going back', {});
+    const body = html`<p>With the next step, the last proven revision becomes active or, if it already is, the configuration of the project.</p>`;
+    if ((await ask({ title: 'Revert the bundle', body, confirm: 'Revert', isDangerous: true })) !== null) await this.#do('revert', 'Reverting', {});
   }
 
   #changeset(one: Changeset): TemplateResult {
@@ -121,7 +121,7 @@ class BundlesPage extends Page {
   }
 
   async #show(changesetId: string): Promise<void> {
-    await this.act('Reading the patch', async () => {
+    await this.act('Loading the patch', async () => {
       this.#diffs.set(changesetId, await patchOf(this.#key, changesetId));
       return 'The patch is shown.';
     });
@@ -129,7 +129,7 @@ class BundlesPage extends Page {
 
   #decision(changesetId: string): TemplateResult {
     if (!studio.write) {
-      return html`<p class="instead">Type instead: ${view.commandView('gdn', 'bundle', 'approve', changesetId, '--key', this.#key)}
+      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'bundle', 'approve', changesetId, '--key', this.#key)}
         ${view.commandView('gdn', 'bundle', 'reject', changesetId, '--key', this.#key)}</p>`;
     }
     const say = (decision: 'approve' | 'reject'): Promise<void> =>

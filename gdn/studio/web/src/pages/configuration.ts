@@ -51,7 +51,7 @@ class ConfigurationPage extends Page {
         ['Logs', status.logDir === undefined ? 'on stdout' : name(status.logDir)],
         ['Open files', status.openFiles === undefined ? '' : `${status.openFiles.open} of ${status.openFiles.limit}`],
         ['Stopping', status.stopping ? 'yes' : ''],
-        ['Studio', `${oneLine(session.current?.goondan ?? '')}, ${studio.write ? 'may change things' : 'read-only'}`],
+        ['Studio', `${oneLine(session.current?.goondan ?? '')}, ${studio.write ? 'changes allowed' : 'read-only'}`],
       ])}`;
   }
 
@@ -60,8 +60,8 @@ class ConfigurationPage extends Page {
     return html`${problem === undefined
         ? nothing
         : html`<div class="failure"><p><strong>${harmless(problem.message)}</strong></p>
-            ${problem.suggestion === undefined ? nothing : html`<p>To do: ${harmless(problem.suggestion)}</p>`}</div>`}
-      <p class="instead">To have it read again, type: ${view.commandView('gdn', 'reload')}</p>
+            ${problem.suggestion === undefined ? nothing : html`<p>Next step: ${harmless(problem.suggestion)}</p>`}</div>`}
+      <p class="instead">To reload it, run: ${view.commandView('gdn', 'reload')}</p>
       ${view.factsView([
         ['Project', name(workspace.projectRoot)],
         ['Package', oneLine(workspace.package ?? 'none')],
@@ -71,15 +71,15 @@ class ConfigurationPage extends Page {
         ['Agents for tasks', (workspace.taskAgents ?? []).map(oneLine).join(', ')],
         ['Connections', workspace.connections.map(oneLine).join(', ')],
         ['Digest', workspace.configDigest === undefined ? '' : name(workspace.configDigest)],
-        ['Runs since', view.timeView(workspace.configSince)],
-        ['Last known good', lastKnownGood === true ? 'yes: the configuration of the project is not valid' : ''],
-        ['Changes are noticed', oneLine(watch ?? 'off')],
+        ['Running since', view.timeView(workspace.configSince)],
+        ['Last known good', lastKnownGood === true ? 'yes, because the configuration of the project is not valid' : ''],
+        ['Watching for changes', oneLine(watch ?? 'off')],
         ['Watched files', watchedFilesTotal === 0 ? '' : counted(watchedFilesTotal, 'file')],
-        ['Among them', watchedFiles.map(oneLine).join(', ')],
+        ['Including', watchedFiles.map(oneLine).join(', ')],
         ['Environment files', (workspace.envFiles ?? []).map(oneLine).join(', ')],
       ])}
-      ${workspace.unhealthy === undefined ? nothing : html`<h2>Processes that do not do their work (${workspace.unhealthyTotal ?? 0})</h2>
-        ${view.tableView('Processes that do not do their work', ['Kind', 'Name', 'State', 'Detail'], workspace.unhealthy.map((one) => [
+      ${workspace.unhealthy === undefined ? nothing : html`<h2>Unhealthy processes (${workspace.unhealthyTotal ?? 0})</h2>
+        ${view.tableView('Unhealthy processes', ['Kind', 'Name', 'State', 'Detail'], workspace.unhealthy.map((one) => [
           oneLine(one.role), oneLine(one.name), view.standingView(one.readiness ?? one.state), oneLine(one.detail ?? ''),
         ]))}`}
       ${Object.entries(workspace.bundleProblems ?? {}).map(([key, why]) => html`<p class="warn">${view.conversationLink(key)}: ${oneLine(why)}</p>`)}

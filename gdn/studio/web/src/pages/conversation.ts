@@ -161,7 +161,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       } else this.readSoon();
       this.requestUpdate();
     } catch {
-      // The stream tells when the daemon is back, and then everything is read.
+      // When the daemon is back, the stream triggers a complete reload.
     }
   }
 
@@ -208,7 +208,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     } catch (thrown) {
       // It may be in another place by now, and the page says where.
       this.readSoon();
-      studio.announce(`The message cannot be read: ${asApiError(thrown).message}`);
+      studio.announce(`Cannot read the message: ${asApiError(thrown).message}`);
     }
   }
 
@@ -256,7 +256,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     const turn = studio.feed?.state.turns[this.#key];
     const latest = this.#turns.at(-1);
     return html`<p>Agent ${oneLine(instance.agentName)} · ${view.standingView(turn === undefined ? instance.status : 'processing')}
-      · began ${view.timeView(instance.createdAt)} · ${counted(this.#state.total, 'message')}
+      · started ${view.timeView(instance.createdAt)} · ${counted(this.#state.total, 'message')}
       ${latest === undefined ? nothing : html`· <a href=${studio.href('trace', latest.traceId)}>Trace of the latest turn</a>`}
       · <a href=${studio.href('bundles', this.#key)}>Bundle</a></p>`;
   }
@@ -267,7 +267,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       @click=${() => void this.act('Exporting', () => exportConversation(this.#key))}>Export</button>`;
     if (!studio.write) {
       const cancel = processing === undefined ? nothing : view.commandView('gdn', 'cancel', '--instance', this.#key);
-      return html`<p class="instead">Type instead: ${cancel}
+      return html`<p class="instead">Run instead: ${cancel}
         ${view.commandView('gdn', 'send', '--instance', this.#key, 'TEXT')} ${view.commandView('gdn', 'rewind', this.#key)}
         ${view.commandView('gdn', 'instance', 'delete', this.#key)}</p><p class="actions">${save}</p>`;
     }
@@ -277,7 +277,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
         : html`<button type="button" class="danger" ?disabled=${this.isBusy} @click=${() => void this.#cancel(processing)}>
             Cancel the turn…
           </button>`}
-      <button type="button" ?disabled=${this.isBusy} @click=${() => void this.#checkpoint()}>Make a checkpoint…</button>
+      <button type="button" ?disabled=${this.isBusy} @click=${() => void this.#checkpoint()}>Create a checkpoint…</button>
       ${save}
       <button type="button" class="danger" ?disabled=${this.isBusy} @click=${() => void this.#delete()}>Delete…</button>
     </p>`;
@@ -289,29 +289,29 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   }
 
   async #cancel(event: WaitingEvent): Promise<void> {
-    const body = html`<p>Its tools are ended, and what it has done so far stays. It answers:</p>
+    const body = html`<p>Its tools are stopped, and its completed work stays. It answers:</p>
       <blockquote>${head(event.input, 200)}</blockquote>`;
     const title = 'Cancel the turn in progress';
     if ((await ask({ title, body, confirm: 'Cancel the turn', isDangerous: true })) === null) return;
     await this.act('Cancelling', async () => {
       await call('event.cancel', studio.of({ instanceKey: this.#key, eventId: event.eventId }));
-      return 'The turn was cancelled.';
+      return 'The turn was canceled.';
     });
   }
 
   async #checkpoint(): Promise<void> {
     const answer = await ask({
-      title: 'Make a checkpoint',
-      body: html`<p class="field"><label for="name">Its name (may be left empty; one with a name is kept)</label>
+      title: 'Create a checkpoint',
+      body: html`<p class="field"><label for="name">Name (optional; protects it from automatic removal)</label>
         <input id="name" name="name" autocomplete="off"></p>`,
-      confirm: 'Make it',
+      confirm: 'Create',
     });
     if (answer === null) return;
     const name = fieldText(answer, 'name').trim();
-    await this.act('Making a checkpoint', async () => {
+    await this.act('Creating a checkpoint', async () => {
       const params = studio.of({ instanceKey: this.#key, ...(name === '' ? {} : { name }) });
       const made = await call<Checkpoint>('instance.checkpoint', params);
-      return `${made.checkpointId} is made.`;
+      return `${made.checkpointId} was created.`;
     });
   }
 
@@ -325,7 +325,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       html`<a href=${studio.href('trace', turn.traceId)} class="name">${oneLine(turn.turnId)}</a>`,
       turn.reason === undefined ? '' : oneLine(turn.reason),
     ]);
-    return view.tableView('Turns', ['Began', 'Took', 'Outcome', 'Steps / tools', 'Cost', 'Trace', 'Reason'], rows);
+    return view.tableView('Turns', ['Started', 'Duration', 'Outcome', 'Steps / tools', 'Cost', 'Trace', 'Reason'], rows);
   }
 
   #checkpointsView(): TemplateResult {
@@ -335,7 +335,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       oneLine(checkpoint.name ?? checkpoint.type),
       checkpoint.damaged === undefined ? this.#rewindView(checkpoint) : html`<span class="warn">${oneLine(checkpoint.damaged)}</span>`,
     ]);
-    return view.tableView('Checkpoints', ['Checkpoint', 'Made', 'Name', 'Go back to it'], rows);
+    return view.tableView('Checkpoints', ['Checkpoint', 'Created', 'Name', 'Action'], rows);
   }
 
   #rewindView({ checkpointId }: Checkpoint): TemplateResult {
@@ -354,7 +354,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       head(event.input, 120),
       this.#eventAction(event),
     ]);
-    return html`<h2>Events that wait</h2>${view.tableView('Events that wait', ['Event', 'Standing', 'Input', 'Action'], rows)}`;
+    return html`<h2>Waiting events</h2>${view.tableView('Waiting events', ['Event', 'State', 'Input', 'Action'], rows)}`;
   }
 
   #eventAction(event: WaitingEvent): TemplateResult {
@@ -390,13 +390,13 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #send(): TemplateResult | typeof nothing {
     if (!studio.write) return nothing;
     if (this.#conversationKey() === null) {
-      return html`<p class="faint">Messages come into this conversation by its connection alone.</p>`;
+      return html`<p class="faint">This conversation receives messages only through its connection.</p>`;
     }
     return html`<form class="send" @submit=${(event: SubmitEvent) => void this.#submit(event)}>
       <label for="message">Message to ${oneLine(this.#instance?.agentName ?? 'the agent')}</label>
       <textarea id="message" name="message" rows="3" required @keydown=${sendByKey}></textarea>
       <p class="actions"><button type="submit" class="primary" ?disabled=${this.isBusy}>Send</button>
-        <span class="faint">Ctrl-Enter sends, too.</span></p>
+        <span class="faint">Ctrl-Enter also sends.</span></p>
     </form>`;
   }
 

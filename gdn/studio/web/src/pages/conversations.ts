@@ -1,4 +1,4 @@
-// Conversations: all of a workspace in one list, of which the document holds what can be seen.
+// Conversations of a workspace in one list; the document contains only visible rows.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call } from '../api.js';
@@ -63,7 +63,7 @@ class ConversationsPage extends Page {
         this.requestUpdate();
       }
     } catch {
-      // The next reading of the first page tells what is wrong.
+      // The next load of the first page reports the failure.
       this.readSoon(1000);
     } finally {
       this.#isReadingOn = false;
@@ -85,14 +85,14 @@ class ConversationsPage extends Page {
   protected content(): TemplateResult {
     const { total } = this.#list;
     return html`<p class="field search">
-        <label for="search">Only those with this in their key or agent</label>
+        <label for="search">Filter by key or agent</label>
         <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => this.#narrow(event)}>
         <span class="faint">${count(total)} ${total === 1 ? 'conversation' : 'conversations'}</span>
       </p>
       ${total === 0
-        ? html`<p>No conversations${this.#containing === '' ? '' : ' with that'}.</p>`
+        ? html`<p>No conversations${this.#containing === '' ? '' : ' match the filter'}.</p>`
         : html`<gdn-list
-            .label=${'Conversations, those that changed last first'}
+            .label=${'Conversations, latest first'}
             .total=${total}
             .row=${(index: number) => this.#row(index)}
             .onWindow=${(_first: number, end: number) => {

@@ -60,12 +60,12 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
     const feed = this.feed;
     return html`${feed?.standing === 'lost' && feed.failure !== null ? view.failureView(feed.failure) : ''}
       <div class="filters">
-        <p class="field search"><label for="search">Only lines with this</label>
+        <p class="field search"><label for="search">Filter lines by text</label>
           <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => {
             this.#containing = (event.target as HTMLInputElement).value.trim();
             this.#choose();
           }}></p>
-        <p class="field"><label for="level">From this level on</label>
+        <p class="field"><label for="level">Minimum level</label>
           <select id="level" @change=${(event: Event) => {
             this.#level = (event.target as HTMLSelectElement).value;
             this.#choose();
@@ -73,7 +73,7 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
         <p><button type="button" aria-pressed=${this.#isPaused ? 'true' : 'false'} @click=${() => {
           this.#isPaused = !this.#isPaused;
           this.#choose();
-        }}>Hold still</button></p>
+        }}>Freeze</button></p>
       </div>
       <p class="faint">${counted(this.#shown.length, 'line')}</p>
       <pre class="log" tabindex="0" role="group" aria-label="Lines of the log">${this.#shown.map(

@@ -1,4 +1,4 @@
-// Needs a person: what waits for somebody to decide, and the buttons that decide it.
+// Needs a person: pending decisions, with buttons to decide.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
@@ -46,20 +46,20 @@ class NeedsPage extends Page {
     const sections: Section[] = [
       { title: 'Tool calls to approve', rows: needs.approvals.map((one) => ({ key: one.approval.approvalId, row: this.#approval(one) })) },
       { title: 'Questions', rows: needs.questions.map((one) => ({ key: one.questionId, row: this.#question(one) })) },
-      { title: 'Tool calls of unknown outcome', rows: needs.calls.map((one) => ({ key: callName(one), row: this.#unknownCall(one) })) },
+      { title: 'Tool calls with an unknown outcome', rows: needs.calls.map((one) => ({ key: callName(one), row: this.#unknownCall(one) })) },
       { title: 'Parked events', rows: needs.parked.map((one) => ({ key: eventName(one), row: this.#parked(one) })) },
       { title: 'Proposals', rows: needs.proposals.map((one) => ({ key: `${one.runId}/${one.agentId}`, row: this.#proposal(one) })) },
-      { title: 'Changes of agents’ own configuration', rows: needs.bundles.changesets.map((one) => ({ key: changesetName(one), row: this.#changeset(one) })) },
-      { title: 'Configurations that cannot be read', rows: needs.bundles.unreadable.map((key) => ({ key, row: this.#unreadable(key) })) },
+      { title: 'Changes to agents’ own configuration', rows: needs.bundles.changesets.map((one) => ({ key: changesetName(one), row: this.#changeset(one) })) },
+      { title: 'Unreadable configurations', rows: needs.bundles.unreadable.map((key) => ({ key, row: this.#unreadable(key) })) },
       { title: 'Tasks', rows: needs.tasks.map((one) => ({ key: one.taskId, row: this.#task(one) })) },
       { title: 'Paused events', rows: needs.paused.map((one) => ({ key: eventName(one), row: this.#paused(one) })) },
       { title: 'Logins', rows: needs.consents.map((one) => ({ key: one, row: this.#consent(one) })) },
-      { title: 'Budgets that are nearly spent', rows: needs.budgets.map((one, at) => ({ key: `${at}`, row: this.#budget(one) })) },
+      { title: 'Budgets nearly exhausted', rows: needs.budgets.map((one, at) => ({ key: `${at}`, row: this.#budget(one) })) },
     ];
     const filled = sections.filter((section) => section.rows.length > 0);
     return html`${needs.failures.map((failure) => view.failureView(failure))}
-      ${needs.bundles.more ? html`<p class="warn">More changes of agents’ configuration wait than are shown.</p>` : nothing}
-      ${filled.length === 0 && needs.failures.length === 0 ? html`<p>Nothing waits for a person.</p>` : nothing}
+      ${needs.bundles.more ? html`<p class="warn">Only some of the waiting configuration changes are shown.</p>` : nothing}
+      ${filled.length === 0 && needs.failures.length === 0 ? html`<p>Nothing needs a person.</p>` : nothing}
       ${repeat(
         filled,
         (section) => section.title,
@@ -72,7 +72,7 @@ class NeedsPage extends Page {
 
   #buttons(commands: string[][], ...buttons: TemplateResult[]): TemplateResult {
     if (studio.write) return html`<p class="actions">${buttons}</p>`;
-    return html`<p class="instead">Type instead: ${commands.map((words) => html`${view.commandView(...words)} `)}</p>`;
+    return html`<p class="instead">Run instead: ${commands.map((words) => html`${view.commandView(...words)} `)}</p>`;
   }
 
   #button(label: string, name: string, tone: string, click: () => void): TemplateResult {
@@ -84,9 +84,9 @@ class NeedsPage extends Page {
     const { approvalId, toolName } = approval;
     return html`<article class="item" tabindex="0" data-item=${approvalId} aria-label=${`${oneLine(toolName)} ${approvalId}`}>
       <h3><span class="name">${oneLine(toolName)}</span> <small>${approvalId}</small></h3>
-      <p>${oneLine(approval.agentName)} in ${view.conversationLink(approval.instanceKey)} asked ${view.agoView(approval.askedAt)}.</p>
+      <p>${oneLine(approval.agentName)} in ${view.conversationLink(approval.instanceKey)}, requested ${view.agoView(approval.askedAt)}.</p>
       ${approval.mayHaveBegun === true
-        ? html`<p class="warn">A process that has ended may have begun this call already.</p>`
+        ? html`<p class="warn">A process that ended may have started this call already.</p>`
         : nothing}
       <p class="faint">The arguments were written by a model:</p>
       ${input === undefined
@@ -103,7 +103,7 @@ class NeedsPage extends Page {
   async #deny(approvalId: string, toolName: string): Promise<void> {
     const answer = await ask({
       title: `Deny ${oneLine(toolName)}`,
-      body: html`<p class="field"><label for="reason">Why, for the model (may be left empty)</label>
+      body: html`<p class="field"><label for="reason">Reason for the model (optional)</label>
         <textarea id="reason" name="reason" maxlength="4096" rows="3"></textarea></p>`,
       confirm: 'Deny',
     });
@@ -122,28 +122,28 @@ class NeedsPage extends Page {
     const { instanceKey, toolCallId, toolName } = one;
     return html`<article class="item" tabindex="0" data-item=${toolCallId} aria-label=${`${oneLine(toolName)} ${oneLine(toolCallId)}`}>
       <h3><span class="name">${oneLine(toolName)}</span> <small>${oneLine(toolCallId)}</small></h3>
-      <p>${oneLine(one.agentName)} in ${view.conversationLink(instanceKey)} called it; it was cut short ${view.agoView(one.at)}:</p>
+      <p>${oneLine(one.agentName)} in ${view.conversationLink(instanceKey)} called it; it was interrupted ${view.agoView(one.at)}:</p>
       <blockquote>${harmless(one.detail)}</blockquote>
-      <p>It is not made again by itself. Look where its effect would be, and tell the agent if it has to know.</p>
+      <p>The call is not repeated automatically. Check for its effect, and message the agent if it needs your finding.</p>
       ${this.#buttons(
         [['gdn', 'settle', instanceKey, toolCallId]],
-        this.#button('I have looked…', `${toolName} ${toolCallId}`, 'primary', () => void this.#settle(one)),
+        this.#button('Settle…', `${toolName} ${toolCallId}`, 'primary', () => void this.#settle(one)),
       )}
     </article>`;
   }
 
   async #settle({ instanceKey, toolCallId, toolName }: UnknownCall): Promise<void> {
     const answer = await ask({
-      title: `Take ${oneLine(toolName)} off the list`,
-      body: html`<p class="field"><label for="note">What you found, for the audit log (may be left empty)</label>
+      title: `Settle ${oneLine(toolName)}`,
+      body: html`<p class="field"><label for="note">Your finding, for the audit log (optional)</label>
         <textarea id="note" name="note" maxlength="4096" rows="3"></textarea></p>`,
-      confirm: 'Take it off the list',
+      confirm: 'Settle',
     });
     if (answer === null) return;
     await this.act('Settling', async () => {
       const note = fieldText(answer, 'note').trim();
       await call('call.settle', studio.of({ instanceKey, toolCallId, ...(note === '' ? {} : { note }) }));
-      return `${oneLine(toolName)} (${oneLine(toolCallId)}) is off the list.`;
+      return `${oneLine(toolName)} (${oneLine(toolCallId)}) is settled.`;
     });
   }
 
@@ -169,7 +169,7 @@ class NeedsPage extends Page {
   async #answer(question: Question): Promise<void> {
     const { questionId } = question;
     let form: FormField[] = [];
-    const isShown = await this.act('Reading the question', async () => {
+    const isShown = await this.act('Loading the question', async () => {
       ({ form } = await call<{ form: FormField[] }>('question.show', studio.of({ questionId })));
       return '';
     });
@@ -183,7 +183,7 @@ class NeedsPage extends Page {
     await this.act('Answering', async () => {
       const content = answerOf(form, (name) => fieldText(answer, name));
       await call('question.answer', studio.of({ questionId, content }));
-      return `${questionId} is answered.`;
+      return `${questionId} was answered.`;
     });
   }
 
@@ -198,7 +198,7 @@ class NeedsPage extends Page {
         [['gdn', 'event', 'retry', event.eventId], ['gdn', 'event', 'drop', event.eventId]],
         this.#button('Retry', event.eventId, 'primary', () => void this.act('Retrying', async () => {
           await call('event.retry', of);
-          return `${oneLine(event.eventId)} waits again.`;
+          return `${oneLine(event.eventId)} is queued again.`;
         })),
         this.#button('Drop…', event.eventId, 'danger', () => void this.#drop(event, of)),
       )}
@@ -207,24 +207,24 @@ class NeedsPage extends Page {
 
   async #drop(event: WaitingEvent, of: Record<string, unknown>): Promise<void> {
     const title = `Drop ${oneLine(event.eventId)}`;
-    const body = html`<p>It is given up, unanswered.</p><blockquote>${head(event.input, 200)}</blockquote>`;
-    if ((await ask({ title, body, confirm: 'Drop it', isDangerous: true })) === null) return;
+    const body = html`<p>The event is dropped without an answer.</p><blockquote>${head(event.input, 200)}</blockquote>`;
+    if ((await ask({ title, body, confirm: 'Drop', isDangerous: true })) === null) return;
     await this.act('Dropping', async () => {
       await call('event.drop', of);
-      return `${oneLine(event.eventId)} is dropped.`;
+      return `${oneLine(event.eventId)} was dropped.`;
     });
   }
 
   #paused(event: WaitingEvent): TemplateResult {
     return html`<article class="item" tabindex="0" data-item=${event.eventId} aria-label=${`Event ${oneLine(event.eventId)}`}>
       <h3><span class="name">${oneLine(event.eventId)}</span></h3>
-      <p>In ${view.conversationLink(event.instanceKey)}, came ${view.agoView(event.since)}.</p>
+      <p>In ${view.conversationLink(event.instanceKey)}, received ${view.agoView(event.since)}.</p>
       <blockquote>${harmless(event.input)}</blockquote>
       ${this.#buttons(
         [['gdn', 'event', 'resume', event.eventId]],
         this.#button('Resume', event.eventId, 'primary', () => void this.act('Resuming', async () => {
           await call('event.resume', studio.of({ instanceKey: event.instanceKey, eventId: event.eventId }));
-          return `${oneLine(event.eventId)} has its turn when it is due.`;
+          return `${oneLine(event.eventId)} is resumed.`;
         })),
       )}
     </article>`;
@@ -234,8 +234,8 @@ class NeedsPage extends Page {
     const name = `${proposal.runId}/${proposal.agentId}`;
     return html`<article class="item" tabindex="0" data-item=${name} aria-label=${`Proposal ${oneLine(name)}`}>
       <h3><a href=${studio.href('proposals', name)} class="name">${oneLine(name)}</a></h3>
-      <p>${counted(proposal.changedFiles, 'changed file')}, handed in ${view.agoView(proposal.createdAt)}.
-        Its page shows the patch, and has what applies or rejects it.</p>
+      <p>${counted(proposal.changedFiles, 'changed file')}, submitted ${view.agoView(proposal.createdAt)}.
+        Review, apply or reject it on its page.</p>
       ${proposal.notes === undefined ? nothing : html`<blockquote>${harmless(proposal.notes)}</blockquote>`}
       ${proposal.problem === undefined ? nothing : html`<p class="warn">${harmless(proposal.problem)}</p>`}
     </article>`;
@@ -245,19 +245,19 @@ class NeedsPage extends Page {
     return html`<article class="item" tabindex="0" data-item=${task.taskId} aria-label=${`Task ${oneLine(task.taskId)}`}>
       <h3><a href=${studio.href('tasks', task.taskId)} class="name">${oneLine(task.title)}</a></h3>
       <p>${view.standingView(task.status)} ${task.blockedBy === undefined ? nothing : html`(${oneLine(task.blockedBy)})`}
-        since ${view.agoView(task.updatedAt)}. Its page has what answers it.</p>
+        since ${view.agoView(task.updatedAt)}. Answer it on its page.</p>
       ${this.#taskBudget(task)}
     </article>`;
   }
 
   #taskBudget({ taskId, title, blockedBy }: Task): TemplateResult | typeof nothing {
     if (blockedBy === 'shared_budget') {
-      return html`<p>A budget of its agent, its conversation or the workspace is spent. Raised in goondan.yaml, the task goes on by itself;
-        <a href=${studio.href('usage')}>Usage</a> shows what took it.</p>`;
+      return html`<p>A budget of its agent, its conversation or the workspace is exhausted. After you increase it in goondan.yaml, the task resumes automatically;
+        <a href=${studio.href('usage')}>Usage</a> shows the usage.</p>`;
     }
     if (!isOverOwnBudget(blockedBy)) return nothing;
     const raise = (): void => void this.act('Setting the budget', () => raiseBudget(taskId));
-    return this.#buttons([['gdn', 'task', 'show', taskId]], this.#button('Raise its budget…', title, 'primary', raise));
+    return this.#buttons([['gdn', 'task', 'show', taskId]], this.#button('Increase its budget…', title, 'primary', raise));
   }
 
   #changeset(one: WaitingChangeset): TemplateResult {
@@ -265,7 +265,7 @@ class NeedsPage extends Page {
     const { changesetId } = changeset;
     const name = changesetName(one);
     const patch = this.#patches.get(name);
-    const show = (): void => void this.act('Reading the patch', async () => {
+    const show = (): void => void this.act('Loading the patch', async () => {
       this.#patches.set(name, await patchOf(instanceKey, changesetId));
       return 'The patch is shown.';
     });
@@ -274,7 +274,7 @@ class NeedsPage extends Page {
     return html`<article class="item" tabindex="0" data-item=${changesetId} aria-label=${`Changeset ${oneLine(changesetId)} of ${oneLine(instanceKey)}`}>
       <h3><a href=${studio.href('bundles', instanceKey)} class="name">${oneLine(changesetId)}</a></h3>
       <p>${oneLine(agentName)} wants to change its configuration in ${view.conversationLink(instanceKey)},
-        begun ${view.agoView(changeset.openedAt)}: ${(changeset.summary ?? []).map(oneLine).join('; ')}</p>
+        opened ${view.agoView(changeset.openedAt)}: ${(changeset.summary ?? []).map(oneLine).join('; ')}</p>
       ${changeset.message === undefined ? nothing : html`<blockquote>${harmless(changeset.message)}</blockquote>`}
       ${changeset.detail === undefined ? nothing : html`<p class="faint">${harmless(changeset.detail)}</p>`}
       ${patch === undefined
@@ -290,7 +290,7 @@ class NeedsPage extends Page {
 
   #unreadable(instanceKey: string): TemplateResult {
     return html`<article class="item" tabindex="0" aria-label=${`Configuration of ${oneLine(instanceKey)}`}>
-      <p>What the agent of ${view.conversationLink(instanceKey)} wants to change cannot be read. What is wrong is said by
+      <p>Cannot read the change that the agent of ${view.conversationLink(instanceKey)} requests. To find the damage, run
         ${view.commandView('gdn', 'verify')}</p>
     </article>`;
   }
@@ -299,7 +299,7 @@ class NeedsPage extends Page {
     const name = app.replace(/^OAuthApp\//, '');
     return html`<article class="item" tabindex="0" data-item=${app} aria-label=${`Login ${oneLine(app)}`}>
       <h3><span class="name">${oneLine(app)}</span></h3>
-      <p>Something waits for a login. In the project's directory, type: ${view.commandView('gdn', 'oauth', 'login', name)}</p>
+      <p>A login is required. In the project's directory, run: ${view.commandView('gdn', 'oauth', 'login', name)}</p>
     </article>`;
   }
 
@@ -308,11 +308,11 @@ class NeedsPage extends Page {
     const { limit, spent } = budget;
     return html`<article class="item" tabindex="0" aria-label=${`Budget of ${oneLine(whose)}`}>
       <h3>${oneLine(budget.scope)}: <span class="name">${oneLine(whose)}</span></h3>
-      <p>${Math.floor(spentPart(budget) * 100)} % is spent or set aside, period: ${oneLine(budget.period)}.
+      <p>${Math.floor(spentPart(budget) * 100)} % is spent or reserved, period: ${oneLine(budget.period)}.
         ${limit.tokens === undefined ? nothing : `${count(spent.tokens ?? 0)} of ${count(limit.tokens)} tokens. `}
         ${limit.microUsd === undefined ? nothing : `${dollars(spent.microUsd ?? 0)} of ${dollars(limit.microUsd)}.`}</p>
-      <p>When it is spent, no model is asked${budget.period === 'day' ? ' until the next day (UTC)' : ''}. To raise it, write other
-        <code>budgets</code> in goondan.yaml, then type: ${view.commandView('gdn', 'reload')}</p>
+      <p>When it is exhausted, models are not called${budget.period === 'day' ? ' until the next day (UTC)' : ''}. To increase it, change
+        <code>budgets</code> in goondan.yaml, then run: ${view.commandView('gdn', 'reload')}</p>
     </article>`;
   }
 }

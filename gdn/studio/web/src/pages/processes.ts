@@ -1,4 +1,4 @@
-// Processes: what runs or is to run in a workspace, as it changes.
+// Processes of a workspace, live.
 
 import { html, type TemplateResult } from 'lit';
 import { FollowingPage } from '../following.js';
@@ -37,12 +37,12 @@ class ProcessesPage extends FollowingPage<ProcessesState, ProcessChange> {
       this.requestUpdate();
     };
     return html`${feed?.standing === 'lost' && feed.failure !== null ? view.failureView(feed.failure) : ''}
-      <p class="field search"><label for="search">Only those with this in their name, kind or state</label>
+      <p class="field search"><label for="search">Filter by name, kind or state</label>
         <input id="search" type="search" data-search autocomplete="off" @input=${narrow}>
-        <span class="faint">${counted(found.length, 'process', 'processes')}${found.length > ROWS_MAX ? `, of which ${ROWS_MAX} are shown` : ''}</span></p>
+        <span class="faint">${counted(found.length, 'process', 'processes')}${found.length > ROWS_MAX ? `, ${ROWS_MAX} shown` : ''}</span></p>
       ${view.tableView(
         'Processes',
-        ['Kind', 'Name', 'Conversation or task', 'State', 'Memory', 'Waiting', 'Crashes', 'Detail', 'To restart it, type'],
+        ['Kind', 'Name', 'Conversation or task', 'State', 'Memory', 'Waiting', 'Crashes', 'Detail', 'Restart command'],
         found.slice(0, ROWS_MAX).map((process) => this.#row(process)),
       )}`;
   }

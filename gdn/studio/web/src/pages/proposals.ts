@@ -1,4 +1,4 @@
-// Proposals: what workers handed in, as patches; a person applies or rejects them.
+// Proposals of workers as patches, which a person applies or rejects.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
@@ -44,7 +44,7 @@ class ProposalsPage extends Page {
     }
     const of = studio.of({ sandbox: this.#sandbox });
     const proposal = await call<Proposal>('proposal.show', of);
-    // The patch and the check have to be of what is shown: they are read again when it is another one.
+    // Reloads patch and check if the proposal has changed, so that all parts of the page belong together.
     if (proposal.digest !== this.#proposal?.digest || this.#diff === '') this.#diff = await readDiff(this.#sandbox);
     this.#check = proposal.state === 'open' ? await call<ProposalCheck>('proposal.check', of) : null;
     this.#proposal = proposal;
@@ -59,7 +59,7 @@ class ProposalsPage extends Page {
       view.timeView(proposal.createdAt),
       oneLine(proposal.problem ?? proposal.notes ?? ''),
     ]);
-    return view.tableView('Proposals, the newest first', ['Proposal', 'State', 'Changes', 'Handed in', 'Notes'], rows);
+    return view.tableView('Proposals, newest first', ['Proposal', 'State', 'Changes', 'Submitted', 'Notes'], rows);
   }
 
   #one(): TemplateResult | typeof nothing {
@@ -73,20 +73,20 @@ class ProposalsPage extends Page {
     ]);
     const history = (proposal.history ?? []).map((line) => [view.timeView(line.at), oneLine(line.type), oneLine(line.detail ?? '')]);
     return html`<p><a href=${studio.href('proposals')}>All proposals</a></p>
-      <p>${view.standingView(proposal.state)} handed in ${view.timeView(proposal.createdAt)} · ${counted(proposal.changedFiles, 'changed file')}</p>
+      <p>${view.standingView(proposal.state)} submitted ${view.timeView(proposal.createdAt)} · ${counted(proposal.changedFiles, 'changed file')}</p>
       ${proposal.problem === undefined ? nothing : html`<p class="warn">${harmless(proposal.problem)}</p>`}
       ${proposal.notes === undefined ? nothing : html`<blockquote>${harmless(proposal.notes)}</blockquote>`}
       ${check === null ? nothing : this.#checkView(check)} ${this.#actions(proposal, check)}
       <h2>Patch</h2>${diffView(this.#diff, 'Patch')}
       <h2>Files</h2>${view.tableView('Files', ['File', 'What', 'Size'], files)}
       ${proposal.summary === undefined ? nothing : html`<h2>Summary of the worker</h2>${view.blockView(proposal.summary, 'Summary')}`}
-      ${proposal.testLog === undefined ? nothing : html`<h2>What the tests said</h2>${view.blockView(proposal.testLog, 'Test log')}`}
+      ${proposal.testLog === undefined ? nothing : html`<h2>Test output</h2>${view.blockView(proposal.testLog, 'Test log')}`}
       <h2>History</h2>${view.tableView('History', ['When', 'What', 'Detail'], history)}`;
   }
 
   #checkView(check: ProposalCheck): TemplateResult {
-    if (check.canApply) return html`<p class="good">It can be applied.</p>`;
-    return html`<p class="warn">It cannot be applied as it is:</p>
+    if (check.canApply) return html`<p class="good">The proposal can be applied.</p>`;
+    return html`<p class="warn">The proposal cannot be applied:</p>
       <ul>${check.refusals.map(
         ({ path, reason }) => html`<li>${path === undefined ? '' : html`${view.nameView(path)}: `}${oneLine(reason)}</li>`,
       )}</ul>`;
@@ -95,19 +95,19 @@ class ProposalsPage extends Page {
   #actions(proposal: Proposal, check: ProposalCheck | null): TemplateResult | typeof nothing {
     const words = (verb: string): TemplateResult => view.commandView('gdn', 'proposal', verb, proposal.runId, proposal.agentId);
     if (proposal.state === 'applied') {
-      if (!studio.write) return html`<p class="instead">Type instead: ${words('revert')}</p>`;
-      return html`<p class="actions">${this.#button('Take it back…', 'danger', () => this.#revert())}</p>`;
+      if (!studio.write) return html`<p class="instead">Run instead: ${words('revert')}</p>`;
+      return html`<p class="actions">${this.#button('Revert…', 'danger', () => this.#revert())}</p>`;
     }
     if (proposal.state !== 'open' || check === null) return nothing;
     const refusals = check.refusals.map(({ kind }) => kind);
     const isOnlyMoved = !check.canApply && refusals.every((kind) => MOVED.includes(kind));
     const isStale = !check.canApply && refusals.every((kind) => STALE.includes(kind));
     if (!studio.write) {
-      return html`<p class="instead">Type instead: ${words('apply')} ${isStale ? words('merge') : ''} ${words('reject')}</p>`;
+      return html`<p class="instead">Run instead: ${words('apply')} ${isStale ? words('merge') : ''} ${words('reject')}</p>`;
     }
     return html`<p class="actions">
       ${check.canApply ? this.#button('Apply…', 'primary', () => this.#apply(proposal, false)) : nothing}
-      ${isOnlyMoved ? this.#button('Apply though the project moved…', '', () => this.#apply(proposal, true)) : nothing}
+      ${isOnlyMoved ? this.#button('Apply although the project changed…', '', () => this.#apply(proposal, true)) : nothing}
       ${isStale ? this.#button('Merge', '', () => this.#merge()) : nothing}
       ${this.#button('Reject…', 'danger', () => this.#reject())}
     </p>`;
@@ -119,19 +119,19 @@ class ProposalsPage extends Page {
 
   async #apply(proposal: Proposal, allowMovedBase: boolean): Promise<void> {
     const body = html`<p>${counted(proposal.changedFiles, 'file')} of the project ${proposal.changedFiles === 1 ? 'is' : 'are'} changed:
-      exactly the patch that is shown, all of it or nothing.</p>`;
+      exactly the displayed patch, completely or not at all.</p>`;
     if ((await ask({ title: 'Apply the proposal', body, confirm: 'Apply' })) === null) return;
     await this.act('Applying', async () => {
       const params = studio.of({ sandbox: this.#sandbox, digest: proposal.digest, allowMovedBase });
       const done = await call<{ files: string[]; kept?: unknown }>('proposal.apply', params);
-      return `It is applied: ${counted(done.files.length, 'file')}.`;
+      return `Applied: ${counted(done.files.length, 'file')}.`;
     });
   }
 
   async #reject(): Promise<void> {
     const answer = await ask({
       title: 'Reject the proposal',
-      body: html`<p class="field"><label for="reason">Why, for whoever made it (may be left empty)</label>
+      body: html`<p class="field"><label for="reason">Reason for the author (optional)</label>
         <textarea id="reason" name="reason" rows="3"></textarea></p>`,
       confirm: 'Reject',
       isDangerous: true,
@@ -140,24 +140,24 @@ class ProposalsPage extends Page {
     const reason = fieldText(answer, 'reason').trim();
     await this.act('Rejecting', async () => {
       await call('proposal.reject', studio.of({ sandbox: this.#sandbox, ...(reason === '' ? {} : { reason }) }));
-      return 'It is rejected.';
+      return 'The proposal was rejected.';
     });
   }
 
   async #merge(): Promise<void> {
     await this.act('Merging', async () => {
       const done = await call<{ proposal: Proposal | null; conflicts: { path?: string }[] }>('proposal.merge', studio.of({ sandbox: this.#sandbox }));
-      if (done.proposal !== null) return `A new proposal is made: ${done.proposal.runId}/${done.proposal.agentId}.`;
-      return `Nothing was made: both changed the same place in ${done.conflicts.map(({ path }) => oneLine(path ?? '')).join(', ')}.`;
+      if (done.proposal !== null) return `Created a new proposal: ${done.proposal.runId}/${done.proposal.agentId}.`;
+      return `No proposal was created: conflicts in ${done.conflicts.map(({ path }) => oneLine(path ?? '')).join(', ')}.`;
     });
   }
 
   async #revert(): Promise<void> {
-    const body = html`<p>The files are as they were before it was applied, all of them or none.</p>`;
-    if ((await ask({ title: 'Take the proposal back', body, confirm: 'Take it back', isDangerous: true })) === null) return;
-    await this.act('Taking it back', async () => {
+    const body = html`<p>Restores all files to their state before the proposal was applied.</p>`;
+    if ((await ask({ title: 'Revert the proposal', body, confirm: 'Revert', isDangerous: true })) === null) return;
+    await this.act('Reverting', async () => {
       const done = await call<{ files: string[] }>('proposal.revert', studio.of({ sandbox: this.#sandbox }));
-      return `It is taken back: ${counted(done.files.length, 'file')}.`;
+      return `Reverted: ${counted(done.files.length, 'file')}.`;
     });
   }
 }

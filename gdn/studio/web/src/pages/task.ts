@@ -1,4 +1,4 @@
-// One task: how it stands, what it waits for, its checkpoints, and what a person may do about it.
+// One task: state, pending requests, checkpoints, and actions.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
@@ -57,25 +57,25 @@ class TaskPage extends Page {
       ${this.#buttons(info.status)}
       ${view.factsView([
         ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
-        ['Why it failed', detail.failure === undefined ? '' : oneLine(detail.failure)],
+        ['Failure', detail.failure === undefined ? '' : oneLine(detail.failure)],
         ['Phase', info.totalPhases === 0 ? '' : `${info.currentPhase} of ${info.totalPhases}`],
         ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
         ['Agent', oneLine(info.agent)],
-        ['Took', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
+        ['Usage', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
         ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
         ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
         ['Works in', detail.sandbox === undefined ? '' : html`<span class="name">${oneLine(detail.sandbox.workDir)}</span>`],
         ['Last drill', drillText(detail.drill)],
       ])}
-      <h2>What it is about</h2>${view.blockView(detail.description, 'Description')}
+      <h2>Description</h2>${view.blockView(detail.description, 'Description')}
       ${detail.plan === undefined
         ? nothing
         : html`<h2>Plan</h2>
             <ol>${detail.plan.map((step) => html`<li>${oneLine(step.title)} ${view.standingView(step.state)}</li>`)}</ol>`}
       <h2>Checkpoints</h2>${this.#checkpointsView(info.status)}
-      <h2>What happened last</h2>${view.tableView('What happened last', ['When', 'What', 'Detail'],
+      <h2>Recent history</h2>${view.tableView('Recent history', ['When', 'What', 'Detail'],
         (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
-      <h2>Log</h2>${view.blockView(logText(this.#log), 'The end of the log')}`;
+      <h2>Log</h2>${view.blockView(logText(this.#log), 'End of the log')}`;
   }
 
   #do(method: string, what: string, more: Record<string, unknown> = {}): Promise<boolean> {
@@ -91,15 +91,15 @@ class TaskPage extends Page {
   #ask(one: TaskAsk): TemplateResult {
     const isAnswered = one.kind === 'question' || one.kind === 'permission';
     const choices = one.kind === 'permission' ? ['allow', 'refuse'] : (one.options ?? []);
-    return html`<section class="item" aria-label=${`It waits for: ${oneLine(one.id)}`}>
+    return html`<section class="item" aria-label=${`Waits for ${oneLine(one.id)}`}>
       <h2>${oneLine(one.kind)} <small>${oneLine(one.id)}</small></h2>
       <blockquote>${harmless(one.text)}${one.description === undefined ? '' : `\n${harmless(one.description)}`}</blockquote>
       ${one.until === undefined
         ? nothing
         : html`<p>At ${view.timeView(one.until)}
-            ${one.default === undefined ? 'it is over' : `the answer is “${oneLine(one.default)}”`}.</p>`}
+            ${one.default === undefined ? 'the request expires' : `the answer is “${oneLine(one.default)}”`}.</p>`}
       ${!studio.write
-        ? html`<p class="instead">Type instead: ${isAnswered
+        ? html`<p class="instead">Run instead: ${isAnswered
             ? view.commandView('gdn', 'task', 'answer', this.#id, choices[0] ?? 'ANSWER', '--id', one.id)
             : view.commandView('gdn', 'task', 'provide', this.#id, one.id)}</p>`
         : html`<p class="actions">
@@ -114,7 +114,7 @@ class TaskPage extends Page {
   async #answer(one: TaskAsk): Promise<void> {
     const answer = await ask({
       title: `Answer ${oneLine(one.id)}`,
-      body: html`<blockquote>${harmless(one.text)}</blockquote><p class="field"><label for="text">The answer</label>
+      body: html`<blockquote>${harmless(one.text)}</blockquote><p class="field"><label for="text">Answer</label>
         <textarea id="text" name="text" rows="3" required></textarea></p>`,
       confirm: 'Answer',
     });
@@ -124,7 +124,7 @@ class TaskPage extends Page {
   async #provide(one: TaskAsk): Promise<void> {
     const answer = await ask({
       title: `Provide ${oneLine(one.text)}`,
-      body: html`<p class="field"><label for="value">Its value; it is kept encrypted</label>
+      body: html`<p class="field"><label for="value">Value, which is stored encrypted</label>
         <input id="value" name="value" type=${one.kind === 'secret' ? 'password' : 'text'} autocomplete="off" required></p>`,
       confirm: 'Provide',
     });
@@ -134,41 +134,41 @@ class TaskPage extends Page {
   #review(phase: number, documents: string[], missing: string[]): TemplateResult {
     const rework = async (): Promise<void> => {
       const answer = await ask({
-        title: `Have phase ${phase} done better`,
-        body: html`<p class="field"><label for="text">What is to be better</label><textarea id="text" name="text" rows="4" required></textarea></p>`,
-        confirm: 'Rework',
+        title: `Request changes to phase ${phase}`,
+        body: html`<p class="field"><label for="text">Requested changes</label><textarea id="text" name="text" rows="4" required></textarea></p>`,
+        confirm: 'Request changes',
       });
-      if (answer !== null) await this.#do('rework', 'Asking for rework', { phase, text: fieldText(answer, 'text') });
+      if (answer !== null) await this.#do('rework', 'Requesting changes', { phase, text: fieldText(answer, 'text') });
     };
-    return html`<section class="item" aria-label="Review"><h2>Phase ${phase} waits for a review</h2>
+    return html`<section class="item" aria-label="Review"><h2>Phase ${phase} is in review</h2>
       ${documents.length === 0 ? nothing : html`<p>Its documents: ${documents.map(oneLine).join(', ')}</p>`}
-      ${missing.length === 0 ? nothing : html`<p class="warn">These do not exist: ${missing.map(oneLine).join(', ')}</p>`}
+      ${missing.length === 0 ? nothing : html`<p class="warn">Missing documents: ${missing.map(oneLine).join(', ')}</p>`}
       ${this.#proposal()}
       ${studio.write
         ? html`<p class="actions">${this.#button('Approve the phase', 'primary', () => this.#do('approve', 'Approving', { phase }))}
-            ${this.#button('Rework…', '', rework)}</p>`
-        : html`<p class="instead">Type instead: ${view.commandView('gdn', 'task', 'approve', this.#id)}
+            ${this.#button('Request changes…', '', rework)}</p>`
+        : html`<p class="instead">Run instead: ${view.commandView('gdn', 'task', 'approve', this.#id)}
             ${view.commandView('gdn', 'task', 'rework', this.#id, 'TEXT')}</p>`}
     </section>`;
   }
 
-  /** What its review is about, if it works on a copy of the project. */
+  /** The proposal in review, if the task works on a copy of the project. */
   #proposal(): TemplateResult | typeof nothing {
     const { sandbox, proposal, proposalProblem, verified } = this.#detail ?? {};
     if (sandbox === undefined) return nothing;
     const name = `${sandbox.at.runId}/${sandbox.at.agentId}`;
     const more = proposal?.moreFiles === undefined ? nothing : html`<li>and ${counted(proposal.moreFiles, 'other file')}</li>`;
-    return html`${proposalProblem === undefined ? nothing : html`<p class="warn">It proposes nothing: ${oneLine(proposalProblem)}</p>`}
+    return html`${proposalProblem === undefined ? nothing : html`<p class="warn">No proposal: ${oneLine(proposalProblem)}</p>`}
       ${proposal === undefined
         ? nothing
-        : html`<p>It changes <a href=${studio.href('proposals', name)}>these files of the project</a>:</p>
+        : html`<p>The proposal changes <a href=${studio.href('proposals', name)}>these files of the project</a>:</p>
             <ul>${proposal.files.map((file) => html`<li>${oneLine(file.path)} ${view.standingView(file.status)}</li>`)}${more}</ul>`}
       ${verified === undefined
         ? nothing
         : verified.passed
-          ? html`<p>It was verified, and passed.</p>`
-          : html`<p class="warn">It was verified, and failed: ${oneLine(verified.why ?? '')}</p>
-              ${view.blockView(verified.output ?? '', 'The end of what was printed')}`}`;
+          ? html`<p>Verification passed.</p>`
+          : html`<p class="warn">Verification failed: ${oneLine(verified.why ?? '')}</p>
+              ${view.blockView(verified.output ?? '', 'End of the output')}`}`;
   }
 
   #buttons(status: string): TemplateResult | typeof nothing {
@@ -176,21 +176,21 @@ class TaskPage extends Page {
     const verbs = status === 'idle' ? ['start'] : status === 'paused' ? ['resume'] : ['pause'];
     if (!studio.write) {
       const budget = budgetCommand(this.#id, this.#detail?.info.blockedBy, this.#detail?.budget ?? {});
-      return html`<p class="instead">Type instead: ${[...verbs, 'cancel'].map((verb) => html`${view.commandView('gdn', 'task', verb, this.#id)} `)}
+      return html`<p class="instead">Run instead: ${[...verbs, 'cancel'].map((verb) => html`${view.commandView('gdn', 'task', verb, this.#id)} `)}
         ${view.commandView(...budget)}</p>`;
     }
     const labels: Record<string, string> = { start: 'Start', resume: 'Resume', pause: 'Pause' };
     const cancel = async (): Promise<void> => {
-      const body = html`<p>It ends for good, with all that it started. Its work area stays.</p>`;
+      const body = html`<p>The task and all its processes end permanently. Its work area stays.</p>`;
       if ((await ask({ title: 'Cancel the task', body, confirm: 'Cancel the task', isDangerous: true })) !== null) {
-        await this.#do('cancel', 'Cancelling');
+        await this.#do('cancel', 'Canceling');
       }
     };
     const isOver = isOverOwnBudget(this.#detail?.info.blockedBy);
     return html`<p class="actions">${this.#button('Change its budget…', isOver ? 'primary' : '', () =>
         this.act('Setting the budget', () => raiseBudget(this.#id)))}
       ${verbs.map((verb) => this.#button(labels[verb]!, '', () => this.#do(verb, labels[verb]!)))}
-      ${this.#button('Make a checkpoint', '', () => this.#do('checkpoint', 'Making a checkpoint'))}
+      ${this.#button('Create a checkpoint', '', () => this.#do('checkpoint', 'Creating a checkpoint'))}
       ${this.#button('Cancel…', 'danger', cancel)}</p>`;
   }
 
@@ -207,7 +207,7 @@ class TaskPage extends Page {
               @click=${() => void this.#restore(checkpoint.checkpointId)}>Restore…</button>`
           : view.commandView('gdn', 'task', 'restore', this.#id, checkpoint.checkpointId),
     ]);
-    return view.tableView('Checkpoints', ['Checkpoint', 'Made', 'Name', 'Size', 'Go back to it'], rows);
+    return view.tableView('Checkpoints', ['Checkpoint', 'Created', 'Name', 'Size', 'Action'], rows);
   }
 
   async #restore(checkpointId: string): Promise<void> {
@@ -218,24 +218,24 @@ class TaskPage extends Page {
       const line = (what: string, paths: string[]) => html`<li>${counted(paths.length, 'file')} ${what}: ${paths.slice(0, 20).map(oneLine).join(', ')}</li>`;
       const answer = await ask({
         title: `Restore ${oneLine(checkpointId)}`,
-        body: html`<ul>${line('put back', plan.added)}${line('as they were then', plan.changed)}${line('removed', plan.removed)}</ul>
-          <p>What there is now is kept in a checkpoint of its own first.</p>`,
+        body: html`<ul>${line('restored', plan.added)}${line('reverted', plan.changed)}${line('removed', plan.removed)}</ul>
+          <p>First, a checkpoint of the current state is created.</p>`,
         confirm: 'Restore',
         isDangerous: true,
       });
       if (answer === null) return 'Nothing was changed.';
       const done = await call<Restored>('task.restore', { ...of, dryRun: false });
-      return `The work area is as it was at ${checkpointId}; before, it was as in ${done.preRestore ?? 'no checkpoint'}.`;
+      return `The work area was restored from ${checkpointId}; the previous state is ${done.preRestore ?? 'not in a checkpoint'}.`;
     });
   }
 }
 
 function drillText(drill: TaskDetail['drill']): string {
   if (drill === undefined) return '';
-  return oneLine(drill.problem ?? `${drill.checkpointId} could be restored`);
+  return oneLine(drill.problem ?? `${drill.checkpointId} can be restored`);
 }
 
-/** The lines of `agent.log` for people. What is no line of it, such as the cut first one, stays as it is. */
+/** The lines of `agent.log` for people. Other lines, such as a truncated first one, stay unchanged. */
 function logText(log: string): string {
   return log.split('\n').map((line) => {
     try {

@@ -48,7 +48,7 @@ class TasksPage extends Page {
       this.#isAll = (event.target as HTMLInputElement).checked;
       void this.reload();
     };
-    return html`<p><label><input type="checkbox" @change=${toggle}> Also those that have ended</label></p>
+    return html`<p><label><input type="checkbox" @change=${toggle}> Include finished tasks</label></p>
       ${view.tableView(
         'Tasks',
         ['Task', 'Status', 'Phase', 'Progress', 'Agent', 'Tokens', 'Cost', 'Changed'],

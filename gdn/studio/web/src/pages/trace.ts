@@ -1,4 +1,4 @@
-// Trace: what followed from one event, across agents.
+// Trace: consequences of one event, across agents.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { callTrace } from '../api.js';
@@ -51,10 +51,10 @@ class TracePage extends Page {
       location.hash = studio.href('trace', id);
     };
     return html`<form class="filters" role="search" @submit=${go}>
-        <p class="field search"><label for="of">Id of a trace, a turn or an event; empty for the latest</label>
+        <p class="field search"><label for="of">Id of a trace, a turn or an event (default: the latest)</label>
           <input id="of" data-search autocomplete="off" .value=${this.route.arg}></p>
         <p class="actions"><button type="submit">Show</button>
-          <button type="button" @click=${() => void this.reload()}>Read again</button></p>
+          <button type="button" @click=${() => void this.reload()}>Reload</button></p>
       </form>
       ${spans.length === 0
         ? nothing
@@ -81,8 +81,8 @@ class TracePage extends Page {
     return html`<div aria-live="polite" data-selected>${view.factsView([
       ['Span', html`<span class="name">${oneLine(span.name)}</span>`],
       ['Conversation', view.conversationLink(span.instanceKey)],
-      ['Began after', duration(span.startMs - this.#waterfall.startMs)],
-      ['Took', duration(span.endMs - span.startMs)],
+      ['Started after', duration(span.startMs - this.#waterfall.startMs)],
+      ['Duration', duration(span.endMs - span.startMs)],
       ['Outcome', view.standingView(span.outcome)],
       ['Detail', span.detail === undefined ? '' : oneLine(span.detail)],
       ['Cost', span.costMicroUsd === undefined ? '' : dollars(span.costMicroUsd)],
@@ -92,9 +92,9 @@ class TracePage extends Page {
   #askedView(): TemplateResult | typeof nothing {
     const asked = this.#asked;
     if (asked.length === 0) return nothing;
-    return html`<h2>Which agents had others work</h2>${view.tableView(
-      'Agents that had others work',
-      ['Agent', 'had work', 'Times'],
+    return html`<h2>Requests between agents</h2>${view.tableView(
+      'Requests between agents',
+      ['From', 'To', 'Requests'],
       asked.map(({ from, to, times }) => [oneLine(from), oneLine(to), count(times)]),
     )}`;
   }
@@ -110,7 +110,7 @@ class TracePage extends Page {
       <p class="actions"><button type="button" ?disabled=${this.#first === 0} @click=${turn(-TABLE_ROWS)}>Earlier</button>
         <span>${count(this.#first + 1)} to ${count(end)} of ${count(spans.length)}</span>
         <button type="button" ?disabled=${end === spans.length} @click=${turn(TABLE_ROWS)}>Later</button></p>
-      ${view.tableView('Spans', ['Level', 'Span', 'Agent', 'Began after', 'Took', 'Outcome', 'Detail'],
+      ${view.tableView('Spans', ['Level', 'Span', 'Agent', 'Started after', 'Duration', 'Outcome', 'Detail'],
         spans.slice(this.#first, end).map((span) => this.#row(span)))}`;
   }
 

@@ -1,4 +1,4 @@
-// Usage: what replies of models took, and how budgets stand.
+// Usage of models, and state of budgets.
 
 import { html, type TemplateResult } from 'lit';
 import { call } from '../api.js';
@@ -38,11 +38,11 @@ class UsagePage extends Page {
   protected content(): TemplateResult {
     const report = this.#report;
     return html`<div class="filters">
-        <p class="field"><label for="by">Summed up by</label><select id="by" @change=${(event: Event) => {
+        <p class="field"><label for="by">Group by</label><select id="by" @change=${(event: Event) => {
           this.#by = (event.target as HTMLSelectElement).value;
           void this.reload();
         }}>${BY.map((by) => html`<option value=${by} ?selected=${by === this.#by}>${by === 'instance' ? 'conversation' : by}</option>`)}</select></p>
-        <p class="field"><label for="since">From this day on (UTC)</label><input id="since" type="date" @change=${(event: Event) => {
+        <p class="field"><label for="since">Since (UTC)</label><input id="since" type="date" @change=${(event: Event) => {
           this.#since = (event.target as HTMLInputElement).value;
           void this.reload();
         }}></p>
@@ -56,11 +56,11 @@ class UsagePage extends Page {
     return html`${view.tableView('Usage', [this.#by === 'instance' ? 'Conversation' : 'Key', 'Replies', 'In', 'Cached', 'Out', 'Cost'],
         rows.length === 0 ? [] : [...rows, [html`<strong>Total</strong>`, ...spendingCells(report.total)]])}
       ${report.leftOut > 0 ? html`<p class="faint">${counted(report.leftOut, 'row')} not shown: ${view.commandView('gdn', 'usage', '--by', this.#by)}</p>` : ''}
-      ${unpriced > 0 ? html`<p class="faint">The cost of ${counted(unpriced, 'reply', 'replies')} is not known.</p>` : ''}
-      ${unmetered > 0 ? html`<p class="faint">The tokens of ${counted(unmetered, 'reply', 'replies')} are not known.</p>` : ''}
+      ${unpriced > 0 ? html`<p class="faint">The cost of ${counted(unpriced, 'reply', 'replies')} is unknown.</p>` : ''}
+      ${unmetered > 0 ? html`<p class="faint">The tokens of ${counted(unmetered, 'reply', 'replies')} are unknown.</p>` : ''}
       ${report.unreadable > 0 ? html`<p class="warn">${counted(report.unreadable, 'record')} cannot be read.</p>` : ''}
       <h2>Budgets</h2>
-      ${view.tableView('Budgets', ['Whose', 'Period', 'Spent', 'Limit', 'Part'], report.budgets.map(budgetCells))}`;
+      ${view.tableView('Budgets', ['Owner', 'Period', 'Spent', 'Limit', 'Share'], report.budgets.map(budgetCells))}`;
   }
 }
 

@@ -36,5 +36,5 @@ export async function readDiff(sandbox: Sandbox): Promise<string> {
     text += decoder.decode(bytes, { stream: true });
     offset = part.next;
   }
-  return offset === undefined ? text : `${text}\n(the patch goes on: gdn proposal diff shows all of it)\n`;
+  return offset === undefined ? text : `${text}\n(the patch is longer: gdn proposal diff shows it completely)\n`;
 }

@@ -7,7 +7,7 @@ import { harmless, oneLine } from './text.js';
 /** The values of a form as the question wants them. What was left empty and need not be said is left out. */
 export function answerOf(form: FormField[], typed: (name: string) => string): Record<string, Json> {
   const values = form.map((field, at): [string, Json | undefined] => [field.name, valueOf(field, typed(inputName(at)))]);
-  // A stranger chose the names: by assignment, one of them would not be a field but a prototype.
+  // The names are untrusted: with plain assignment, `__proto__` would set the prototype.
   return Object.fromEntries(values.filter((entry): entry is [string, Json] => entry[1] !== undefined));
 }
 
@@ -39,7 +39,7 @@ function fieldView(field: FormField, at: number): TemplateResult {
   const id = inputName(at);
   const hint = field.description === undefined ? nothing : html`<small id="${id}-hint">${harmless(field.description)}</small>`;
   return html`<p class="field">
-    <label for=${id}>${oneLine(field.title ?? field.name)}${field.required ? '' : ' (may be left empty)'}</label>
+    <label for=${id}>${oneLine(field.title ?? field.name)}${field.required ? '' : ' (optional)'}</label>
     ${inputView(field, id)} ${hint}
   </p>`;
 }

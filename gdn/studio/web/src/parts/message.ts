@@ -1,4 +1,4 @@
-// A message of a conversation. All of it was written by others: it is text.
+// A message of a conversation. Its content is untrusted and shown as text.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Reply } from '../live.js';
@@ -12,7 +12,7 @@ const FOLDED_CHARACTERS = 600;
 
 const WHO: Record<string, string> = { user: 'User', assistant: 'Agent', tool: 'Tool', system: 'System' };
 
-/** Of a message of which a part is known: whether it is shown whole now, and what shows more or less of it. */
+/** State and toggle of a shortened message. */
 export interface Cut {
   isWhole: boolean;
   toggle: () => void;
@@ -31,15 +31,15 @@ export function messageView(message: Message, isPending: boolean, cut?: Cut): Te
 
 /** The button stays where it is, so that the focus does, too. */
 function cutView({ isWhole, toggle }: Cut): TemplateResult {
-  return html`${isWhole ? nothing : html`<p class="faint">This message is longer: the beginnings of its texts are shown.</p>`}
+  return html`${isWhole ? nothing : html`<p class="faint">This message is long: only the beginning of each text is shown.</p>`}
     <p><button type="button" aria-expanded=${isWhole ? 'true' : 'false'} @click=${toggle}>
-      ${isWhole ? 'Show less' : 'Show all of this message'}
+      ${isWhole ? 'Show less' : 'Show the complete message'}
     </button></p>`;
 }
 
-/** What the model of a turn in progress has said so far. */
+/** Reply of the model so far in a turn in progress. */
 export function replyView({ text, reasoning, isCut, note }: Reply): TemplateResult {
-  return html`<article class="message assistant" data-reply aria-busy="true" aria-label="Agent message that is being written">
+  return html`<article class="message assistant" data-reply aria-busy="true" aria-label="Agent message in progress">
     <header><strong>Agent</strong> <span class="standing waits">is writing</span></header>
     ${reasoning === '' ? nothing : html`<details><summary>Thoughts</summary>${textView(reasoning)}</details>`}
     ${text === '' ? nothing : html`<div class="said" data-text>${isCut ? '…' : ''}${textView(text)}</div>`}
@@ -57,7 +57,7 @@ function partView(part: Part): TemplateResult {
       ${blockView(JSON.stringify((part as { input?: Json }).input, null, 2) ?? '', `Arguments of ${name}`)}</div>`;
   }
   if (part.type === 'tool-result') return resultView(part as ResultPart);
-  return jsonView(part as Json, `A part of the type ${oneLine(part.type)}`);
+  return jsonView(part as Json, `Part of type ${oneLine(part.type)}`);
 }
 
 type ResultPart = { toolName: string; output?: { type?: string; value?: Json } };

@@ -1,5 +1,5 @@
-// Characters that a page acts on or does not show: control characters, and those that reorder, hide or smuggle text.
-// Text of agents, models and strangers may hold any of them. The same rules as `gdn/src/output/invisible.rs`.
+// Control characters, and characters that reorder, hide or smuggle text. Text of agents, models and strangers can
+// contain them. The same rules as `gdn/src/output/invisible.rs`.
 
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/u;
 const INVISIBLE = new RegExp(

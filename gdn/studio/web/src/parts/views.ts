@@ -11,7 +11,7 @@ import { command, harmless, oneLine, pieces } from './text.js';
 export function failureView(failure: ApiError): TemplateResult {
   return html`<div class="failure" role="alert">
     <p><strong>${harmless(failure.message)}</strong></p>
-    ${failure.suggestion === undefined ? nothing : html`<p>To do: ${harmless(failure.suggestion)}</p>`}
+    ${failure.suggestion === undefined ? nothing : html`<p>Next step: ${harmless(failure.suggestion)}</p>`}
   </div>`;
 }
 

@@ -1,4 +1,4 @@
-// Which rows of a long list are in the document: those that can be seen, and a few around them.
+// Rows of a long list that are in the document: the visible ones, and a few around them.
 
 /** A part of a list: from `first` up to and without `end`. */
 export interface Window {

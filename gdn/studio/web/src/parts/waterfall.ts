@@ -41,7 +41,7 @@ export class WaterfallView extends LitElement {
   protected override render(): TemplateResult {
     const height = this.waterfall.spans.length * ROW_PX;
     return html`<div class="waterfall" tabindex="0" role="group"
-      aria-label="Waterfall; up and down choose a span, which is told below" @scroll=${this.#redraw}
+      aria-label="Waterfall; up and down select a span, described below" @scroll=${this.#redraw}
       @keydown=${(event: KeyboardEvent) => this.#key(event)} @click=${(event: MouseEvent) => this.#click(event)}>
       <canvas aria-hidden="true"></canvas>
       <div class="sizer" .style=${`height:${height}px;margin-top:-60vh`}></div>

@@ -1,5 +1,5 @@
-// A person approves a call that waits, by the keyboard alone, and sees what came of it.
-// Lines: prints `ready approve`; any line goes on (a call has to wait then); prints `approved <id>`.
+// Approves a waiting call with the keyboard, and checks the outcome. Lines: prints `ready approve`; any line continues
+// (a call must be waiting); prints `approved <id>`.
 import { must, open, ready, settled, shot, suite, tabTo, watched } from './lib.mjs';
 
 await suite('approve', async (browser) => {

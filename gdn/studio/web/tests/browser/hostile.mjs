@@ -1,6 +1,6 @@
-// What agents and tools say is text. `STUDIO_CONVERSATION` names a conversation (`hostile` if it does not) with a
-// message that holds `<img src=x onerror=…>` and one that holds an escape character and U+202E. Other lists are looked
-// at, too. Prints `ready hostile`; any line goes on.
+// Output of agents and tools is shown as text. `STUDIO_CONVERSATION` names a conversation (`hostile` if it does not)
+// with a message that holds `<img src=x onerror=…>` and one that holds an escape character and U+202E. Also checks
+// other lists. Prints `ready hostile`; any line continues.
 import { must, open, pageNames, ready, settled, shot, suite, visit, watched } from './lib.mjs';
 
 const key = process.env.STUDIO_CONVERSATION ?? 'hostile';

@@ -1,6 +1,6 @@
-// What the browser suites have in common. A suite takes the address with a ticket as `STUDIO_URL`, and talks to its
-// driver by lines: it prints `ready <what>` and waits for one. It exits with 0 if all went well, else with 1 and the
-// reason on stderr.
+// Shared code of the browser suites. A suite takes the address with a ticket as `STUDIO_URL`, and talks to its driver
+// by lines: it prints `ready <what>` and waits for one. It exits with 0 if all went well, else with 1 and the reason on
+// stderr.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -60,7 +60,7 @@ export async function watched(context) {
     page.on('pageerror', (error) => faults.push(`an error in the page: ${error.stack ?? error.message}`));
     page.on('console', (message) => {
       const text = message.text();
-      // What the server refuses is shown by the page; the browser says it, too.
+      // The page shows refused requests; the browser also logs them.
       if (message.type() === 'error' && !text.startsWith('Failed to load resource')) faults.push(`on the console: ${text}`);
     });
   });

@@ -1,6 +1,6 @@
-// What a model says is on the page while it says it, and its message stands in its place once it is said. Prints
-// `ready live`, and is told how many `pieces` come in the conversation `main`, each with the time at which it was sent,
-// and how many `messages` that makes. Prints `ready said TEXT` once all of them were seen.
+// The page shows a reply while it is streamed, and then the message instead. Prints `ready live`, and is told how many
+// `pieces` come in the conversation `main`, each with the time at which it was sent, and how many `messages` that
+// makes. Prints `ready said TEXT` once all of them were seen.
 import { must, open, ready, shot, suite, visit, watched } from './lib.mjs';
 
 await suite('live', async (browser) => {
@@ -29,7 +29,7 @@ await suite('live', async (browser) => {
   await page.waitForFunction((count) => document.querySelectorAll('[data-message]').length === count, before + expected.messages);
   await page.waitForFunction(() => document.querySelector('[data-reply]') === null);
   const delays = await page.evaluate(() => window.delays);
-  // Of a long message the beginning is shown until all of it is asked for.
+  // A long message is shortened until it is expanded.
   const all = page.locator('[data-message]').last().locator('button[aria-expanded]');
   if ((await all.count()) > 0) {
     await all.click();

@@ -1,7 +1,7 @@
-// What waits for a person besides approvals and questions, decided by the keyboard alone: a change of an agent's own
-// configuration is looked at and approved, the budget of a task is raised, and a call of unknown outcome is settled.
-// Lines: prints `ready needs`; any line goes on (a changeset has to wait, and a task to be over its budget then);
-// prints `approved <changeset>`, and of what was there `raised` and `settled <call>`.
+// Other decisions with the keyboard: approves a change to an agent's own configuration, increases the budget of a task,
+// and settles a call with an unknown outcome. Lines: prints `ready needs`; any line continues (a changeset must be
+// waiting, and a task over its budget); prints `approved <changeset>`, and, if they existed, `raised` and `settled
+// <call>`.
 import { must, open, ready, settled, shot, suite, tabTo, visit, watched } from './lib.mjs';
 
 /** Presses the button of an item that says that. */
@@ -38,31 +38,31 @@ await suite('needs', async (browser) => {
   await page.waitForFunction((at) => document.querySelectorAll(at).length <= 1, decide);
   console.log(`approved ${changeset}`);
 
-  const raise = '[data-item] button[aria-label^="Raise its budget"]';
+  const raise = '[data-item] button[aria-label^="Increase its budget"]';
   const task = await page.evaluate((at) => document.querySelector(at)?.closest('[data-item]').dataset.item ?? null, raise);
   if (task !== null) {
-    await press(page, task, 'Raise its budget');
+    await press(page, task, 'Increase its budget');
     await page.waitForSelector('dialog #tokens');
     await page.fill('dialog #tokens', '200000');
     await shot(page, 'needs-budget');
     await page.keyboard.press('Enter');
     const said = await outcome(page);
-    await page.waitForFunction((id) => document.querySelector('.outcome')?.textContent.includes(`${id} has another budget`), task);
+    await page.waitForFunction((id) => document.querySelector('.outcome')?.textContent.includes(`${id} has a new budget`), task);
     must(said !== '', 'nothing is said of the budget');
     await page.waitForFunction((id) => document.querySelector(`[data-item="${id}"]`) === null, task);
     console.log('raised');
   }
 
-  const looked = '[data-item] button[aria-label^="I have looked"]';
+  const looked = '[data-item] button[aria-label^="Settle…"]';
   const call = await page.evaluate((at) => document.querySelector(at)?.closest('[data-item]').dataset.item ?? null, looked);
   if (call !== null) {
-    await press(page, call, 'I have looked');
+    await press(page, call, 'Settle…');
     await page.waitForSelector('dialog #note');
     await page.keyboard.type('it was sent');
     await shot(page, 'needs-call');
     await tabTo(page, 'dialog button[type="submit"]');
     await page.keyboard.press('Enter');
-    await page.waitForFunction((id) => document.querySelector('.outcome')?.textContent.includes(`(${id}) is off the list`), call);
+    await page.waitForFunction((id) => document.querySelector('.outcome')?.textContent.includes(`(${id}) is settled`), call);
     await page.waitForFunction((id) => document.querySelector(`[data-item="${id}"]`) === null, call);
     console.log(`settled ${call}`);
   }

@@ -1,7 +1,7 @@
 // Every page: by the keyboard alone, axe without findings, in light and in dark, and at 360 pixels without scrolling
 // sideways. `STUDIO_EXTRA` names more addresses, apart by spaces, such as `#/tasks/fix-the-login`. Screenshots go to
 // `STUDIO_SHOTS`. `STUDIO_READONLY=1` says that the session may not write: then no button that changes anything may be
-// there. Prints `ready pages`; any line goes on.
+// there. Prints `ready pages`; any line continues.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { must, open, pageNames, ready, settled, shot, suite, tabTo, visit, watched } from './lib.mjs';
@@ -11,7 +11,7 @@ const extra = (process.env.STUDIO_EXTRA ?? '').split(' ').filter((hash) => hash 
 const isReadOnly = process.env.STUDIO_READONLY === '1';
 
 /** Words on buttons that change something. */
-const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Rework|Pin|Go back|Make a|Raise|Change|Delete|Move)/;
+const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Request|Pin|Revert|Create a|Increase|Allow|Settle|Change|Delete|Move)/;
 
 async function checkAxe(page, where) {
   // The page may not evaluate texts; the protocol of the browser may.

@@ -1,7 +1,7 @@
 // When the page is painted first, beside a page of one paragraph that another server of this machine has: the browser's
-// own start of a page is the yardstick. And when the latest trace is shown after the click. `STUDIO_BEFORE` may name the
-// address of another Studio to be measured in turns with this one, `STUDIO_ROUNDS` how often (15).
-// Nothing is asserted about time: a busy machine is no fault of the page. Prints figures.
+// own start of a page is the yardstick. And when the latest trace is shown after the click. `STUDIO_BEFORE` may name
+// the address of another Studio to be measured in turns with this one, `STUDIO_ROUNDS` how often (15). Nothing is
+// asserted about time: the machine can be busy. Prints figures.
 import { createServer } from 'node:http';
 import { must, suite, url, WAIT_MS } from './lib.mjs';
 
@@ -75,7 +75,7 @@ async function shownTrace(page) {
             else requestAnimationFrame(look);
             return;
           }
-          // What was drawn is on the screen with the next frame.
+          // A drawn change is visible after the next frame.
           requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - beganMs)));
         };
         look();

@@ -1,5 +1,5 @@
 // A person sends a message by the keyboard, and reads the answer where it arrives. `STUDIO_CONVERSATION` says in which
-// conversation (`main` if it does not); its agent has to answer. Prints `ready send`; any line goes on.
+// conversation (`main` if it does not); its agent has to answer. Prints `ready send`; any line continues.
 import { must, open, ready, shot, suite, tabTo, visit, watched } from './lib.mjs';
 
 const key = process.env.STUDIO_CONVERSATION ?? 'main';

@@ -1,6 +1,5 @@
 // The pictures of the documentation: pages as a person sees them who has agents at work. `STUDIO_SHOTS` is the folder.
-// They are to come out the same whenever they are taken, so the clock stands, and nothing moves. Prints `ready shots`;
-// any line goes on.
+// For reproducible pictures, the clock is fixed and nothing moves. Prints `ready shots`; any line continues.
 import { must, open, ready, settled, shot, suite, visit, watched } from './lib.mjs';
 
 /** What the clock shows: a few minutes after what the fake server tells of. */

@@ -1,6 +1,6 @@
-// Eight tabs of a browser have one stream; when the tab that reads it is closed, another goes on.
-// Lines: prints `ready tabs`; the driver makes an event happen in the workspace, and answers with any line. A tab that
-// is not logged in says what to type.
+// Eight tabs of a browser have one stream; when the tab that reads it is closed, another continues. Lines: prints
+// `ready tabs`; the driver makes an event happen in the workspace, and answers with any line. A tab that is not logged
+// in says what to type.
 import { must, open, ready, suite, url, watched, WAIT_MS } from './lib.mjs';
 
 const TABS = 8;

@@ -27,7 +27,7 @@ test('whoever comes in the middle of a reply is told that its beginning is not t
 test('what came of a call that is made again does not count', () => {
   const retry = { ...says(''), piece: { type: 'retry', attempt: 2, attemptsMax: 5, delayMs: 1500, code: 'rateLimited' } };
   const waits = replyAfter(says('half'), retry);
-  assert.match(waits.note, /Attempt 2 of 5 follows in 2 s: rateLimited/);
+  assert.match(waits.note, /Attempt 2 of 5 starts in 2 s: rateLimited/);
   const again = replyAfter(says('half'), retry, says('', 1, 'again'), says('whole'));
   assert.deepEqual([again.text, again.note], ['whole', '']);
 });
