@@ -177,7 +177,7 @@ function decideChangeset(of, { instanceKey, changesetId, reason }, state) {
 
 function stand(of, { eventId }, standing) {
   const found = of.waiting.find((one) => one.eventId === eventId);
-  if (found === undefined) return refusal('eventNotFound', 'No such event waits.', 'type `gdn event list`');
+  if (found === undefined) return refusal('eventNotFound', 'No such event waits.', 'run `gdn event list`');
   if (standing === null) of.waiting.splice(of.waiting.indexOf(found), 1);
   else found.standing = standing;
   of.tell({ type: 'event.moved', instanceKey: found.instanceKey, eventId });
