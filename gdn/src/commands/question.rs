@@ -399,7 +399,7 @@ mod tests {
         for (given, told) in [
             (
                 vec![("color", "red")],
-                "no field `color`; it has: size, count, note",
+                "unknown field `color`; expected: size, count, note",
             ),
             (vec![("count", "2"), ("count", "3")], "set twice"),
             (

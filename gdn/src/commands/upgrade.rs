@@ -194,7 +194,7 @@ fn check(context: &Context) -> Result<(), Failure> {
     let reads = Reads::this();
     context.output.object(schemas::UPGRADE_CHECK, &reads)?;
     context.output.data(format!(
-        "goondan {} can read {}; it writes format {}, and reads formats from {} on",
+        "goondan {} can read {}; it writes format {}, which programs from format {} on can read",
         reads.version,
         context.state_root.display(),
         reads.wrote,

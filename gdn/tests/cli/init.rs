@@ -12,7 +12,7 @@ fn a_new_project_is_valid_and_runs_at_once() {
     let home = Home::new();
     let ran = home.gdn(&["init", "My Swarm", "--no-git"]).exits(0);
     assert!(
-        ran.stdout.starts_with("Made project my-swarm in "),
+        ran.stdout.starts_with("Created project my-swarm in "),
         "{ran:?}"
     );
     ran.tells(&["  cd 'My Swarm'\n  gdn run\n  gdn chat\n"]);
@@ -115,7 +115,7 @@ fn nothing_is_overwritten_without_force() {
     let before = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
     home.gdn(&["init"])
         .exits(10)
-        .tells(&["goondan.yaml is there already", "`gdn init --force .`"]);
+        .tells(&["goondan.yaml already exists", "`gdn init --force .`"]);
     let error = home.gdn(&["init", "--json"]).exits(10).error_json();
     assert_eq!(error["code"], "conflict");
     let file = home.project().join("goondan.yaml");

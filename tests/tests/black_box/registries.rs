@@ -298,10 +298,9 @@ fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
         "skipped `new` 1.0.0: it was published",
         "--min-release-age 0",
     ]);
-    home.gdn(&["package", "add", "new@^1"]).exits(10).tells(&[
-        "the project requires `new` ^1",
-        "skipped `new` 1.0.0",
-    ]);
+    home.gdn(&["package", "add", "new@^1"])
+        .exits(10)
+        .tells(&["the project requires `new` ^1", "skipped `new` 1.0.0"]);
     assert_eq!(all(&home), before);
     home.gdn(&["package", "add", "new", "--min-release-age", "0"])
         .exits(0);

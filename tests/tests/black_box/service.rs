@@ -209,7 +209,7 @@ fn rel_1_a_file_that_was_changed_is_told_and_replaced_only_if_that_is_said() {
         .prints(&["--print | diff"]);
     gdn(&home, &["service", "install"])
         .exits(10)
-        .tells(&["hint: see how:", "--force"]);
+        .tells(&["hint: show the differences:", "--force"]);
     assert_eq!(fs::read_to_string(unit(&home)).unwrap(), changed);
     let forced = gdn(&home, &["service", "install", "--force"]).exits(0);
     forced.tells(&["`systemctl --user restart goondan` restarts it"]);

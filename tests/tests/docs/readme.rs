@@ -54,7 +54,7 @@ fn the_tour_can_be_taken() {
         );
     }
     type_in(&home, &script, home.path()).exits(0).prints(&[
-        "Made project my-swarm",
+        "Created project my-swarm",
         "assistant (entry)",
         "Nice to meet you, Ada.",
         "You are Ada; you told me so.",

@@ -521,7 +521,7 @@ mod tests {
         for said in [
             "Which database?",
             "- PostgreSQL",
-            "`SQLite` stands in",
+            "uses `SQLite` instead",
             "2 of 3",
             "182000 of 200000 tokens",
             "950.0 MiB of 1.0 GiB, 40.0 GiB free",
