@@ -94,7 +94,7 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     let output = context.output;
     output.object(schemas::APPROVALS, &json!({ "approvals": waiting }))?;
     let Some(first) = waiting.first() else {
-        return output.data("No tool call waits for approval.");
+        return output.data("No tool calls wait for approval.");
     };
     output.data(table_of(&waiting, args.all, text::now()).render(output.canvas()))?;
     let id = &first.approval_id;

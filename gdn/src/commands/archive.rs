@@ -212,7 +212,7 @@ fn remark(last: &ExportPart, pending: usize, output: Output) {
     if last.damaged > 0 {
         let records = text::count(as_count(last.damaged), "damaged record");
         let warning = output.err.paint(style::WARN, "warning:");
-        output.note(format!("{warning} {records} left out"));
+        output.note(format!("{warning} {records} skipped"));
     }
 }
 

@@ -215,7 +215,7 @@ fn print_status(status: &BundleStatus, schema: &str, context: &Context) -> Resul
         table.field("Problem", Cell::styled(text::one_line(problem), style::BAD));
     }
     for file in &status.conflicts {
-        table.field("Yours holds", text::printable(file));
+        table.field("Your version kept", text::printable(file));
     }
     let mut page = table.render(output.canvas());
     if !status.changesets.is_empty() {
@@ -341,7 +341,7 @@ async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failur
         "State",
         Cell::styled(info.state.as_str(), style_of(info.state)),
     );
-    table.field("Made on", info.base.to_string());
+    table.field("Based on", info.base.to_string());
     if let Some(revision) = &info.revision {
         table.field("Makes", revision.to_string());
     }

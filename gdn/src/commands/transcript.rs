@@ -175,7 +175,7 @@ impl Transcript {
             String::new()
         } else {
             let earlier = text::count(left_out, "earlier message");
-            palette.paint(style::FAINT, &format!("({earlier} left out)")) + "\n\n"
+            palette.paint(style::FAINT, &format!("({earlier} omitted)")) + "\n\n"
         };
         head + &paragraphs.join("\n")
     }

@@ -364,7 +364,7 @@ impl Turns {
             let earlier = text::count(left_out, "earlier turn");
             canvas
                 .palette
-                .paint(style::FAINT, &format!("({earlier} left out)"))
+                .paint(style::FAINT, &format!("({earlier} omitted)"))
                 + "\n\n"
         };
         head + &table.render(canvas)

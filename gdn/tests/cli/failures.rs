@@ -162,7 +162,7 @@ fn a_command_line_that_lacks_something_says_what_in_json_too() {
     );
     let hint = error["hint"].as_str().unwrap();
     assert!(
-        hint.starts_with("write it as `gdn send") && hint.contains("<TEXT>"),
+        hint.starts_with("usage: `gdn send") && hint.contains("<TEXT>"),
         "{hint}"
     );
     let error = home.gdn(&["sned", "x", "--json"]).exits(2).error_json();

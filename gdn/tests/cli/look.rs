@@ -467,7 +467,7 @@ fn history_reads_every_page() {
                        → bash__exec {\"command\":\"ls\"}\n\n";
     assert_eq!(
         ran.stdout.replacen(in_progress, "", 1),
-        "(4 earlier messages left out)\n\n\
+        "(4 earlier messages omitted)\n\n\
          user  2026-11-21 21:06:00\n  question 5\n\n\
          assistant  2026-11-21 21:06:01  (turn in progress)\n  Looking.\n  \
          → bash__exec {\"command\":\"ls\"}\n\n\
@@ -686,7 +686,7 @@ fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
         _ => vec![],
     });
     let ran = home.gdn(&["audit", "-n", "1"]).exits(0);
-    let ran = ran.tells(&["earlier records", "warning: 2 lines", "are left out"]);
+    let ran = ran.tells(&["earlier records", "warning: 2 lines", "are skipped"]);
     assert_eq!(
         ran.stdout,
         "AT                   EVENT             CONVERSATION  DETAILS\n\
@@ -779,7 +779,7 @@ fn an_export_gets_its_name_only_when_all_of_it_is_there() {
     let file = home.path().join("a.jsonl");
     let name = file.to_str().unwrap();
     let ran = home.gdn(&["instance", "export", "-o", name]).exits(0);
-    let ran = ran.tells(&["2 events waited", "warning: 1 damaged record left out"]);
+    let ran = ran.tells(&["2 events waited", "warning: 1 damaged record skipped"]);
     assert_eq!(
         ran.stdout,
         format!("Exported main: 3 messages, 11 B, to {name}\n")

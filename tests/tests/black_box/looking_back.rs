@@ -134,7 +134,7 @@ fn msg_12_turns_are_told_with_their_outcomes_attempts_and_tools() {
     assert_eq!(three["tools"][0]["failed"], 1, "the interrupted call");
     let shown = home.gdn(&["instance", "history", "--turns", "--limit", "2"]);
     shown.exits(0).prints(&[
-        "(1 earlier turn left out)",
+        "(1 earlier turn omitted)",
         "bash__exec 2 (1 failed)",
         "three",
     ]);

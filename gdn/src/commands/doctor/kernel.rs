@@ -208,7 +208,7 @@ mod tests {
         let had = by_profile(&[Right::Profile].into());
         assert_eq!(had.verdict, Verdict::Warn);
         assert!(had.found.contains("`seatbelt`"), "{}", had.found);
-        assert!(had.found.contains("is untested"), "{}", had.found);
+        assert!(had.found.contains("untested"), "{}", had.found);
         let none = by_profile(&Facts::new());
         assert!(none.hint.unwrap().contains("`require: off`"));
     }

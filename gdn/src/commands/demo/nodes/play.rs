@@ -176,7 +176,7 @@ impl Play<'_> {
         let mut waiting = Waiting::new(SURVIVES.of(self.nodes).output);
         let text = format!("{survives} takes over when it has not heard from {killed} for 5 s …");
         waiting.show(&text, true);
-        let owned = self.wait("the other node takes the workspace over", async |play| {
+        let owned = self.wait("the other node takes over the workspace", async |play| {
             let workspace = play.standing(SURVIVES).await?;
             Some(workspace).filter(|it| it.is_here)
         });
@@ -195,7 +195,7 @@ impl Play<'_> {
             "the first event that {survives} accepted, after {}",
             text::duration(accepted_ms)
         );
-        self.tell("goes on", &told);
+        self.tell("resumes", &told);
         daemon::start(&KILLED.of(self.nodes).state_root, false).await?;
         self.wait_until_followed(SURVIVES, KILLED).await?;
         self.tell("back", &format!("{killed} is started again, and follows"));
