@@ -232,7 +232,7 @@ fn told(how: &str, decided: &ApprovalDecided, context: &Context) -> Result<(), F
     ))
 }
 
-/// Prints the pending approvals of these workspaces to stderr, with the command for each.
+/// Prints pending approvals and their commands to stderr.
 pub(super) async fn report(
     client: &mut Client,
     status: &DaemonStatus,

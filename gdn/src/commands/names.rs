@@ -87,7 +87,7 @@ fn hint_of(written: &str, known: &[&str], what: &str) -> String {
     with_near_name(written, known.iter().copied(), listed)
 }
 
-/// Prefixes a hint with a known name similar to what was written, if there is one.
+/// Prefixes a hint with a similar known name, if one exists.
 #[expect(single_use_lifetimes, reason = "`impl Trait` cannot elide a lifetime")]
 pub(super) fn with_near_name<'a>(
     written: &str,

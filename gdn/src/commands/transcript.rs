@@ -24,7 +24,7 @@ pub(super) struct Transcript {
     pub(super) pending: Vec<Message>,
     /// Number of confirmed messages, including those omitted.
     pub(super) total: usize,
-    /// Failed turns since the first of these messages. They left no messages.
+    /// Failed turns since the first of these messages. These turns left no messages.
     #[serde(rename = "unansweredTurns")]
     pub(super) unanswered: Vec<Unanswered>,
     /// Rewinds of the conversation, oldest first.

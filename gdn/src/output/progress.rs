@@ -50,7 +50,7 @@ struct Shown {
     agent: Option<String>,
     /// Text of the current step.
     text: String,
-    /// Part of it that is on the terminal without other output in between.
+    /// Its part on the terminal that no other output interrupts.
     unbroken: String,
     /// Size of the terminal when that part began.
     size: Option<(usize, usize)>,

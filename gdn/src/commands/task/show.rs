@@ -1,4 +1,4 @@
-//! `gdn task show`: details of a task, and the commands for what it needs.
+//! `gdn task show`: details of a task, and the commands to run next.
 
 use goondan_protocol::control::{
     TaskAsk, TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskNotification, TaskNotificationState,

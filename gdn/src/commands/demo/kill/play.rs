@@ -229,7 +229,7 @@ impl Play<'_> {
             Victim::Daemon => children.clear(),
             Victim::One(role) => {
                 children.retain(|child| child.role == role);
-                // Picks one at random. The role was chosen before, whether or not a process of it runs.
+                // Picks one at random. The role was chosen before, even if no process of that role runs.
                 let chosen = self.random.usize(0..usize::MAX);
                 let count = children.len().max(1);
                 children = children.into_iter().skip(chosen % count).take(1).collect();
