@@ -1,4 +1,4 @@
-//! Limits. `docs/operations.md` has the table.
+//! Limits of bundles.
 
 /// Most changesets stored for a conversation; older ones are only in the log.
 pub const CHANGESETS_MAX: usize = 100;

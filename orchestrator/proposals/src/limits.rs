@@ -32,7 +32,7 @@ pub(crate) const HANDED_ON_SYNC_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const GIT_SYMBOLIC_REFS_MAX: usize = 5;
 
 /// Bytes of a `.gitignore` that are read.
-pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum number of lines in all of these files.
 pub(crate) const IGNORE_LINES_MAX: usize = 20_000;

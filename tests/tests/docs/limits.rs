@@ -1,4 +1,4 @@
-//! The tables in `docs/limits.md` match the limits in the sources.
+//! The values in `docs/limits.md` match the limits in the sources.
 
 use std::collections::BTreeMap;
 
@@ -58,29 +58,69 @@ fn value(expression: &str, known: &BTreeMap<String, u64>) -> u64 {
         .sum()
 }
 
+/// Evaluates a value of the page, such as `16 MiB`, in the unit of the constant.
+fn shown_value(name: &str, text: &str) -> u64 {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let factor = match unit {
+        "" | "%" | "ms" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "s" if name.ends_with("_S") => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "day" | "days" if name.ends_with("_DAYS") => 1,
+        "days" => 86_400_000,
+        _ => panic!("{name}: `{unit}` is not a known unit"),
+    };
+    let number: u64 = number
+        .parse()
+        .unwrap_or_else(|error| panic!("{name}: `{number}`: {error}"));
+    number * factor
+}
+
+/// Names and values of a section, from lines such as ``* `NAME`, 16 MiB: meaning``.
+fn shown(section: &str) -> Vec<(String, u64)> {
+    let lines = section.lines().filter_map(|line| line.strip_prefix("* "));
+    lines
+        .map(|line| {
+            let parts = line.strip_prefix('`').and_then(|line| {
+                let (name, line) = line.split_once("`, ")?;
+                let (value, _) = line.split_once(": ")?;
+                Some((name, value))
+            });
+            let (name, value) = parts.unwrap_or_else(|| panic!("`{line}` is not a limit"));
+            (name.to_owned(), shown_value(name, value))
+        })
+        .collect()
+}
+
 #[test]
-fn every_limit_has_its_row_with_its_value() {
+fn every_shown_limit_exists_with_its_value() {
     let page = Page::read("docs/limits.md");
     let mut known = BTreeMap::new();
+    let mut sections = 0;
     for file in FILES {
         let text = std::fs::read_to_string(repository().join(file)).unwrap();
-        let (_, table) = page.text.split_once(&format!("(`{file}`)\n")).unwrap();
-        let table = Page {
-            path: page.path.clone(),
-            text: table.split("\n#").next().unwrap().to_owned(),
-        };
-        let shown: BTreeMap<String, String> = table
-            .rows()
-            .into_iter()
-            .map(|row| (row[0].trim_matches('`').to_owned(), row[1].clone()))
-            .collect();
-        let mut expected = BTreeMap::new();
+        let mut values = BTreeMap::new();
         for (name, expression) in constants(&text) {
             let value = value(&expression, &known);
             known.insert(name.clone(), value);
-            expected.insert(name, value.to_string());
+            values.insert(name, value);
         }
-        assert!(!expected.is_empty());
-        assert_eq!(shown, expected, "docs/limits.md does not match {file}");
+        assert!(!values.is_empty(), "{file} has no constants");
+        let Some((_, section)) = page.text.split_once(&format!("(`{file}`)\n")) else {
+            continue;
+        };
+        sections += 1;
+        let limits = shown(section.split("\n#").next().unwrap());
+        assert!(!limits.is_empty(), "docs/limits.md: {file} has no limits");
+        for (name, value) in limits {
+            let expected = values.get(&name).copied();
+            assert_eq!(expected, Some(value), "docs/limits.md: {name} of {file}");
+        }
     }
+    let headings = page.text.matches("\n## ").count();
+    assert_eq!(sections, headings, "docs/limits.md has an unknown section");
 }
