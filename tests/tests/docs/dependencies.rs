@@ -1,43 +1,10 @@
-//! `docs/dependencies.md` lists exactly the direct dependencies, with their users.
+//! `docs/dependencies.md` lists exactly the direct dependencies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::pages::{Page, repository};
 use crate::sources::CRATES;
-
-/// The marks of the crates, in the order of the table's cells.
-const MARKS: [(&str, &str); 29] = [
-    ("protocol", "p"),
-    ("protocol/log", "l"),
-    ("protocol/clock", "w"),
-    ("protocol/confinement", "x"),
-    ("protocol/cli-agents", "i"),
-    ("orchestrator", "o"),
-    ("orchestrator/core", "d"),
-    ("orchestrator/durable", "f"),
-    ("orchestrator/durable/writers", "h"),
-    ("orchestrator/store", "s"),
-    ("orchestrator/config", "c"),
-    ("orchestrator/vault", "v"),
-    ("orchestrator/oauth", "u"),
-    ("orchestrator/tasks", "j"),
-    ("orchestrator/trees", "r"),
-    ("orchestrator/proposals", "b"),
-    ("orchestrator/checkpoints", "y"),
-    ("orchestrator/bundles", "m"),
-    ("orchestrator/packages", "e"),
-    ("orchestrator/replication", "R"),
-    ("orchestrator/replication/disk", "D"),
-    ("orchestrator/replica", "P"),
-    ("agent-process", "a"),
-    ("connector-process/connectors", "k"),
-    ("connector-process", "n"),
-    ("gdn", "g"),
-    ("gdn/client", "q"),
-    ("gdn/studio", "z"),
-    ("tests", "t"),
-];
 
 /// Names in one kind of table of a manifest, `[dependencies]` or `[dev-dependencies]`, including
 /// platform-specific ones.
@@ -67,83 +34,55 @@ fn is_foreign(name: &&String) -> bool {
     !name.starts_with("goondan-")
 }
 
-/// Users of each third-party crate, as in the table: `p o *s*`.
-fn used() -> BTreeMap<String, String> {
-    let (mut always, mut in_tests) = (BTreeMap::new(), BTreeMap::new());
-    for (dir, mark) in MARKS {
-        let manifest = manifest(dir);
-        let normal = names_in(&manifest, "dependencies");
-        for name in normal.iter().filter(is_foreign) {
-            always
-                .entry(name.clone())
-                .or_insert_with(Vec::new)
-                .push(mark);
-        }
+/// Third-party crates that the workspace's crates depend on, also only in tests.
+fn used() -> BTreeSet<String> {
+    let manifests = CRATES.iter().map(|(_, dir)| manifest(dir));
+    let names = manifests.flat_map(|manifest| {
         let dev = names_in(&manifest, "dev-dependencies");
-        for name in dev
-            .iter()
-            .filter(is_foreign)
-            .filter(|name| !normal.contains(*name))
-        {
-            in_tests
-                .entry(name.clone())
-                .or_insert_with(Vec::new)
-                .push(mark);
-        }
-    }
-    let names: BTreeSet<String> = always.keys().chain(in_tests.keys()).cloned().collect();
-    names
-        .into_iter()
-        .map(|name| {
-            let normal = always.get(&name).map(|marks| marks.join(" "));
-            let dev = in_tests
-                .get(&name)
-                .map(|marks| format!("*{}*", marks.join(" ")));
-            let cell: Vec<String> = normal.into_iter().chain(dev).collect();
-            (name, cell.join(" "))
+        names_in(&manifest, "dependencies").into_iter().chain(dev)
+    });
+    names.filter(|name| is_foreign(&name)).collect()
+}
+
+/// Names of a section, from lines such as ``* `name`: purpose``.
+fn listed(section: &Page) -> Vec<String> {
+    let lines = section
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("* "));
+    lines
+        .map(|line| {
+            let parts = line
+                .strip_prefix('`')
+                .and_then(|line| line.split_once("`: "));
+            let (name, _) = parts.unwrap_or_else(|| panic!("`{line}` has no name or no purpose"));
+            name.to_owned()
         })
         .collect()
 }
 
 #[test]
-fn the_table_of_what_is_used_is_that_of_the_manifests() {
+fn every_direct_dependency_is_listed_once() {
     let page = Page::read("docs/dependencies.md").section("## In use");
-    let shown: BTreeMap<String, String> = page
-        .rows()
-        .into_iter()
-        .map(|row| {
-            assert!(
-                row.len() == 4 && !row[2].is_empty(),
-                "{row:?} does not say what for"
-            );
-            (row[0].trim_matches('`').to_owned(), row[1].clone())
-        })
-        .collect();
-    assert_eq!(shown, used());
+    let mut shown = listed(&page);
+    shown.sort();
+    let used: Vec<String> = used().into_iter().collect();
+    assert_eq!(shown, used);
 }
 
 #[test]
 fn what_is_declared_and_not_used_is_said_to_be_planned() {
     let page = Page::read("docs/dependencies.md").section("## Planned, not used yet");
-    let planned: BTreeSet<String> = page
-        .rows()
-        .iter()
-        .flat_map(|row| {
-            crate::pages::quoted(&row[0])
-                .into_iter()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let planned: BTreeSet<String> = listed(&page).into_iter().collect();
     let used = used();
     for name in &planned {
-        assert!(!used.contains_key(name), "`{name}` is in use");
+        assert!(!used.contains(name), "`{name}` is in use");
     }
     let declared = names_in(&manifest("."), "workspace.dependencies");
     let unused = declared
         .iter()
         .filter(is_foreign)
-        .filter(|name| !used.contains_key(*name));
+        .filter(|name| !used.contains(*name));
     for name in unused {
         assert!(
             planned.contains(name),
