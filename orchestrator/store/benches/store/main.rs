@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p goondan-store` runs everything, `cargo bench -p goondan-store -- fold` the
 //! benchmarks with `fold` in their names. Each benchmark and its baseline run together on one file
-//! system: the directory in `GOONDAN_BENCH_DIR`, or the system's temporary directory. Results and
-//! targets are in `docs/performance.md`.
+//! system: the directory in `GOONDAN_BENCH_DIR`, or the system's temporary directory.
+//! `GOONDAN_BENCH_IDLE_S` is the duration of the idle measurement. Results and targets are in
+//! `docs/performance.md`.
 
 use std::error::Error;
 use std::io::Write as _;
