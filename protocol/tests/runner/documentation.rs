@@ -23,40 +23,49 @@ use serde_json::Value;
 const PROTOCOL: &str = include_str!("../../../docs/protocol.md");
 const CONTROL_API: &str = include_str!("../../../docs/control-api.md");
 
-/// One JSON example: the heading it stands under, the type its fence names, and its text.
+/// One JSON example: its heading, its type, and its text.
 struct Example {
     heading: String,
     type_name: String,
     json: String,
 }
 
-/// Every line of every fence that begins with ```` ```json ````.
+/// Returns the type of an example: from its address, or the heading for a record.
+fn type_of(heading: &str, json: &str) -> String {
+    let message = value(json);
+    let has = |field: &str| message.get(field).is_some();
+    let name = match message.get("to").and_then(Value::as_str) {
+        Some("orchestrator") => "ToOrchestrator",
+        Some(to) if to.starts_with("agent:") => "ToAgent",
+        Some(to) if to.starts_with("task:") => "ToTask",
+        Some(_) => "ToConnector",
+        None if !has("jsonrpc") => heading,
+        None if !has("method") => "Response",
+        None if has("id") => "Request",
+        None => "Notification",
+    };
+    name.to_owned()
+}
+
+/// Every line of every `json` fence.
 fn examples(page: &str) -> Vec<Example> {
-    let (mut heading, mut type_name) = (String::new(), None::<String>);
+    let (mut heading, mut language) = (String::new(), None::<String>);
     let mut found = Vec::new();
     for line in page.lines() {
-        match (&type_name, line.strip_prefix("```")) {
-            (None, Some(info)) => type_name = Some(info.to_owned()),
-            (Some(_), Some(_)) => type_name = None,
+        match (&language, line.strip_prefix("```")) {
+            (None, Some(info)) => language = Some(info.to_owned()),
+            (Some(_), Some(_)) => language = None,
             (None, None) => {
                 if let Some(title) = line.strip_prefix("### ") {
                     title.clone_into(&mut heading);
                 }
             }
-            (Some(info), None) => {
-                if let Some(type_name) = info.strip_prefix("json ") {
-                    found.push(Example {
-                        heading: heading.clone(),
-                        type_name: type_name.to_owned(),
-                        json: line.to_owned(),
-                    });
-                } else {
-                    assert_ne!(
-                        info, "json",
-                        "a JSON example under `{heading}` names no type"
-                    );
-                }
-            }
+            (Some(info), None) if info == "json" => found.push(Example {
+                type_name: type_of(&heading, line),
+                heading: heading.clone(),
+                json: line.to_owned(),
+            }),
+            (Some(_), None) => {}
         }
     }
     assert!(!found.is_empty());
@@ -130,7 +139,6 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
                 kind
             }
             record => {
-                assert_eq!(heading, record, "an example stands under another heading");
                 match record {
                     "Message" => drop(round_trip::<Message>(&json)),
                     "MessageEvent" => drop(round_trip::<MessageEvent>(&json)),
@@ -176,7 +184,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | RefusalCode::Unroutable
             | RefusalCode::Overloaded
             | RefusalCode::Unavailable
-            | RefusalCode::Damaged => assert_row(PROTOCOL, &code),
+            | RefusalCode::Damaged => assert_shown("### `event.refused`", &code),
         }
     }
     use CallErrorCode as Code;
@@ -209,7 +217,7 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Code::TimedOut
             | Code::Interrupted
             | Code::Cancelled
-            | Code::Internal => assert_row(PROTOCOL, &code),
+            | Code::Internal => assert_shown("## Outgoing calls", &code),
         }
     }
     use RuntimeEventKind as Kind;
@@ -249,19 +257,18 @@ fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
             | Kind::ApprovalAsked
             | Kind::ApprovalClosed
             | Kind::BudgetWarning
-            | Kind::MessageWarning => assert_row(PROTOCOL, &kind),
+            | Kind::MessageWarning => assert_shown("### RuntimeEvent", &kind),
         }
     }
 }
 
-/// The page has a table row that begins with this value as it is written.
-fn assert_row(page: &str, written: &impl Serialize) {
+/// The section of the protocol page shows this value as it is written.
+fn assert_shown(heading: &str, written: &impl Serialize) {
+    let (_, section) = PROTOCOL.split_once(&format!("\n{heading}\n")).unwrap();
+    let section = section.split("\n#").next().unwrap();
     let name = serde_json::to_value(written).unwrap();
-    let row = format!("| `{}` |", name.as_str().unwrap());
-    assert!(
-        page.lines().any(|line| line.starts_with(&row)),
-        "no row begins with {row}"
-    );
+    let shown = format!("`{}`", name.as_str().unwrap());
+    assert!(section.contains(&shown), "{heading} does not show {shown}");
 }
 
 #[test]
@@ -274,10 +281,10 @@ fn the_limits_on_the_protocol_page_are_the_ones_the_program_has() {
             limits::MAX_PENDING_EVENTS_PER_INSTANCE
         ),
         format!("at most {} bytes", limits::MAX_INPUT_BYTES),
-        format!("| {} bytes |", limits::MAX_INSTANCE_KEY_BYTES),
-        format!("| {} bytes |", limits::MAX_NAME_BYTES),
-        format!("| {} bytes (a turn id", limits::MAX_ID_BYTES),
-        format!("| {} bytes |", limits::MAX_WORKSPACE_ID_BYTES),
+        format!("* {} bytes: instance keys", limits::MAX_INSTANCE_KEY_BYTES),
+        format!("* {} bytes: names of", limits::MAX_NAME_BYTES),
+        format!("* {} bytes: ids of", limits::MAX_ID_BYTES),
+        format!("* {} bytes: workspace ids", limits::MAX_WORKSPACE_ID_BYTES),
         format!("`PROTOCOL_VERSION`, which is {PROTOCOL_VERSION}."),
     ] {
         let page = PROTOCOL.replace('\n', " ");
@@ -521,7 +528,10 @@ fn every_field_of_a_request_is_shown() {
 }
 
 #[test]
-fn every_error_code_has_its_row() {
+fn every_error_code_is_described() {
+    let (_, errors) = CONTROL_API.split_once("\n## Errors\n").unwrap();
+    let (errors, _) = errors.split_once("\n## ").unwrap();
+    let (permanent, retryable) = errors.split_once("\nRetryable, ").unwrap();
     for code in [
         ErrorCode::InvalidRequest,
         ErrorCode::VersionMismatch,
@@ -605,17 +615,10 @@ fn every_error_code_has_its_row() {
         }
         let error = control::ControlError::new(code, "x");
         let name = serde_json::to_value(code).unwrap();
-        let begin = format!("| `{}` |", name.as_str().unwrap());
-        let row = CONTROL_API
-            .lines()
-            .find(|line| line.starts_with(&begin))
-            .unwrap_or_else(|| panic!("no row begins with {begin}"));
-        let retryable = if error.is_retryable() {
-            "| yes |"
-        } else {
-            "| no |"
-        };
-        assert!(row.ends_with(retryable), "{row}");
+        let shown = format!("`{}`", name.as_str().unwrap());
+        let is_retryable = retryable.contains(&format!("* {shown}: "));
+        assert_eq!(is_retryable, error.is_retryable(), "{shown}");
+        assert!(is_retryable || permanent.contains(&shown), "{shown}");
     }
     for standing in [
         EventStanding::Waiting,
