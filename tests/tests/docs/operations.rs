@@ -30,10 +30,9 @@ fn every_option_of_the_daemon_is_described_and_no_other() {
         .collect();
     assert!(known.contains("state-root"), "{}", help.stdout);
     let page = page().section("## Running the daemon");
-    let rows = page.rows();
-    let described: BTreeSet<&str> = rows
-        .iter()
-        .filter_map(|row| row[0].strip_prefix("`--")?.split([' ', '`']).next())
+    let lines = page.text.lines();
+    let described: BTreeSet<&str> = lines
+        .filter_map(|line| line.strip_prefix("* `--")?.split([' ', '`']).next())
         .collect();
     assert_eq!(described, known);
 }
