@@ -132,7 +132,7 @@ impl fmt::Display for Problem {
             }
             ProblemKind::Wrong {
                 expected, found, ..
-            } => write!(f, "`{name}` must be {expected}, and is {found}"),
+            } => write!(f, "`{name}` must be {expected}, found {found}"),
             ProblemKind::OneOf {
                 names: [one, other],
             } => {

@@ -30,12 +30,12 @@ fn each_wrong_value_is_named() {
         ),
         (
             json!({"port": 65536}),
-            "`port` must be a whole number from 0 to 65535, and is 65536",
+            "`port` must be a whole number from 0 to 65535, found 65536",
         ),
-        (json!({"port": "http"}), "and is \"http\""),
+        (json!({"port": "http"}), "found \"http\""),
         (
             json!({"host": ""}),
-            "`host` must be a text that is not empty, and is empty",
+            "`host` must be a text that is not empty, found empty",
         ),
         (json!({"path": "hook"}), "`path` must be a URL path"),
         (json!({"path": "/a b"}), "`path` must be a URL path"),
@@ -46,11 +46,11 @@ fn each_wrong_value_is_named() {
         (json!({"inputField": 1}), "`inputField`"),
         (
             json!({"signature": "sha256"}),
-            "`signature` must be a map, and is another text",
+            "`signature` must be a map, found another text",
         ),
         (
             json!({"signature": {"algorithm": "sha1"}}),
-            "must be `sha256`, and is \"sha1\"",
+            "must be `sha256`, found \"sha1\"",
         ),
         (
             json!({"signature": {"encoding": "base64"}}),
@@ -84,7 +84,7 @@ fn every_problem_is_found_and_not_only_the_first() {
         "`schedules[0]` needs the setting `input`",
         "`schedules[1].catchUp` must be `none`, `latest`, `all`",
         "`schedules[1]`: duplicate name `a`",
-        "`schedules[2]` must be a map, and is a number",
+        "`schedules[2]` must be a map, found a number",
         "unknown secret `key`; none exist",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");

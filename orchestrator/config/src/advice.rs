@@ -48,11 +48,11 @@ pub(crate) fn provider(written: &str) -> String {
     }
     match OPENAI_COMPATIBLE.iter().find(|(names, _)| is(names)) {
         Some((_, endpoint)) => format!(
-            "{written} speaks the protocol of `openai`: write `provider: openai` and `endpoint: {endpoint}`"
+            "{written} is compatible with the OpenAI API: write `provider: openai` and `endpoint: {endpoint}`"
         ),
-        None => "a server that speaks the protocol of one of these is named by its address: write \
-                 `provider: openai` and `endpoint: URL`, up to and with the version, such as \
-                 `http://127.0.0.1:8080/v1`"
+        None => "for a server with an API compatible with one of these, write its address: \
+            `provider: openai` and `endpoint: URL`, up to and including the version, such as \
+            `http://127.0.0.1:8080/v1`"
             .to_owned(),
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Foreign {
 }
 
 const BEGIN: &str =
-    "make a project with `gdn init`, or name the directory of one: `gdn --project DIR …`";
+    "create a project with `gdn init`, or pass a project directory: `gdn --project DIR …`";
 
 /// Recognizes a document without any of goondan's top-level fields. `is_kind` returns true for the
 /// name of a kind.
@@ -76,7 +76,7 @@ pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Opti
             && (version == "v1" || version.ends_with("/v1") || version.contains("k8s.io"));
         let kind = text_of(entries, "kind")?;
         return (is_cluster && !is_kind(kind)).then(|| Foreign {
-            message: format!("this is a `{kind}` of Kubernetes, no resource of goondan"),
+            message: format!("this is a Kubernetes `{kind}`, not a goondan resource"),
             help: BEGIN,
         });
     }
@@ -84,26 +84,26 @@ pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Opti
         return None;
     }
     let what = if has("services") {
-        "a file of Docker Compose"
+        "a Docker Compose file"
     } else if has("jobs") && has_any(&["on", "true"]) {
-        "a workflow of GitHub Actions"
+        "a GitHub Actions workflow"
     } else if has_any(&["dependencies", "devDependencies", "scripts"]) {
-        "the manifest of a JavaScript package"
+        "a JavaScript package manifest"
     } else if has_any(&["openapi", "swagger"]) {
-        "the description of an HTTP interface"
+        "an HTTP API description"
     } else if entries.is_empty() || has_any(&["name", "agents", "agent", "model", "tools"]) {
         return (!entries.is_empty()).then(|| Foreign {
-            message: "this document has none of the fields of a resource: `apiVersion`, `kind`, \
-                      `metadata` and `spec`"
+            message: "this document has no resource fields (`apiVersion`, `kind`, `metadata` and \
+                `spec`)"
                 .to_owned(),
-            help: "begin it with `apiVersion: goondan.ai/v1`, `kind: Agent` and `metadata: {name: …}`, \
-                   and write the rest below `spec:`; `gdn init` makes an example",
+            help: "start it with `apiVersion: goondan.ai/v1`, `kind: Agent` and `metadata: {name: \
+                …}`, and write the rest below `spec:`; `gdn init` creates an example",
         });
     } else {
         return None;
     };
     Some(Foreign {
-        message: format!("this is {what}, no project of goondan"),
+        message: format!("this is {what}, not a goondan project"),
         help: BEGIN,
     })
 }
@@ -120,7 +120,8 @@ fn text_of<'e>(entries: &'e [Entry], key: &str) -> Option<&'e str> {
 pub(crate) fn text_for_mapping(path: &str, text: &str) -> Option<String> {
     if path.ends_with("spec.prompt") && !text.starts_with("system:") {
         return Some(
-            "write `prompt: {system: …}`, or name a file with `prompt: {systemRef: …}`".to_owned(),
+            "write `prompt: {system: …}`, or refer to a file with `prompt: {systemRef: …}`"
+                .to_owned(),
         );
     }
     let (name, value) = text.split_once(':')?;
@@ -134,9 +135,9 @@ pub(crate) fn secret_as_text(field: &str, owner: &str, written: &str) -> String 
     match variable(written) {
         Some(name) => format!("write `{field}: {{valueFrom: {{env: {name}}}}}`"),
         None => format!(
-            "keep it out of the file: `gdn secret set {owner} {field} --for .` asks for it; then write \
-             `{field}: {{valueFrom: {{secretRef: {{ref: Secret/{owner}, key: {field}}}}}}}`. Or set a \
-             variable in `.env.local` and write `{field}: {{valueFrom: {{env: {}}}}}`",
+            "keep it out of the file: run `gdn secret set {owner} {field} --for .`, then write \
+             `{field}: {{valueFrom: {{secretRef: {{ref: Secret/{owner}, key: {field}}}}}}}`. Or \
+             set a variable in `.env.local` and write `{field}: {{valueFrom: {{env: {}}}}}`",
             variable_of(field)
         ),
     }

@@ -15,24 +15,24 @@ use crate::shape::{Content, Default, Field, Shape};
 pub(crate) const APPROVE: Field = Field::optional(
     "approve",
     Content::WordOr(Approve::WORDS, &RULES),
-    "Which calls a person is asked about before they are carried out. `always`: none. `ask`: each. `never`: \
-     none is carried out. Or rules, by export and arguments.",
+    "Calls that need a person's approval. `always`: calls run without approval. `ask`: every call \
+     needs approval. `never`: every call is denied. Or rules by export and arguments.",
 )
 .or(Default::Text("always"));
 
 static RULES: Shape = Shape::of(
     "ApproveRules",
-    "Which calls are carried out, which are not, and which a person is asked about.",
+    "Calls that run, calls that are denied, and calls that need a person's approval.",
     &[
         Field::required(
             "rules",
             Content::List(&Content::Mapping(&RULE)),
-            "The rules. The first that fits a call holds.",
+            "The rules. The first rule that matches a call applies.",
         ),
         Field::optional(
             "otherwise",
             Content::Word(Approve::WORDS),
-            "What becomes of a call that none fits.",
+            "Decision for a call that matches no rule.",
         )
         .or(Default::Text("ask")),
     ],
@@ -40,23 +40,23 @@ static RULES: Shape = Shape::of(
 
 static RULE: Shape = Shape::of(
     "ApproveRule",
-    "What becomes of the calls that fit.",
+    "Decision for the calls that match.",
     &[
         Field::optional(
             "export",
             Content::Text,
-            "The export that is called, such as `exec`; any if none is named.",
+            "Name of the called export, such as `exec`. Default: any export.",
         ),
         Field::optional(
             "when",
             Content::Entries(&Content::Text),
-            "Arguments and a regular expression for each, which its text fits from beginning to end. What is \
-             no text is looked at as JSON; an argument that is not there fits nothing.",
+            "Arguments, each with a regular expression that must match its whole text. Values that \
+             are not text are matched as JSON. A missing argument matches no expression.",
         ),
         Field::required(
             "approve",
             Content::Word(Approve::WORDS),
-            "What becomes of the call.",
+            "Decision for the call.",
         ),
     ],
 );
@@ -89,12 +89,12 @@ pub(crate) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Written {
             written.close();
             if let Some(place) = place.filter(|_| rules.len() > MAX_APPROVE_RULES) {
                 let text = format!(
-                    "{} rules; at most {MAX_APPROVE_RULES} are taken",
+                    "{} rules; at most {MAX_APPROVE_RULES} are allowed",
                     rules.len()
                 );
                 let problem = Problem::new(codes::INVALID_VALUE, place, text);
                 report
-                    .add(problem.help("let one pattern stand for several: `(ls|cat|git status)`"));
+                    .add(problem.help("combine several patterns into one: `(ls|cat|git status)`"));
             }
             let rest = approve.unwrap_or(Approve::Ask);
             rules.push((ApproveRule::of_all(rest), None));
@@ -115,9 +115,9 @@ fn read_rule(mut rule: Fields<'_>, report: &mut Report) -> (ApproveRule, Option<
             continue;
         };
         if let Err(error) = Regex::new(&ApproveRule::whole(pattern.value)) {
-            let message = format!("{label} is no regular expression: {error}");
+            let message = format!("{label} is not a valid regular expression: {error}");
             let problem = Problem::new(codes::INVALID_VALUE, pattern.place, message);
-            report.add(problem.help("write `\\` before a character that stands for itself: `\\.`"));
+            report.add(problem.help("write `\\` before a literal special character: `\\.`"));
         }
         when.insert(entry.key.clone(), pattern.value.to_owned());
     }

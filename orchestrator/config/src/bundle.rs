@@ -365,8 +365,7 @@ fn check_prices(
     let without: BTreeSet<&str> = without.map(ResourceName::as_str).collect();
     for model in without {
         let message = format!(
-            "this budget is in money, but nobody says what Model `{model}` costs, so it could not be \
-             kept"
+            "this budget has a `cost`, but Model `{model}` has no `prices`, so the cost is unknown"
         );
         report.add(
             Problem::new(codes::INVALID_VALUE, budget.place, message).help(format!(

@@ -130,7 +130,7 @@ fn parse(text: &str, file: FileId, report: &mut Report) -> BTreeMap<String, (Str
                             place,
                             format!("`{name}` is set again; first on line {first}"),
                         )
-                        .help("the last one holds; remove the other"),
+                        .help("the last assignment applies; remove the other"),
                     );
                 }
             }
@@ -167,7 +167,7 @@ fn take_variable(rest: &mut &str) -> Result<Option<(String, String)>, &'static s
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_name {
-        return Err("what stands before `=` is no name of a variable");
+        return Err("the text before `=` is not a valid variable name");
     }
     let (_, value) = whole.split_once('=').unwrap_or_default();
     let value = value.trim_start_matches([' ', '\t']);
@@ -176,12 +176,12 @@ fn take_variable(rest: &mut &str) -> Result<Option<(String, String)>, &'static s
         let value = value.split('\n').next().unwrap_or_default();
         return Ok(Some((name.to_owned(), unquoted(value).to_owned())));
     };
-    let (value, behind) = quoted(value, quote).ok_or("a quote that nothing ends")?;
+    let (value, behind) = quoted(value, quote).ok_or("a quote is not closed")?;
     let (behind, after) = behind.split_once('\n').unwrap_or((behind, ""));
     *rest = after;
     let behind = behind.trim();
     if !(behind.is_empty() || behind.starts_with('#')) {
-        return Err("text behind the quote that ends the value");
+        return Err("unexpected text after the closing quote");
     }
     Ok(Some((name.to_owned(), value)))
 }
@@ -266,9 +266,9 @@ mod tests {
             problems,
             [
                 "E_CONFIG_ENVIRONMENT_FILE 1: a line without `=`",
-                "E_CONFIG_ENVIRONMENT_FILE 2: what stands before `=` is no name of a variable",
-                "E_CONFIG_ENVIRONMENT_FILE 3: text behind the quote that ends the value",
-                "E_CONFIG_ENVIRONMENT_FILE 6: a quote that nothing ends",
+                "E_CONFIG_ENVIRONMENT_FILE 2: the text before `=` is not a valid variable name",
+                "E_CONFIG_ENVIRONMENT_FILE 3: unexpected text after the closing quote",
+                "E_CONFIG_ENVIRONMENT_FILE 6: a quote is not closed",
                 "W_CONFIG_DUPLICATE_VARIABLE 5: `B` is set again; first on line 4",
             ]
         );

@@ -100,7 +100,7 @@ impl<'n> Fields<'n> {
     ) -> Option<Self> {
         let entries = mapping(node, &label, report)?;
         let shape = content.shape(entries);
-        debug_assert!(shape.is_some(), "{label} is no mapping of known fields");
+        debug_assert!(shape.is_some(), "{label} is not a mapping of known fields");
         let fields = Self {
             label,
             place,
@@ -145,7 +145,7 @@ impl<'n> Fields<'n> {
     pub(crate) fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
         self.asked.push(name);
         let field = self.shape.field(name);
-        debug_assert!(field.is_some(), "`{name}` is no field of {}", self.label);
+        debug_assert!(field.is_some(), "`{name}` is not a field of {}", self.label);
         Some((self.find(name)?, field?.content))
     }
 
@@ -163,7 +163,7 @@ impl<'n> Fields<'n> {
         let (entry, content) = self.ask(name)?;
         debug_assert!(
             matches!(content, Content::Text | Content::Path),
-            "`{name}` of {} is no text",
+            "`{name}` of {} is not a text field",
             self.label
         );
         text(&entry.node, &self.label.field(name), report)
@@ -187,7 +187,7 @@ impl<'n> Fields<'n> {
     ) -> Option<Located<&'n str>> {
         let (entry, content) = self.ask(name)?;
         let Content::Word(words) = content else {
-            debug_assert!(false, "`{name}` of {} is no word", self.label);
+            debug_assert!(false, "`{name}` of {} is not a word field", self.label);
             return None;
         };
         let label = self.label.field(name);
@@ -216,7 +216,7 @@ impl<'n> Fields<'n> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         let Content::WordOr(words, _) = content else {
-            debug_assert!(false, "{label} is neither a word nor a mapping");
+            debug_assert!(false, "{label} is not a word or a mapping");
             return None;
         };
         if matches!(entry.node.value, Value::Mapping(_)) {
@@ -246,7 +246,7 @@ impl<'n> Fields<'n> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         let Content::Number(least, most) = content else {
-            debug_assert!(false, "{label} is no number");
+            debug_assert!(false, "{label} is not a number field");
             return None;
         };
         let Value::Number(number) = &entry.node.value else {
@@ -270,7 +270,10 @@ impl<'n> Fields<'n> {
     pub(crate) fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<bool> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        debug_assert!(matches!(content, Content::Boolean), "{label} is no boolean");
+        debug_assert!(
+            matches!(content, Content::Boolean),
+            "{label} is not a boolean field"
+        );
         if let Value::Bool(value) = entry.node.value {
             return Some(value);
         }
@@ -282,7 +285,10 @@ impl<'n> Fields<'n> {
     pub(crate) fn amount(&mut self, name: &'static str, report: &mut Report) -> Option<MicroUsd> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        debug_assert!(matches!(content, Content::Amount), "{label} is no amount");
+        debug_assert!(
+            matches!(content, Content::Amount),
+            "{label} is not an amount field"
+        );
         let written = match &entry.node.value {
             Value::Number(number) => number.to_string(),
             Value::Text(text) => text.clone(),
@@ -320,13 +326,13 @@ impl<'n> Fields<'n> {
         };
         let label = self.label.field(name);
         let Content::List(content) = content else {
-            debug_assert!(false, "{label} is no list");
+            debug_assert!(false, "{label} is not a list field");
             return Vec::new();
         };
         let Value::List(items) = &entry.node.value else {
             report.add(
                 wrong_type(&entry.node, &label, "a list")
-                    .help("write each item on a line of its own that begins with `- `"),
+                    .help("write each item on its own line, starting with `- `"),
             );
             return Vec::new();
         };
@@ -509,7 +515,7 @@ impl<'n> Fields<'n> {
             .find(|field| !self.asked.contains(&field.name));
         debug_assert!(
             forgotten.is_none(),
-            "nobody reads `{}` of {}",
+            "`{}` of {} is never read",
             forgotten.map_or("", |field| field.name),
             self.label
         );

@@ -11,34 +11,38 @@ pub(crate) static FRAME: Shape = Shape::of(
     "A resource of a goondan project.",
     &[
         Field::required("apiVersion", Content::Text, "The version of this format."),
-        Field::required("kind", Content::Text, "What the document defines."),
+        Field::required(
+            "kind",
+            Content::Text,
+            "The kind of resource that the document defines.",
+        ),
         Field::required(
             "metadata",
             Content::Mapping(&METADATA),
-            "What the resource is called.",
+            "Name and labels of the resource.",
         ),
         Field::optional(
             "spec",
             Content::Anything,
-            "What the resource is. Optional for a Package.",
+            "Content of the resource. Optional for a Package.",
         ),
     ],
 );
 
 static METADATA: Shape = Shape::of(
     "Metadata",
-    "What a resource is called.",
+    "Name and labels of a resource.",
     &[
         Field::required("name", Content::Text, "The name, unique within its kind."),
         Field::optional(
             "labels",
             Content::Entries(&Content::Text),
-            "Words of your own, by which selectors find it.",
+            "Your own labels, which selectors match.",
         ),
         Field::optional(
             "annotations",
             Content::Entries(&Content::Anything),
-            "What you want to say of it. Nothing is done with it.",
+            "Your own notes. Goondan ignores them.",
         ),
     ],
 );

@@ -17,15 +17,15 @@ pub(crate) const RESOURCES_DIR: &str = "resources";
 /// Reason why a file of the project is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileFailure {
-    #[error("the path `{0}` is empty or absolute; paths are relative to the Project Root")]
+    #[error("the path `{0}` is empty or absolute; paths must be relative to the Project Root")]
     NotRelative(String),
-    #[error("the path `{0}` holds `..`; paths stay within the Project Root")]
+    #[error("the path `{0}` contains `..`; paths must stay within the Project Root")]
     HoldsParent(String),
     #[error("`{0}` leads out of the Project Root through a symbolic link")]
     LeadsOutside(String),
-    #[error("there is no file `{0}` in the Project Root")]
+    #[error("file `{0}` does not exist in the Project Root")]
     NotFound(String),
-    #[error("there is no file `{0}`, which was named as an environment file")]
+    #[error("environment file `{0}` does not exist")]
     NoEnvironmentFile(String),
     #[error("`{0}` is not a regular file")]
     NotAFile(String),
@@ -36,16 +36,16 @@ pub(crate) enum FileFailure {
     #[error("`{0}` is not UTF-8 text")]
     NotText(String),
     #[error(
-        "`{RESOURCES_DIR}/` holds more than {MAX_RESOURCE_FILES} YAML files or directories, or more \
-         than {MAX_RESOURCE_DEPTH} levels of them"
+        "`{RESOURCES_DIR}/` contains more than {MAX_RESOURCE_FILES} YAML files or directories, or \
+         is more than {MAX_RESOURCE_DEPTH} levels deep"
     )]
     TooManyFiles,
     #[error(
-        "the project holds more than {MAX_PROJECT_DIRECTORIES} directories or {MAX_RESOURCE_FILES} files with names \
-         by which goondan 0.0.3 knew resource files"
+        "the project contains more than {MAX_PROJECT_DIRECTORIES} directories, or more than \
+         {MAX_RESOURCE_FILES} files with names of goondan 0.0.3 resource files"
     )]
     TooManyDirectories,
-    #[error("`{path}` cannot be read: {reason}")]
+    #[error("failed to read `{path}`: {reason}")]
     Unreadable { path: String, reason: io::ErrorKind },
 }
 
@@ -69,22 +69,22 @@ impl FileFailure {
     fn suggestion(&self) -> &'static str {
         match self {
             Self::NotRelative(_) | Self::HoldsParent(_) | Self::LeadsOutside(_) => {
-                "put the file into the project and name it relative to the Project Root"
+                "move the file into the project, and write its path relative to the Project Root"
             }
             Self::NotFound(_) => "create the file or correct its path",
             Self::NoEnvironmentFile(_) => {
-                "create it, or name others: `gdn run --env-file FILE`, `gdn run --no-env-file`"
+                "create it, or run `gdn run --env-file FILE` or `gdn run --no-env-file`"
             }
-            Self::NotAFile(_) => "name a file, not a directory or device",
-            Self::NotADirectory(_) => "name a directory",
+            Self::NotAFile(_) => "write the path of a file, not of a directory or device",
+            Self::NotADirectory(_) => "write the path of a directory",
             Self::TooLarge { .. } => "split the file or make it smaller",
             Self::NotText(_) => "save the file as UTF-8",
             Self::TooManyFiles => "put several documents into one file, separated by `---`",
             Self::TooManyDirectories => {
-                "move what is no part of the project out of it, or ask for this version of `@goondan/base` and put \
-                 the resources into `resources/`"
+                "move unrelated files out of the project, or require this version of \
+                 `@goondan/base` and put the resources into `resources/`"
             }
-            Self::Unreadable { .. } => "check who owns the file and its permissions",
+            Self::Unreadable { .. } => "check the file's owner and permissions",
         }
     }
 

@@ -118,11 +118,11 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
                     codes::MISSING_FILE,
                     Place::start_of(file),
                     format!(
-                        "the Project Root `{}` cannot be opened: {error}",
+                        "failed to open the Project Root `{}`: {error}",
                         root.display()
                     ),
                 )
-                .help("name the directory that holds `goondan.yaml`"),
+                .help("pass the directory that contains `goondan.yaml`"),
             );
             None
         }
@@ -151,7 +151,7 @@ fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resour
                     codes::MISPLACED_PACKAGE,
                     document.name.place,
                     format!(
-                        "{} must be the first document of `{PROJECT_FILE}`; a project has one",
+                        "{} must be the first document of `{PROJECT_FILE}`, and the only one of its kind",
                         document.label
                     ),
                 )

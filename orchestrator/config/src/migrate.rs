@@ -74,7 +74,7 @@ pub(crate) fn migrate(
 }
 
 fn unwritable(file: FileId, error: &serde_yaml::Error) -> Problem {
-    let message = format!("what the file says cannot be written as YAML: {error}");
+    let message = format!("failed to write the file's content as YAML: {error}");
     Problem::new(codes::UNREADABLE_FILE, Place::start_of(file), message)
         .help("write the modern form by hand: docs/compatibility.md")
 }

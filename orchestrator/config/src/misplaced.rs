@@ -14,12 +14,12 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     (
         "AgentSpec",
         &["model", "llm", "modelRef", "modelName"],
-        "a model is a document of its own, `kind: Model`; write `modelConfig: {modelRef: Model/name}` here",
+        "a model is a separate document of `kind: Model`; write `modelConfig: {modelRef: Model/name}` here",
     ),
     (
         "ModelConfig",
         &["model", "name", "provider", "llm"],
-        "a model is a document of its own, `kind: Model`; write `modelRef: Model/name` here",
+        "a model is a separate document of `kind: Model`; write `modelRef: Model/name` here",
     ),
     (
         "AgentSpec",
@@ -36,28 +36,28 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     (
         "AgentSpec",
         &["mcp", "mcpServers", "mcp_servers"],
-        "an MCP server is a Connection with the connector `mcp`; its tools are a Tool that names it",
+        "an MCP server is a Connection with the connector `mcp`; its tools are a Tool that refers to it",
     ),
     (
         "AgentSpec",
         &["memory", "mem", "cpu", "cpus", "resources", "limits"],
-        "what its process may take stands in `runtime: {limits: {memoryMiB: 512}}`; what the agent \
-         remembers is kept without a setting",
+        "limit the process with `runtime: {limits: {memoryMiB: 512}}`; the agent's memory needs no \
+         setting",
     ),
     (
         "ModelSpec",
         &["memory", "mem", "cpu", "cpus", "resources"],
-        "what its process may take stands in `limits: {memoryMiB: 512}`",
+        "limit the process with `limits: {memoryMiB: 512}`",
     ),
     (
         "ConnectionSpec",
         &["memory", "mem", "cpu", "cpus", "resources"],
-        "what its process may take stands in `limits: {memoryMiB: 512}`",
+        "limit the process with `limits: {memoryMiB: 512}`",
     ),
     (
         "ModuleToolSpec",
         &["memory", "mem", "cpu", "cpus", "resources"],
-        "what its process may take stands in `limits: {memoryMiB: 512}`",
+        "limit the process with `limits: {memoryMiB: 512}`",
     ),
     (
         "ProcessLimits",
@@ -74,12 +74,12 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
         &[
             "baseUrl", "baseURL", "base_url", "url", "apiBase", "api_base", "host",
         ],
-        "write `endpoint: URL`, up to and with the version, such as `http://127.0.0.1:8080/v1`",
+        "write `endpoint: URL`, up to and including the version, such as `http://127.0.0.1:8080/v1`",
     ),
     (
         "HostedModelSpec",
         &["memory", "mem", "cpu", "cpus", "resources"],
-        "what its process may take stands in `limits: {memoryMiB: 512}`",
+        "limit the process with `limits: {memoryMiB: 512}`",
     ),
     (
         "HostedModelSpec",
@@ -100,34 +100,33 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
             "extensions",
             "requiredTools",
         ],
-        "an Agent of `runtime.kind: cli` is a program with a model, a prompt and tools of its own: take it out, or \
-         write `kind: llm`",
+        "an Agent with `runtime.kind: cli` is a program that has its own model, prompt and tools: \
+         remove the field, or write `kind: llm`",
     ),
     (
         "CliAgentSpec",
         &["command", "preset", "resume", "format", "guide"],
-        "it stands in `runtime`",
+        "move it into `runtime`",
     ),
     (
         "CliRuntime",
         &["cwdMode", "cwd"],
-        "a program of `runtime.kind: cli` always works in the work area of its task",
+        "a program with `runtime.kind: cli` always works in its task's work area",
     ),
     (
         "CliRuntime",
         &["env", "variables"],
-        "write `environment: {NAME: value}`; secrets are provided to each task",
+        "write `environment: {NAME: value}`; secrets are passed to each task",
     ),
     (
         "CliRuntime",
         &["args", "arguments"],
-        "arguments stand behind the program in `command: [program, argument]`",
+        "write arguments after the program: `command: [program, argument]`",
     ),
     (
         "",
         &["env", "environment"],
-        "a value of the environment is taken where it is used, by `valueFrom: {env: NAME}`; \
-         `.env.local` sets variables",
+        "use environment variables with `valueFrom: {env: NAME}`; set them in `.env.local`",
     ),
 ];
 
@@ -157,17 +156,14 @@ fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
         is_known.then(|| "spec".to_owned())
     })?;
     Some(format!(
-        "`{key}` is a field of `{path}`: write it below that, further to the right"
+        "`{key}` is a field of `{path}`: indent it below `{path}`"
     ))
 }
 
 /// Suggestion for a field of the `spec` that is indented too far.
 fn field_of_spec(kind: Kind, key: &str) -> Option<String> {
-    spec_has(kind, key).then(|| {
-        format!(
-            "`{key}` is a field of `spec`: begin it in the same column as those beside it there"
-        )
-    })
+    spec_has(kind, key)
+        .then(|| format!("`{key}` is a field of `spec`: indent it like the other fields of `spec`"))
 }
 
 fn spec_has(kind: Kind, key: &str) -> bool {

@@ -102,12 +102,12 @@ fn not_there(
     reference: &Reference,
 ) -> Problem {
     let there_is = if all.is_empty() {
-        "there is none".to_owned()
+        "the project has none".to_owned()
     } else {
-        format!("there is {}", one_of(all.iter().map(|it| &it.name)))
+        format!("expected {}", one_of(all.iter().map(|it| &it.name)))
     };
     let message = format!(
-        "the tool `{}` works by Connection `{}`, which is none of the connector `{}`; {there_is}",
+        "the tool `{}` uses Connection `{}`, which is not a Connection of the connector `{}`; {there_is}",
         tool.name,
         named(setting),
         service.connector
@@ -119,7 +119,7 @@ fn not_there(
 fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) -> Problem {
     let Service { connector, .. } = service;
     let message = format!(
-        "the tool `{}` works by a Connection of the connector `{connector}`, and the project has none",
+        "the tool `{}` needs a Connection of the connector `{connector}`, but the project has none",
         tool.name
     );
     Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message).help(format!(
@@ -156,7 +156,7 @@ pub(crate) fn check_secret(
         return;
     }
     let message = format!(
-        "{who} cannot do anything without the secret `{secret}` of Connection `{}`",
+        "{who} requires the secret `{secret}` of Connection `{}`",
         connection.name
     );
     report.add(

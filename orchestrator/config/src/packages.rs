@@ -82,11 +82,11 @@ fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) 
     if let Some(path) = requirement.folder() {
         if !wanted.by_folder {
             let message = format!(
-                "`{name}` is required as the folder `{path}` of a package, which is not known"
+                "`{name}` is required as the folder `{path}`, relative to a package whose location is unknown"
             );
             let problem = Problem::new(codes::NOT_INSTALLED, *place, message);
             cx.report
-                .add(problem.help("require an archive or a range of versions there"));
+                .add(problem.help("require an archive or a version range instead"));
             return None;
         }
         return Some(Found {
@@ -107,7 +107,7 @@ fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) 
     };
     if !is_met {
         let message = format!(
-            "`{LOCK_FILE}` has `{name}` {} from `{}`, and `{requirement}` is required",
+            "`{LOCK_FILE}` has `{name}` {} from `{}`, but `{requirement}` is required",
             locked.version, locked.resolved
         );
         cx.report
@@ -125,9 +125,8 @@ fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
     let text = match cx.files.read(Path::new(LOCK_FILE), LOCK_BYTES_MAX) {
         Ok(text) => text,
         Err(FileFailure::NotFound(_)) => {
-            let message = format!(
-                "the packages that the project requires are not installed: there is no `{LOCK_FILE}`"
-            );
+            let message =
+                format!("the project's packages are not installed: `{LOCK_FILE}` does not exist");
             cx.report
                 .add(Problem::new(codes::NOT_INSTALLED, place, message).help(INSTALL));
             return None;
@@ -141,11 +140,12 @@ fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
         Ok(lock) => Some(lock),
         Err(error) => {
             let file = cx.report.add_file(Path::new(LOCK_FILE), text);
-            let mut message = format!("`{LOCK_FILE}` cannot be used: {error}");
+            let mut message = format!("failed to read `{LOCK_FILE}`: {error}");
             if let Some(source) = std::error::Error::source(&error) {
                 message.push_str(&format!(": {source}"));
             }
-            let help = "take it from the last commit, or remove it and run `gdn package install`";
+            let help =
+                "restore it from the last commit, or remove it and run `gdn package install`";
             let problem = Problem::new(codes::NOT_INSTALLED, Place::start_of(file), message);
             cx.report.add(problem.help(help));
             None
@@ -173,7 +173,7 @@ fn locked_folder(
     let changed = match tree_digest(&folder) {
         Ok(digest) if digest == locked.tree => return Some(folder),
         Ok(_) => format!(
-            "{shown} is not what was locked: something in {} was changed",
+            "{shown} does not match the lockfile: {} was changed",
             folder.display()
         ),
         Err(error) => {
@@ -181,12 +181,12 @@ fn locked_folder(
             let source = source
                 .map(|source| format!(": {source}"))
                 .unwrap_or_default();
-            format!("{shown} cannot be checked: {error}{source}")
+            format!("failed to verify {shown}: {error}{source}")
         }
     };
     let problem = Problem::new(codes::PACKAGE_CHANGED, place, changed);
     cx.report
-        .add(problem.help("run `gdn package install`, which takes it anew"));
+        .add(problem.help("run `gdn package install` to install it again"));
     None
 }
 
@@ -203,7 +203,7 @@ fn read(
         Ok(files) => files.of_package(),
         Err(error) => {
             let message = format!(
-                "package `{name}` cannot be opened in {}: {error}",
+                "failed to open package `{name}` in {}: {error}",
                 folder.display()
             );
             cx.report
@@ -275,9 +275,11 @@ fn check_granted(
     };
     let beyond = asked.beyond(granted);
     if !beyond.is_empty() {
-        let message = format!("package `{name}` asks for what nobody has granted it: {beyond}");
+        let message = format!("package `{name}` needs permissions that were not granted: {beyond}");
         let problem = Problem::new(codes::NOT_GRANTED, place, message);
-        report.add(problem.help("grant it: `gdn package install`; in a script, with `--grant`"));
+        report.add(
+            problem.help("run `gdn package install` to grant them; in a script, add `--grant`"),
+        );
     }
 }
 

@@ -28,7 +28,7 @@ impl Fields<'_> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         let Content::Reference(kind) = content else {
-            debug_assert!(false, "{label} is no reference");
+            debug_assert!(false, "{label} is not a reference field");
             return None;
         };
         Reference::read(&entry.node, &label, kind, report)
@@ -40,7 +40,7 @@ impl Fields<'_> {
             .into_iter()
             .filter_map(|(node, label, content)| {
                 let Content::Listed(shape) = content else {
-                    debug_assert!(false, "{label} is no reference");
+                    debug_assert!(false, "{label} is not a reference field");
                     return None;
                 };
                 Reference::read_listed(node, &label, shape, report)
@@ -61,7 +61,7 @@ pub(crate) const LOCAL_CLIENT: &str = "cli";
 /// A reference in mapping form.
 pub(crate) static REFERENCE: Shape = Shape::of(
     "Reference",
-    "A reference to a resource, written out.",
+    "A reference to a resource, in mapping form.",
     &[
         Field::required("kind", Content::Text, "The resource's kind."),
         Field::required("name", Content::Text, "The resource's name."),
@@ -130,7 +130,7 @@ impl Reference {
         report: &mut Report,
     ) -> Option<Self> {
         let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content) else {
-            debug_assert!(false, "{} holds no reference", shape.name);
+            debug_assert!(false, "{} has no reference field", shape.name);
             return None;
         };
         let is_wrapped = matches!(&node.value, Value::Mapping(entries)
@@ -250,7 +250,7 @@ fn unknown_package(name: &str, place: Place, required: &[&str]) -> Problem {
     Problem::new(
         codes::UNKNOWN_REFERENCE,
         place,
-        format!("package `{name}` is none that the project requires"),
+        format!("the project does not require the package `{name}`"),
     )
     .help("add it: `gdn package add NAME`")
     .did_you_mean(nearest(name, required))
@@ -270,7 +270,7 @@ fn check_kind(
         Problem::new(
             codes::WRONG_KIND,
             place,
-            format!("{label} takes a reference to kind `{expected}`, not `{written}`"),
+            format!("{label} must refer to kind `{expected}`, not `{written}`"),
         )
     } else {
         Problem::new(
@@ -282,7 +282,7 @@ fn check_kind(
             ),
         )
         .help(if written.starts_with(['“', '”', '‘', '’']) {
-            "these are not the quotes of YAML: write `\"` or `'`, or none".to_owned()
+            "these quotes are not YAML quotes: write `\"` or `'`, or none".to_owned()
         } else {
             format!("write `{expected}/name`")
         })
@@ -395,7 +395,7 @@ impl Names {
         let Reference { kind, name, .. } = reference;
         if !SHARED_KINDS.contains(kind) {
             let kinds = one_of(SHARED_KINDS.map(Kind::name));
-            let message = format!("a package has no {kind} for others; it has {kinds}");
+            let message = format!("a package cannot share {kind} resources; it can share {kinds}");
             report.add(Problem::new(codes::UNKNOWN_REFERENCE, place, message));
             return None;
         }
@@ -462,14 +462,17 @@ impl Names {
         let problem = Problem::new(
             codes::UNKNOWN_REFERENCE,
             place,
-            format!("there is no {kind} `{name}`"),
+            format!("{kind} `{name}` does not exist"),
         );
         let same_kind = self.places.keys().filter(|(other, _)| *other == kind);
         if let Some(meant) = nearest(name, same_kind.map(|(_, name)| name.as_str())) {
             return problem.help(format!("did you mean `{kind}/{}`?", meant.name));
         }
         if is_builtin(kind, name) {
-            return problem.help(format!("for the built-in {}", written_as(kind, name)));
+            return problem.help(format!(
+                "for the built-in resource, {}",
+                written_as(kind, name)
+            ));
         }
         problem.help(format!("add a document of kind `{kind}` with this name"))
     }

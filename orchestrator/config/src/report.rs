@@ -293,7 +293,7 @@ fn cut(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
             code: codes::TOO_MANY_PROBLEMS,
             message: format!("{hidden} further problems are not shown"),
             source_line: None,
-            suggestion: Some("solve those above and load again".into()),
+            suggestion: Some("fix the problems above and load again".into()),
             fix: None,
             ..last.clone()
         });

@@ -228,7 +228,9 @@ impl Definitions {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
             Content::Boolean => json!({ "type": "boolean" }),
-            Content::Amount => json!({ "type": ["number", "string"], "minimum": 0, "pattern": AMOUNT }),
+            Content::Amount => {
+                json!({ "type": ["number", "string"], "minimum": 0, "pattern": AMOUNT })
+            }
             Content::Mapping(shape) => self.shape(shape),
             Content::WordOr(words, shape) => {
                 json!({ "anyOf": [{ "enum": words }, self.shape(shape)] })
@@ -244,7 +246,7 @@ impl Definitions {
                 let value = definitions.setting();
                 json!({
                     "type": "object",
-                    "description": "Settings. Any value may be taken from elsewhere with `valueFrom`.",
+                    "description": "Settings. Every value can be a `valueFrom`.",
                     "additionalProperties": value,
                 })
             }),

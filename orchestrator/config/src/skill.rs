@@ -77,8 +77,8 @@ fn told(name: &str, description: &str, folder: &Path) -> String {
         .collect();
     let (place, folder) = (folder.join(SKILL_FILE), folder.display());
     format!(
-        "There is a skill `{name}`: {description}\nBefore you do anything of that kind, read `{}`: it says how. What it names \
-         is beside it, in `{folder}`.",
+        "Skill `{name}`: {description}\nBefore you use this skill, read its instructions in `{}`. \
+         The files it refers to are in `{folder}`.",
         place.display()
     )
 }

@@ -46,28 +46,28 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
         | Error::AliasReplayCounterOverflow { .. } => Explained::new(
             format!(
                 "the YAML is too deep or too large; at most {MAX_YAML_DEPTH} levels, \
-                 {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are read, \
-                 repetitions by alias included"
+                 {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are allowed, \
+                 including repetitions by alias"
             ),
-            "split the file over several under `resources/`, or repeat less by alias",
+            "split the file into several files below `resources/`, or use fewer aliases",
         ),
         Error::RecursiveReferencesRequireWeakTypes { .. } => Explained::new(
-            "an alias stands within what it repeats",
-            "write the value out",
+            "an alias is part of its own anchor",
+            "write the value instead of the alias",
         ),
         Error::NullIntoString { .. } | Error::Unexpected { .. } => {
             let is_braces = line.is_some_and(|line| line.contains("{{"));
             Explained::new(
                 "a field's name must be text",
                 if is_braces {
-                    "a text that begins with `{` is read as a mapping: put it in quotes"
+                    "a text that begins with `{` is parsed as a mapping: put it in quotes"
                 } else {
                     "put the name in quotes"
                 },
             )
         }
         Error::UnknownAnchor { .. } => Explained::new(
-            "an alias repeats an anchor that is not there",
+            "an alias refers to an undefined anchor",
             "`*name` needs a `&name` before it; put a text that begins with `*` in quotes",
         ),
         other => {
@@ -87,8 +87,8 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
     let unclear = || format!("this is not valid YAML: {message}");
     if message.starts_with("tabs disallowed") || indents_by_tab(line) {
         return Explained::new(
-            "a tab indents this line, and YAML is indented by spaces only",
-            "replace each tab by two spaces",
+            "this line is indented with a tab; YAML allows only spaces",
+            "replace each tab with two spaces",
         );
     }
     if message.starts_with("mapping values are not allowed") {
@@ -98,19 +98,19 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
         );
         return match line {
             Some(line) if line.matches(": ").count() < 2 => Explained::new(
-                "this line begins a field where there can be none",
-                "begin it in the same column as the fields beside it; a text that holds `: ` stands in quotes",
+                "unexpected field",
+                "indent it like the other fields; put a text that contains `: ` in quotes",
             ),
             _ => Explained::new(
-                "a text without quotes holds `: `, which begins another field",
+                "a text without quotes contains `: `, which starts another field",
                 unquoted,
             ),
         };
     }
     if message.contains("did not find expected key") {
         return Explained::new(
-            "this line stands neither beside the fields above it nor below one of them",
-            "begin it in the same column as the fields beside it",
+            "the indentation of this line matches no field above it",
+            "indent it like the other fields",
         );
     }
     if message.starts_with("unexpected character") {
@@ -118,30 +118,33 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
             || "put the text in quotes".to_owned(),
             |quoted| format!("put the text in quotes: `{quoted}`"),
         );
-        return Explained::new("a text without quotes cannot begin like this", quoted);
+        return Explained::new(
+            "a text without quotes cannot begin with this character",
+            quoted,
+        );
     }
     if message.contains("trailing content after single-quoted") {
         return Explained::new(
-            "the text ends at its second `'`, and something follows",
-            "write `''` for a `'` within it, or put the text in `\"`",
+            "unexpected text after the closing `'`",
+            "write `''` for a `'` within the text, or put the text in `\"`",
         );
     }
     if message.contains("trailing content after double-quoted") {
         return Explained::new(
-            "the text ends at its second `\"`, and something follows",
-            "write `\\\"` for a `\"` within it, or put the text in `'`",
+            "unexpected text after the closing `\"`",
+            "write `\\\"` for a `\"` within the text, or put the text in `'`",
         );
     }
     if message.contains("quoted scalar") {
         return Explained::new(
             unclear(),
-            "look above for a text whose closing quote is missing",
+            "check the lines above for a missing closing quote",
         );
     }
     if message.starts_with("simple key expected") {
         let is_mark = line.is_some_and(|line| line.trim() == "--" || line.trim_start() == "–");
         return Explained::new(
-            "this line is no field: it has no `:`",
+            "this line is not a field: it has no `:`",
             if is_mark {
                 "write `---` to begin another document"
             } else {
@@ -153,7 +156,7 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
         message: unclear(),
         // Usually `${name}` within `{…}`, where the brace ends the mapping.
         help: message.contains("flow").then(|| {
-            "within `{…}` and `[…]`, put a text that holds a brace, bracket or comma in quotes"
+            "within `{…}` and `[…]`, put a text that contains a brace, bracket or comma in quotes"
                 .to_owned()
         }),
     }

@@ -97,8 +97,8 @@ fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
 
 /// Problem of two consecutive resources in one document.
 fn missing_separator(place: Place) -> Problem {
-    let message = "another resource begins here, in the same document";
-    Problem::new(codes::DUPLICATE_FIELD, place, message).help("write a line `---` above it")
+    let message = "another resource begins here in the same document";
+    Problem::new(codes::DUPLICATE_FIELD, place, message).help("add a line `---` above it")
 }
 
 /// The entries of a mapping, followed by those merged with `<<`.
@@ -129,7 +129,7 @@ fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> V
                 Problem::new(
                     codes::DUPLICATE_FIELD,
                     key_place,
-                    format!("field `{}` stands twice; first at {first}", key.value),
+                    format!("field `{}` is set twice; first at {first}", key.value),
                 )
                 .help("keep one of the two"),
             );
@@ -166,12 +166,9 @@ fn sources_of(node: Node, key_place: Place, merged: &mut Vec<Entry>, report: &mu
                 Problem::new(
                     codes::SYNTAX,
                     key_place,
-                    format!(
-                        "`{MERGE_KEY}` takes over the fields of a mapping, and this is {}",
-                        other.noun()
-                    ),
+                    format!("`{MERGE_KEY}` must be a mapping, not {}", other.noun()),
                 )
-                .help("name a mapping, or a list of mappings: `<<: *name`"),
+                .help("write a mapping or a list of mappings: `<<: *name`"),
             ),
         }
     }

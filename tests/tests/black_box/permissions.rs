@@ -289,7 +289,7 @@ fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
     home.write("project/goondan.lock", &read.to_string());
     home.gdn(&["validate"]).exits(6).tells(&[
         "E_CONFIG_NOT_GRANTED",
-        "package `words` asks for what nobody has granted it: secrets token",
+        "package `words` needs permissions that were not granted: secrets token",
         "gdn package install",
     ]);
     home.gdn(&["run"]).exits(6);
@@ -320,7 +320,7 @@ fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
         "{refused:?}"
     );
     refused.tells(&[
-        "Tool `shell` of package `words` is the built-in tool `bash`, which the package does not ask for",
-        "Connection `given` gives the secret `key` to package `words`, which does not ask for it",
+        "Tool `shell` of package `words` is the built-in tool `bash`, which the package's permissions do not include",
+        "Connection `given` passes the secret `key` to package `words`, whose permissions do not include it",
     ]);
 }

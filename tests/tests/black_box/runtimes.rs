@@ -98,7 +98,7 @@ fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_inst
         "`tools/plain` cannot be executed",
         "help: make the file executable (chmod +x)",
         "`extensions/lab.mts` is TypeScript",
-        "there is no program `no-such-server` in PATH",
+        "no program `no-such-server` in PATH",
     ];
     gdn(&home, &["validate"]).exits(6).tells(&said);
     gdn(&home, &["run"]).exits(6).tells(&said);

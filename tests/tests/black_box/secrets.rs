@@ -100,7 +100,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     for command in ["run", "validate"] {
         home.gdn(&[command]).exits(6).tells(&[
             "E_CONFIG_MISSING_SECRET",
-            "there is no secret `hook`",
+            "secret `hook` does not exist",
             "gdn secret set hook hmac --for .",
             "goondan.yaml:",
         ]);
@@ -184,20 +184,20 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
     removed
         .prints(&["Removed Secret/hook hmac", "not reloaded"])
         .tells(&[
-            "there is no secret `hook`",
+            "secret `hook` does not exist",
             "The previous configuration continues to run",
         ]);
     assert!(
         problem(&home)
             .as_str()
             .unwrap()
-            .contains("there is no secret `hook`")
+            .contains("secret `hook` does not exist")
     );
     assert_eq!(status(&daemon, SECOND), 202);
     assert!(!system.join("secrets/hook.sops.yaml").exists());
     home.gdn(&["secret", "remove", "hook", "--yes"])
         .exits(5)
-        .tells(&["there is no secret `hook`", "gdn secret list"]);
+        .tells(&["secret `hook` does not exist", "gdn secret list"]);
 
     // After it is set again, the project recovers automatically.
     let again = set(&home, "hook", "hmac", FIRST, &[]).exits(0);
@@ -414,7 +414,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     home.gdn(&["run"]).exits(6);
     home.gdn(&["secret", "allow", "nothing"])
         .exits(5)
-        .tells(&["there is no secret `nothing`"]);
+        .tells(&["secret `nothing` does not exist"]);
 
     home.gdn(&["secret", "allow", "hook"]).exits(0);
     home.gdn(&["secret", "allow", "hook"])

@@ -65,7 +65,9 @@ fn told(home: &Home) -> (String, String) {
     let mut texts = history
         .iter()
         .filter_map(|it| it["data"]["content"].as_str());
-    let told = texts.find(|it| it.contains("There is a skill")).unwrap();
+    let told = texts
+        .find(|it| it.contains("Before you use this skill"))
+        .unwrap();
     let place = told.split('`').find(|it| it.ends_with("/SKILL.md"));
     (told.to_owned(), place.unwrap().to_owned())
 }
@@ -88,9 +90,7 @@ fn pkg_2_a_skill_is_a_package_that_the_model_reads_when_it_needs_it() {
     home.gdn(&["run"]).exits(0);
     let (told, place) = told(&home);
     assert!(
-        told.starts_with(
-            "There is a skill `pdf-forms`: Fills in forms. Use it when somebody sends one.\n"
-        ),
+        told.starts_with("Skill `pdf-forms`: Fills in forms. Use it when somebody sends one.\n"),
         "{told}"
     );
     let read = home.ask("main", &format!("read {place}"));

@@ -60,7 +60,7 @@ pub(super) fn resolve_agent(
                 place,
                 "`params` has no effect: the scripted model has no parameters",
             )
-            .help("remove it, or keep it for another model"),
+            .help("remove it, or use another model"),
         );
     }
     let tools = resolve_tools(agent, resources, report);
@@ -104,21 +104,21 @@ fn resolve_fallbacks(
         }
         if !seen.insert(reference.name.as_str()) {
             let message = format!(
-                "Agent `{}` would ask Model `{}` a second time",
+                "Agent `{}` lists Model `{}` twice",
                 agent.name, reference.name
             );
             let problem = Problem::new(codes::DUPLICATE_REFERENCE, reference.place, message);
-            report.add(problem.help("name each model once"));
+            report.add(problem.help("list each model once"));
             continue;
         }
         let Some(model) = resources.models.get(&reference.name) else {
             continue;
         };
         let Some(hosted) = resources.hosted.get(&model.name) else {
-            let message = "the scripted model always answers, and in the agent's own process: \
-                           nothing falls back to it";
+            let message = "the scripted model cannot be a fallback: it always answers and runs in \
+                the agent's own process";
             let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
-            report.add(problem.help("name a Model of a provider"));
+            report.add(problem.help("write a Model of a provider"));
             continue;
         };
         if let Some(place) = fallback.params_place {
@@ -140,7 +140,7 @@ fn refuse_fallbacks(agent: &AgentSpec, report: &mut Report) {
     if let Some(first) = agent.fallbacks.first() {
         let message = "`fallbacks` has no effect: the scripted model always answers";
         let problem = Problem::warning(codes::NO_EFFECT, first.model.place, message);
-        report.add(problem.help("remove it, or keep it for another model"));
+        report.add(problem.help("remove it, or use another model"));
     }
 }
 
@@ -158,8 +158,7 @@ fn resolve_tools(
                     codes::DUPLICATE_REFERENCE,
                     reference.place,
                     format!(
-                        "Agent `{}` has two tools of the name `{}`; a model could not tell them \
-                         apart",
+                        "Agent `{}` has two tools named `{}`",
                         agent.name, reference.name
                     ),
                 )
@@ -185,7 +184,7 @@ fn resolve_extensions(
                     codes::DUPLICATE_REFERENCE,
                     reference.place,
                     format!(
-                        "Agent `{}` has two extensions of the name `{}`; they would share one state",
+                        "Agent `{}` has two extensions named `{}`, which would share one state",
                         agent.name, reference.name
                     ),
                 )
@@ -233,8 +232,8 @@ fn check_named_tools(
         && let Some(taken) = agent.tools.iter().find(|held| held.name == search)
     {
         let message = format!(
-            "the extension `{extension}` adds a tool `{search}`, and Agent `{}` has another one of that \
-             name",
+            "the extension `{extension}` adds a tool `{search}`, but Agent `{}` already has a tool \
+             with that name",
             agent.name
         );
         report.add(
@@ -250,7 +249,7 @@ fn check_named_tools(
             let has_it = agent.tools.iter().any(|held| held.name == tool);
             if !has_it && !report.is_partial() {
                 let message = format!(
-                    "`{setting}` of the extension `{}` names `{name}`, but Agent `{}` has no tool \
+                    "`{setting}` of the extension `{}` lists `{name}`, but Agent `{}` has no tool \
                      `{tool}`",
                     definition.name, agent.name
                 );
@@ -347,7 +346,7 @@ fn check_approved_exports(tool: &ToolDefinition, reference: &Reference, report: 
             continue;
         };
         let message = format!(
-            "`approve` names `{unknown}`, but the tool `{}` has {}",
+            "`approve` lists `{unknown}`, but the tool `{}` has {}",
             tool.name,
             one_of(&known)
         );

@@ -91,7 +91,7 @@ fn check_visible(
         let place = written.value.program_place;
         let problem = Problem::new(codes::SANDBOX_PATH, place, message);
         report.add(problem.help(format!(
-            "let it read where the program is installed: `sandbox: {{read: [{}]}}`",
+            "allow it to read the directory where the program is installed: `sandbox: {{read: [{}]}}`",
             directory.display()
         )));
     }
@@ -119,11 +119,11 @@ fn check_guide(
     let mut writable = definition.sandbox.write.iter().map(SandboxPath::as_path);
     if let Some(path) = writable.find(|path| guide.value.starts_with(path)) {
         let message = format!(
-            "Agent `{}` may write below `{}`, where its `guide` is, which must stay as it is",
+            "Agent `{}` may write below `{}`, which contains its `guide`; the guide must be read-only",
             definition.name,
             path.display()
         );
         let problem = Problem::new(codes::SANDBOX_PATH, guide.place, message);
-        report.add(problem.help("move the guide, or grant less in `sandbox.write`"));
+        report.add(problem.help("move the guide, or remove the directory from `sandbox.write`"));
     }
 }

@@ -139,7 +139,7 @@ fn check_asked_agents(
             Problem::new(
                 codes::UNKNOWN_REFERENCE,
                 place,
-                format!("there is no Agent `{agent}` whose calls could be asked about"),
+                format!("Agent `{agent}` is not an agent of this project's swarm"),
             )
             .rename(agent, nearest(agent, members)),
         );
@@ -159,11 +159,11 @@ fn check_local(
                 codes::DUPLICATE_REFERENCE,
                 connection.place,
                 format!(
-                    "Connection `{}` is a second one of the connector `{LOCAL_CLIENT}`, beside `{}`",
+                    "Connection `{}` is a second Connection of the connector `{LOCAL_CLIENT}`; the first is `{}`",
                     spec.name, earlier.name
                 ),
             )
-            .help("put the rules of both into one"),
+            .help("merge the rules into one Connection"),
         );
     }
     if !spec.config.is_empty() || !spec.secrets.is_empty() {
@@ -172,8 +172,8 @@ fn check_local(
                 codes::UNKNOWN_FIELD,
                 connection.place,
                 format!(
-                    "the connector `{LOCAL_CLIENT}` takes no settings and no secrets, and Connection \
-                     `{}` has some",
+                    "the connector `{LOCAL_CLIENT}` takes no settings and no secrets, but \
+                     Connection `{}` sets some",
                     spec.name
                 ),
             )
@@ -211,7 +211,7 @@ fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
             codes::UNKNOWN_REFERENCE,
             written.place,
             format!(
-                "the connector brings no {what} `{name}`; there is {}",
+                "the connector has no {what} `{name}`; expected {}",
                 one_of(&known)
             ),
         )

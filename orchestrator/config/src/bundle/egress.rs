@@ -36,7 +36,8 @@ pub(super) fn add(
         .find(|it| it.value.name == name);
     if let Some(taken) = taken {
         let message = format!(
-            "Connection `{name}` has the name of the process by which the hosts of a sandbox are reached"
+            "the name of Connection `{name}` is reserved for the process that connects sandboxes \
+             to their allowed hosts"
         );
         let problem = Problem::new(codes::DUPLICATE_RESOURCE, taken.place, message);
         report.add(problem.help("give it another name"));

@@ -36,12 +36,11 @@ pub(super) fn only_swarm<'r>(
                 codes::UNSUPPORTED,
                 swarm.place,
                 format!(
-                    "Swarm `{}` is a second Swarm; this version runs one for each project; first \
-                     at {first}",
+                    "Swarm `{}` is a second Swarm; a project can have only one; first at {first}",
                     swarm.value.name
                 ),
             )
-            .help("join the two or make two projects"),
+            .help("merge the two, or split the project"),
         );
     }
     Some(first)
@@ -128,11 +127,11 @@ impl Membership {
         let mut programs = resources.cli_agents.iter();
         if programs.any(|agent| agent.value.name.as_str() == reference.name) {
             let message = format!(
-                "Agent `{}` is of `runtime.kind: cli`: it works for tasks, and no events go to it",
+                "Agent `{}` has `runtime.kind: cli`: it works on tasks and cannot receive events",
                 reference.name
             );
             let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
-            report.add(problem.help("name an Agent with a model here"));
+            report.add(problem.help("write an Agent with a model"));
             return None;
         }
         let Some(swarm) = &self.swarm else {
@@ -146,7 +145,7 @@ impl Membership {
             Problem::new(
                 codes::UNKNOWN_REFERENCE,
                 reference.place,
-                format!("Agent `{name}` is not one of the agents of Swarm `{swarm}`"),
+                format!("Agent `{name}` is not an agent of Swarm `{swarm}`"),
             )
             .help(format!("add `Agent/{name}` to the Swarm's `agents`")),
         );
@@ -183,12 +182,8 @@ pub(super) fn find_entry_agent(
             // An unreadable resource may be the agent.
             if let Some(place) = resources.start.filter(|_| !report.is_partial()) {
                 report.add(
-                    Problem::new(
-                        codes::NO_ENTRY_AGENT,
-                        place,
-                        "the project defines no Agent, so nobody could answer",
-                    )
-                    .help("add a document of `kind: Agent`"),
+                    Problem::new(codes::NO_ENTRY_AGENT, place, "the project defines no Agent")
+                        .help("add a document of `kind: Agent`"),
                 );
             }
             None
@@ -201,7 +196,7 @@ pub(super) fn find_entry_agent(
                 Problem::new(
                     codes::NO_ENTRY_AGENT,
                     first.place,
-                    "the project defines several Agents but no Swarm that says who answers first",
+                    "the project defines several Agents but no Swarm with an `entryAgent`",
                 )
                 .help(format!(
                     "add a document of `kind: Swarm` with `entryAgent: Agent/{}`",

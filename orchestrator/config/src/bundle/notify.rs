@@ -95,11 +95,11 @@ fn service_of(
     if found.is_none() && connection.connector.is_some() {
         let connectors = one_of(with_actions().map(|service| service.connector));
         let message = format!(
-            "Connection `{}` declares no actions, so it can tell nobody anything",
+            "Connection `{}` has no actions, so it cannot send notifications",
             connection.name
         );
         let problem = Problem::new(codes::INVALID_VALUE, written.connection.place, message);
-        report.add(problem.help(format!("name a connection of the connector {connectors}")));
+        report.add(problem.help(format!("use a Connection of the connector {connectors}")));
     }
     found
 }
@@ -115,7 +115,7 @@ fn action_of(
     if found.is_none() {
         let names = || actions.iter().map(|action| action.name);
         let message = format!(
-            "connections of the connector `{}` have no action `{}`; there is {}",
+            "the connector `{}` has no action `{}`; expected {}",
             service.connector,
             wanted.value,
             one_of(names())
@@ -192,7 +192,7 @@ fn problems_of(
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let unknown = unexpected.iter().map(|name| {
                 let message = format!(
-                    "`{}` has no argument `{name}`; there is {}",
+                    "`{}` has no argument `{name}`; expected {}",
                     action.name,
                     one_of(names)
                 );
@@ -244,9 +244,10 @@ fn check_plan(
         Some((said, _)) => said.into(),
         None => said.into(),
     };
-    let message = format!("`{}` cannot be made of these `args`: {said}", action.name);
+    let message = format!("cannot build `{}` from these `args`: {said}", action.name);
     let problem = Problem::new(codes::INVALID_VALUE, written.args_place, message);
-    report
-        .add(problem.help("write into `args` what it needs; there is no message to take it from"));
+    report.add(problem.help(
+        "write every argument it needs into `args`; a notification has no message to take it from",
+    ));
     false
 }

@@ -43,13 +43,13 @@ fn resolve_need(
     let app = resources.oauth_apps.get(asked.app.name.as_str())?;
     match (&asked.subject, app.per_user) {
         (None, true) => {
-            let message = format!("OAuthApp `{}` has a token for each subject", app.name);
+            let message = format!("OAuthApp `{}` has one token per subject", app.name);
             let problem = Problem::new(codes::MISSING_FIELD, asked.app.place, message);
-            report.add(problem.help("say whose is meant: `subject: NAME`"));
+            report.add(problem.help("choose a subject: `subject: NAME`"));
             None
         }
         (Some(subject), false) => {
-            let message = format!("OAuthApp `{}` has one token for all", app.name);
+            let message = format!("OAuthApp `{}` has one shared token", app.name);
             let problem = Problem::new(codes::INVALID_VALUE, subject.place, message);
             report.add(
                 problem.help("remove `subject`, or write `subjectMode: user` in the OAuthApp"),
@@ -113,26 +113,23 @@ fn app_for(
         report.add(problem.help(help));
     };
     if spec.secrets.contains_key(TOKEN) {
-        let message = "`auth: oauth` gets the token, and `secrets.token` says another".to_owned();
+        let message = "`auth: oauth` conflicts with `secrets.token`".to_owned();
         refuse(message, "remove one of the two");
         return None;
     }
     let Some(url) = spec.config.get("url").and_then(Value::as_str) else {
-        let message = "`auth: oauth` is for a server at a `url`".to_owned();
-        refuse(
-            message,
-            "remove it; a program gets its credentials by `env`",
-        );
+        let message = "`auth: oauth` requires a server with a `url`".to_owned();
+        refuse(message, "remove it; pass credentials to a program in `env`");
         return None;
     };
     let starts_well = |c: char| c.is_ascii_alphanumeric();
     let name = spec.name.as_str().parse::<ResourceName>().ok();
     let name = name.filter(|name| name.as_str().starts_with(starts_well));
     let Some(name) = name else {
-        let message = format!("`{}` is no name of an OAuthApp", spec.name);
+        let message = format!("`{}` is not a valid OAuthApp name", spec.name);
         refuse(
             message,
-            "give the Connection one that begins with a letter or a digit",
+            "give the Connection a name that begins with a letter or a digit",
         );
         return None;
     };
@@ -170,16 +167,17 @@ fn app_for(
 fn why_not_for(app: &OAuthApp, url: &str) -> Option<(String, String)> {
     let name = &app.name;
     if app.per_user {
-        let message = format!("OAuthApp `{name}` has a token for each subject");
+        let message = format!("OAuthApp `{name}` has one token per subject");
         let help =
-            "say whose is meant: `secrets: {token: {valueFrom: {oauth: {app: …, subject: …}}}}`";
+            "choose a subject: `secrets: {token: {valueFrom: {oauth: {app: …, subject: …}}}}`";
         return Some((message, help.to_owned()));
     }
     let resource = app.resource.as_ref();
     if resource.is_some_and(|resource| is_same_address(resource, url)) {
         return None;
     }
-    let message = format!("the tokens of OAuthApp `{name}` are not said to be for this server");
+    let message =
+        format!("OAuthApp `{name}` does not declare this server as the `resource` of its tokens");
     let help =
         format!("write `resource: {url}` in that OAuthApp, or give the Connection another name");
     Some((message, help))
@@ -204,7 +202,7 @@ pub(super) fn add(
         .find(|it| it.value.name == name);
     if let Some(taken) = taken {
         let message = format!(
-            "Connection `{name}` has the name of the process that asks authorization servers"
+            "the name of Connection `{name}` is reserved for the process that connects to authorization servers"
         );
         let problem = Problem::new(codes::DUPLICATE_RESOURCE, taken.place, message);
         report.add(problem.help("give it another name"));

@@ -221,13 +221,13 @@ fn tell_unreachable(
     }
     let closed = closed.join(", ");
     let message = format!(
-        "package `{name}` reaches {closed}, which the `sandbox` of Agent `{}` does not open",
+        "package `{name}` needs {closed}, which the `sandbox` of Agent `{}` blocks",
         agent.name
     );
     let help = if own.require == Level::Full {
-        format!("list what is to be reached there: `network: {{allow: [{closed}]}}`")
+        format!("allow it in the sandbox: `network: {{allow: [{closed}]}}`")
     } else {
-        "hosts can be listed at the level `full` alone: write `require: full`".to_owned()
+        "only the level `full` can allow single hosts: write `require: full`".to_owned()
     };
     report.add(Problem::warning(codes::NO_EFFECT, place, message).help(help));
 }
@@ -259,11 +259,11 @@ pub(super) fn check_tool(
     };
     let mut refuse = |field: &str, what: &str, wanted: &str| {
         let message = format!(
-            "Tool `{}` of package `{of}` {what} `{wanted}`, which the package does not ask for",
+            "Tool `{}` of package `{of}` {what} `{wanted}`, which the package's permissions do not include",
             tool.name
         );
         let help = format!(
-            "use `{BASE_PACKAGE}` itself; or its makers add `permissions: {{{field}: [{wanted}]}}` to the package"
+            "use `{BASE_PACKAGE}` directly, or ask the package's authors to add `permissions: {{{field}: [{wanted}]}}`"
         );
         report.add(Problem::new(codes::NOT_GRANTED, reference.place, message).help(help));
     };
@@ -274,7 +274,7 @@ pub(super) fn check_tool(
     if let Some(service) = service_of(name.as_str())
         && !granted.connections.contains(service.connector)
     {
-        refuse("connections", "works by Connections of", service.connector);
+        refuse("connections", "uses Connections of", service.connector);
     }
 }
 
@@ -292,11 +292,11 @@ pub(super) fn check_secrets(
         .filter(|it| !granted.contains(*it))
     {
         let message = format!(
-            "Connection `{}` gives the secret `{secret}` to package `{name}`, which does not ask for it",
+            "Connection `{}` passes the secret `{secret}` to package `{name}`, whose permissions do not include it",
             connection.name
         );
         let help = format!(
-            "take it out; or the makers of the package add `permissions: {{secrets: [{secret}]}}` to it"
+            "remove it, or ask the package's authors to add `permissions: {{secrets: [{secret}]}}`"
         );
         report.add(Problem::new(codes::NOT_GRANTED, place, message).help(help));
     }

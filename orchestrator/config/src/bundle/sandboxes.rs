@@ -97,14 +97,14 @@ fn check(
     let place = level.map_or(place, |level| level.place);
     if let Some(missing) = ground.machine.lacks_sandbox(require) {
         let message = format!(
-            "{who} starts programs in a sandbox of the level `{require}`, which this machine cannot give: \
-             its kernel does not confine {missing}"
+            "{who} requires a sandbox of level `{require}`, which this machine does not support: \
+             its kernel cannot confine {missing}"
         );
         let had = Level::strictest(|level| ground.machine.lacks_sandbox(level).is_none());
         let remedy = match (require, had) {
-            (Level::Seatbelt, _) => "`seatbelt` is the sandbox of macOS",
-            (_, Level::Seatbelt) => "that level is one of Linux",
-            _ => "`gdn doctor` says what to change on the machine",
+            (Level::Seatbelt, _) => "`seatbelt` is available on macOS only",
+            (_, Level::Seatbelt) => "that level is available on Linux only",
+            _ => "run `gdn doctor` to see how to fix the machine",
         };
         let help = format!(
             "{remedy}; or write `sandbox: {{require: {had}}}` there or in the Swarm's `policy`"
@@ -113,11 +113,11 @@ fn check(
     }
     if let (Level::Landlock | Level::Seatbelt, Network::Allow(_)) = (require, &policy.network) {
         let message = format!(
-            "{who} may reach some hosts only, which the level `{require}` cannot give: nothing there leads to the \
-             proxy that lets them through"
+            "{who} allows only some hosts, which the level `{require}` cannot enforce: its \
+             sandboxes cannot connect to the proxy"
         );
-        let help = "write `require: full`, on Linux, or `network: any`, which opens all that the machine reaches; the tool \
-                    `http-fetch` reaches chosen hosts at each level";
+        let help = "write `require: full` (on Linux), or `network: any`, which allows every host \
+            that the machine can reach; the tool `http-fetch` can restrict hosts at every level";
         let network = own.network.as_ref().or(swarm.network.as_ref());
         let place = network.map_or(place, |network| network.place);
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
@@ -130,9 +130,9 @@ fn check(
         && state.starts_with(project)
     {
         let message = format!(
-            "{who} may read the project, and goondan's own files are in the project's directory"
+            "{who} may read the project, but the project's directory contains goondan's own files"
         );
-        let help = "move the project to a directory of its own, or name another `--state-root`";
+        let help = "move the project to a separate directory, or pass another `--state-root`";
         report.add(Problem::new(codes::NO_SANDBOX, place, message).help(help));
     }
 }

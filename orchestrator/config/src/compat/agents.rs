@@ -46,7 +46,7 @@ pub(super) fn model(spec: &mut Node, variables: &Variables<'_>, cx: &mut Rewriti
 
 pub(super) fn agent(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
     if let Some(place) = rename(spec, "prompts", "prompt") {
-        let what = "`prompts` is the older name of `prompt`".to_owned();
+        let what = "`prompts` is the old name of `prompt`".to_owned();
         cx.note(place, what, "write `prompt: {system: …}`");
     }
     if let Some(prompt) = at_mut(spec, &["prompt"]) {
@@ -104,8 +104,8 @@ fn keep_known_params(config: &mut Node, cx: &mut Rewriting<'_>) {
         .partition(|entry| PARAMS.field(&entry.key).is_some());
     *params = known;
     for entry in unknown {
-        let what = format!("`params.{}` is passed over", entry.key);
-        let today = "what only one provider knows stands in `options` of the Model";
+        let what = format!("`params.{}` is ignored", entry.key);
+        let today = "write provider-specific parameters into `options` of the Model";
         cx.note(entry.key_place, what, today);
     }
 }

@@ -192,7 +192,7 @@ fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
     {
         *node = text(node.place, *today);
         let place = node.place;
-        let what = format!("`{older}` is the older name of the connector `{today}`");
+        let what = format!("`{older}` is the old name of the connector `{today}`");
         cx.note(place, what, format!("write `{today}`"));
     }
 }
@@ -264,7 +264,7 @@ fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
         }
         for name in older.dropped {
             if let Some(dropped) = take(config, name) {
-                let what = format!("`{name}` is passed over");
+                let what = format!("`{name}` is ignored");
                 cx.note(dropped.key_place, what, "remove it");
             }
         }
@@ -276,7 +276,7 @@ fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
     }
     for (place, from, to) in renamed {
         let what = format!(
-            "`{from}` is the older name of `{to}` of the connector `{}`",
+            "`{from}` is the old name of `{to}` of the connector `{}`",
             older.connector
         );
         cx.note(place, what, format!("write `{to}`"));
@@ -311,7 +311,7 @@ fn event(rule: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
     *node = text(node.place, *today);
     let place = node.place;
     let what = format!(
-        "`{name}` is the older name of the event `{today}` of `{}`",
+        "`{name}` is the old name of the event `{today}` of `{}`",
         older.connector
     );
     cx.note(place, what, format!("write `{today}`"));

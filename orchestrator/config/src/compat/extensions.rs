@@ -93,7 +93,7 @@ fn raise_window(config: &mut Node, cx: &mut Rewriting<'_>) {
     let place = config.place;
     if number_of(config, "maxMessages").is_some_and(|most| most < WINDOW_MIN) {
         set(config, "maxMessages", number(place, WINDOW_MIN));
-        let what = format!("`maxMessages` is at least {WINDOW_MIN} here");
+        let what = format!("`maxMessages` is less than {WINDOW_MIN}; the minimum is used");
         cx.note(place, what, format!("write `maxMessages: {WINDOW_MIN}`"));
     }
 }
@@ -114,7 +114,7 @@ fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> boo
         if number_of(config, "maxCharacters").is_some_and(|most| most < 1_000) {
             set(config, "maxCharacters", number(place, 1_000));
         }
-        let what = "`message-compaction` has the agent's own model write the summary".to_owned();
+        let what = "`message-compaction` writes summaries with the agent's own model".to_owned();
         cx.note(
             place,
             what,
@@ -127,8 +127,8 @@ fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> boo
     if let Some(name) = at_mut(item, &["ref", "name"]) {
         *name = text(name.place, "message-window");
     }
-    let what = "`message-compaction` without a summary is `message-window`".to_owned();
-    cx.note(place, what, "name the extension `message-window`");
+    let what = "`message-compaction` without a summary is now `message-window`".to_owned();
+    cx.note(place, what, "write `message-window`");
     true
 }
 
@@ -163,7 +163,7 @@ fn context(config: &mut Node, agent: &str, cx: &mut Rewriting<'_>) -> bool {
     }
     if lines.is_empty() {
         let what =
-            "`context-message` has nothing to say: an agent's prompt is told with every step"
+            "`context-message` has no effect: an agent's prompt is sent with every step anyway"
                 .to_owned();
         cx.note(place, what, "remove it, or give it a `text`");
         return false;
@@ -190,11 +190,11 @@ fn logging(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
     if let Some(Entry { node, .. }) = take(config, "level")
         && super::edit::as_text(&node) != Some("info")
     {
-        let what = "`level` of `logging` is passed over".to_owned();
+        let what = "`level` of `logging` is ignored".to_owned();
         cx.note(
             place,
             what,
-            "choose by level when you read: `gdn logs --level`",
+            "filter by level when you read the log: `gdn logs --level`",
         );
     }
     true

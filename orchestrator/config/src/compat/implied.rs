@@ -60,11 +60,11 @@ pub(super) fn connections(
         );
         let mut entries = vec![entry("connectorRef", reference)];
         entries.extend(spec);
-        let what = format!("the tool `{tool}` works by a Connection `{tool}` that nobody wrote");
+        let what = format!("the tool `{tool}` uses an implicit Connection `{tool}`");
         cx.note(
             place,
             what,
-            "`gdn config show` shows it; write it to change it",
+            "show it with `gdn config show`; write the Connection yourself to change it",
         );
         made.push(document(place, "Connection", tool, mapping(place, entries)));
     }
@@ -129,10 +129,10 @@ fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
         .collect();
     let written = network.and_then(as_text);
     if let (Some(network), Some("none")) = (network, written) {
-        let message = "`http-fetch` reaches nothing: `network` of the Swarm is `none`";
+        let message = "`http-fetch` cannot reach any host: `network` of the Swarm is `none`";
         let problem = Problem::new(codes::INVALID_VALUE, network.place, message);
         let problem = problem.help(
-            "write the hosts, `network: {allow: [example.org]}`, or a Connection of the connector `http`",
+            "allow hosts with `network: {allow: [example.org]}`, or write a Connection of the connector `http`",
         );
         return Err(Box::new(problem));
     }

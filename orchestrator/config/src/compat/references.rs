@@ -23,10 +23,10 @@ pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
         let place = node.place;
         let mut found = selected(node, &[], cx);
         if found.len() > 1 {
-            let message = format!("the selector of `{name}` finds {} resources", found.len());
+            let message = format!("the selector of `{name}` matches {} resources", found.len());
             let problem = Problem::new(codes::INVALID_VALUE, place, message);
             cx.report
-                .add(problem.help("name the one that is meant: `name`"));
+                .add(problem.help("select one resource with `name`"));
         }
         if let Some(first) = found.drain(..).next() {
             *node = first;
@@ -76,11 +76,11 @@ pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &
         if let Some((earlier, _)) = done.get(&(kind, name.clone())) {
             if *earlier != json {
                 let message = format!(
-                    "{kind} `{name}` is overridden in two ways, which one document cannot be"
+                    "{kind} `{name}` is overridden in two different ways, which one document cannot express"
                 );
                 let problem = Problem::new(codes::UNSUPPORTED, over.place, message);
                 cx.report.add(problem.help(format!(
-                    "add a second document of kind `{kind}` with a name of its own, and refer to that"
+                    "add a second document of kind `{kind}` with another name, and refer to it"
                 )));
             }
             continue;
@@ -207,15 +207,16 @@ fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> 
     let name = text_at(selector, &["name"]);
     let found = cx.resources.select(kind, name, &labels);
     if found.is_empty() {
-        let message = format!("the selector finds no {kind}");
+        let message = format!("the selector matches no {kind}");
         let problem = Problem::new(codes::UNKNOWN_REFERENCE, place, message);
-        cx.report
-            .add(problem.help("correct its `name` and `matchLabels`, or label what is meant"));
+        cx.report.add(
+            problem.help("correct its `name` and `matchLabels`, or add the labels to a resource"),
+        );
     }
-    let today = "references name each resource: `Kind/name`".to_owned();
+    let today = "refer to each resource by name: `Kind/name`".to_owned();
     cx.note(
         place,
-        "a selector is an older form of references".to_owned(),
+        "selectors are an old form of references".to_owned(),
         today,
     );
     let overrides = at(item, &["overrides"]);

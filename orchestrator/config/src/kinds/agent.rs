@@ -45,37 +45,33 @@ static LLM_SPEC: Shape = Shape::of(
         Field::optional(
             "description",
             Content::Text,
-            "What it is for: for people, and for other agents that look for help.",
+            "The agent's purpose, for people and for other agents that need help.",
         ),
         Field::required(
             "modelConfig",
             Content::Mapping(&MODEL_CONFIG),
-            "Who answers.",
+            "The model that answers.",
         ),
-        Field::optional(
-            "prompt",
-            Content::Mapping(&PROMPT),
-            "What the model is told first.",
-        ),
+        Field::optional("prompt", Content::Mapping(&PROMPT), "The system prompt."),
         Field::optional(
             "tools",
             Content::List(&Content::Listed(&LISTED_TOOL)),
-            "The tools the agent may call. No two of the same name.",
+            "The tools that the agent may call. Names must be unique.",
         ),
         Field::optional(
             "extensions",
             Content::List(&Content::Listed(&LISTED_EXTENSION)),
-            "The extensions around its turns, the outermost first. No two of the same name.",
+            "The extensions around its turns, outermost first. Names must be unique.",
         ),
         Field::optional(
             "runtime",
             Content::Mapping(&TURN_LOOP),
-            "What runs the agent.",
+            "The runtime of the agent.",
         ),
         Field::optional(
             "requiredTools",
             Content::List(&Content::Text),
-            "Tools, by their full names, without a call of which no turn ends.",
+            "Full names of tools that the agent must call before a turn can end.",
         ),
         budgets::OF_AGENT,
         sandbox::OF_AGENT,
@@ -85,13 +81,13 @@ static LLM_SPEC: Shape = Shape::of(
 
 static MODEL_CONFIG: Shape = Shape::of(
     "ModelConfig",
-    "Who answers.",
+    "The model that answers.",
     &[
         Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
         Field::optional(
             "params",
             Content::Mapping(&params::PARAMS),
-            "Parameters of each call, before those of the Model. The scripted model has none.",
+            "Parameters of each call; they override the Model's. The scripted model has none.",
         ),
         fallbacks::OF_MODEL_CONFIG,
     ],
@@ -99,7 +95,7 @@ static MODEL_CONFIG: Shape = Shape::of(
 
 static PROMPT: Shape = Shape::of(
     "Prompt",
-    "What the model is told first.",
+    "The system prompt.",
     &[
         Field::optional("system", Content::Text, "The system prompt."),
         Field::optional(
@@ -113,7 +109,7 @@ static PROMPT: Shape = Shape::of(
 
 static LISTED_TOOL: Shape = Shape::of(
     "ListedTool",
-    "A tool the agent may call, and which of its calls need a person.",
+    "A tool that the agent may call, and the calls that need a person's approval.",
     &[
         Field::required("ref", Content::Reference(Kind::TOOL), "The Tool."),
         APPROVE,
@@ -135,20 +131,20 @@ static LISTED_EXTENSION: Shape = Shape::of(
 
 static TURN_LOOP: Shape = Shape::of(
     "TurnLoop",
-    "What runs the agent.",
+    "The runtime of the agent.",
     &[
         RUNTIME_KIND,
         Field::optional(
             "cwdMode",
             Content::Word(&[WORKSPACE, AGENT_HOME]),
-            "Where its tools start processes: `agentHome`, the work directory of the conversation, or \
-             `workspace`, the Project Root.",
+            "The directory in which its tools start processes: `agentHome`, the conversation's \
+             work directory, or `workspace`, the Project Root.",
         )
         .or(Default::Text(AGENT_HOME)),
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),
-            "What each process of the agent may take at most, with its tools.",
+            "Limits of each of the agent's processes, including its tools.",
         ),
     ],
 );

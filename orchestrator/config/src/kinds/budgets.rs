@@ -16,14 +16,14 @@ const TOKENS_MAX: u64 = 1_000_000_000_000_000;
 pub(crate) const OF_SWARM: Field = Field::optional(
     "budgets",
     Content::List(&EACH_OF_SWARM),
-    "What replies of models may take. Every budget that applies holds.",
+    "Budgets for model replies. All budgets that apply are enforced.",
 );
 
 /// The field `budgets` of an Agent.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "budgets",
     Content::List(&EACH_OF_AGENT),
-    "What replies of models may take for this agent, beside the budgets of the swarm.",
+    "Budgets for this agent's model replies, in addition to the swarm's budgets.",
 );
 
 static EACH_OF_SWARM: Content = Content::Mapping(&SWARM_BUDGET);
@@ -32,29 +32,29 @@ static EACH_OF_AGENT: Content = Content::Mapping(&AGENT_BUDGET);
 const PER: Field = Field::optional(
     "per",
     Content::Word(&["day"]),
-    "Within what time. `day`: a day of UTC.",
+    "The period. `day`: a UTC day.",
 )
-.or(Default::Meaning("from the beginning on"));
+.or(Default::Meaning("no period; all replies ever made count"));
 const TOKENS: Field = Field::optional(
     "tokens",
     Content::Number(1, TOKENS_MAX),
-    "Most tokens, in and out.",
+    "Maximum number of tokens, input and output.",
 );
-const COST: Field = Field::optional("cost", Content::Amount, "Most money, in US dollars.");
+const COST: Field = Field::optional("cost", Content::Amount, "Maximum cost, in US dollars.");
 const RULES: &[Rule] = &[Rule::AnyOf(
     &["tokens", "cost"],
-    "say how much: `cost: 5` for five US dollars, or `tokens: 200000`",
+    "set an amount: `cost: 5` for five US dollars, or `tokens: 200000`",
 )];
 
 static SWARM_BUDGET: Shape = Shape::of(
     "Budget",
-    "A bound on what replies of models may take.",
+    "A limit on the tokens or the cost of model replies.",
     &[
         Field::required(
             "for",
             Content::Word(&["workspace", "agent", "instance"]),
-            "Whose replies count together: all, those of each agent, or those of each conversation \
-             and of whomever it asked.",
+            "The replies that are summed: all, those of each agent, or those of each conversation \
+             and the conversations it sent requests to.",
         ),
         PER,
         TOKENS,
@@ -65,13 +65,13 @@ static SWARM_BUDGET: Shape = Shape::of(
 
 static AGENT_BUDGET: Shape = Shape::of(
     "AgentBudget",
-    "A bound on what replies of models may take for one agent.",
+    "A limit on the tokens or the cost of one agent's model replies.",
     &[
         Field::required(
             "for",
             Content::Word(&["agent", "instance"]),
-            "Whose replies count together: all of the agent's, or those of each of its conversations \
-             and of whomever it asked.",
+            "The replies that are summed: all of the agent's, or those of each of its \
+             conversations and the conversations it sent requests to.",
         ),
         PER,
         TOKENS,
@@ -114,8 +114,10 @@ fn read_budget(
     let micro_usd = fields.amount("cost", report);
     fields.close();
     if micro_usd == Some(MicroUsd(0)) {
-        let message = "a budget of nothing lets no agent say anything";
-        report.add(Problem::new(codes::INVALID_VALUE, place, message).help("allow some cost"));
+        let message = "a budget of zero blocks every model call";
+        report.add(
+            Problem::new(codes::INVALID_VALUE, place, message).help("set a `cost` above zero"),
+        );
     }
     let value = Budget {
         scope: scope?,

@@ -39,16 +39,16 @@ impl Captures {
                         pattern.place,
                         format!("{label} is not a regular expression: {error}"),
                     )
-                    .help("put `\\` before a character that is meant as itself"),
+                    .help("escape special characters with `\\`"),
                 );
                 return;
             }
         };
         for name in regex.capture_names().flatten() {
             let taken = if BUILTIN.contains(&name) {
-                "is there without a pattern"
+                "is always defined"
             } else if self.named.insert(name.to_owned(), pattern.place).is_some() {
-                "another pattern of the rule captures too"
+                "another pattern of the rule also captures"
             } else {
                 continue;
             };
@@ -78,7 +78,7 @@ impl Captures {
                         place,
                         format!("{label} has a `${{` without `}}`"),
                     )
-                    .help("write `$${` for the characters themselves"),
+                    .help("write `$${` for a literal `${`"),
                 );
                 return;
             };
@@ -118,11 +118,11 @@ impl Captures {
             codes::INVALID_VALUE,
             place,
             format!(
-                "nothing captures `{name}`, which {label} uses; there are {}",
+                "{label} uses `{name}`, which no pattern captures; expected {}",
                 listed.join(", ")
             ),
         )
-        .help("write `$${` for the characters `${` themselves")
+        .help("write `$${` for a literal `${`")
         .did_you_mean(nearest(name, known()))
     }
 }

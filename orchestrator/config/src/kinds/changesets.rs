@@ -14,13 +14,13 @@ const NEVER: &str = "never";
 pub(crate) const OF_SWARM: Field = Field::optional(
     "changesets",
     Content::Mapping(&CHANGESETS),
-    "What an agent with the tool `swarm-bundle` may change of its own configuration, in its own conversation.",
+    "Parts of its own configuration that an agent with the tool `swarm-bundle` may change, for its own conversation.",
 )
 .or(Default::Meaning("nothing"));
 
 static CHANGESETS: Shape = Shape::of(
     "Changesets",
-    "What an agent may change of its own configuration.",
+    "Parts of its own configuration that an agent may change.",
     &[
         Field::optional(
             "prompts",
@@ -31,13 +31,13 @@ static CHANGESETS: Shape = Shape::of(
         Field::optional(
             "tools",
             Content::Word(&[APPROVAL, NEVER]),
-            "Which tools it has, and what models are told of them.",
+            "Its tools and their descriptions.",
         )
         .or(Default::Text(APPROVAL)),
         Field::optional(
             "models",
             Content::Word(&[APPROVAL, NEVER]),
-            "Which model answers for it, and with which parameters.",
+            "Its model and the model's parameters.",
         )
         .or(Default::Text(APPROVAL)),
     ],

@@ -51,12 +51,12 @@ const VARIABLE_NAME_BYTES_MAX: usize = 256;
 /// Shape of the `spec` of an Agent that is a program.
 pub(crate) static SPEC: Shape = Shape::of(
     "CliAgentSpec",
-    "An agent that is a program, and works for tasks.",
+    "An agent that is a program and works on tasks.",
     &[
         Field::optional(
             "description",
             Content::Text,
-            "What it is for: for people, and for agents that create tasks.",
+            "The agent's purpose, for people and for agents that create tasks.",
         ),
         Field::required("runtime", Content::Mapping(&RUNTIME), "The program."),
         budgets::OF_AGENT,
@@ -67,51 +67,51 @@ pub(crate) static SPEC: Shape = Shape::of(
 
 static RUNTIME: Shape = Shape::of(
     "CliRuntime",
-    "The program that works for a task.",
+    "The program that works on a task.",
     &[
         super::runtime::RUNTIME_KIND,
         Field::optional(
             "preset",
             Content::Word(&PRESET_NAMES),
-            "A program whose command, form of output and way to take a prompt are known.",
+            "A program with a built-in command, output format and way to receive the prompt.",
         ),
         Field::optional(
             "model",
             Content::Text,
-            "The model that the program works with, as the program names it. With a preset, or with the format `acp`.",
+            "The program's model, by the program's own name. Requires a preset or the format `acp`.",
         ),
         Field::optional(
             "mode",
             Content::Text,
-            "How much the program does without asking, as the program names it: `acceptEdits`, `yolo`. With a preset, or \
-             with the format `acp`.",
+            "The program's permission mode, by the program's own name, such as `acceptEdits` or \
+             `yolo`. Requires a preset or the format `acp`.",
         ),
         Field::optional(
             "args",
             Content::List(&Content::Text),
-            "More arguments for the program of a preset.",
+            "Additional arguments for a preset's program.",
         ),
         Field::optional(
             "login",
             Content::Text,
-            "The directory that the program of a preset keeps its login in, such as `~/.claude`. It may read and change \
-             it.",
+            "The directory with the login of a preset's program, such as `~/.claude`. The program \
+             may read and change it.",
         ),
         Field::optional(
             "key",
             Content::Secret,
-            "The key that the program of a preset has for its provider.",
+            "The provider key of a preset's program.",
         ),
         Field::optional(
             "command",
             Content::List(&Content::Text),
-            "The program and its arguments, without a shell. A program with a `/` in it is one of the project, \
-             unless it is absolute. `{prompt}` stands for what it is told.",
+            "The program and its arguments, run without a shell. A relative program with a `/` is \
+             a file of the project. `{prompt}` is replaced by the prompt.",
         ),
         Field::optional(
             "resume",
             Content::List(&Content::Text),
-            "The same, to go on with a session, for whose id `{session}` stands.",
+            "The command that resumes a session. `{session}` is replaced by the session's id.",
         ),
         Field::optional(
             "format",
@@ -124,64 +124,65 @@ static RUNTIME: Shape = Shape::of(
                 AIDER,
                 ACP,
             ]),
-            "What it writes.",
+            "The format of its output.",
         )
-        .or(Default::Meaning("`plain`, or that of the preset")),
+        .or(Default::Meaning("`plain`, or the preset's format")),
         Field::optional(
             "prompt",
             Content::Word(&[STDIN, ARGUMENT]),
-            "How it is told what to do: on its standard input, or in place of `{prompt}` in its arguments.",
+            "The way it receives its prompt: on standard input, or in its arguments in place of `{prompt}`.",
         )
         .or(Default::Meaning("`argument` if `{prompt}` is in the command, else `stdin`")),
         Field::optional(
             "environment",
             Content::Variables,
-            "Variables of its environment: text, or `valueFrom`.",
+            "Its environment variables: text, or `valueFrom`.",
         ),
         Field::optional(
             "preamble",
             Content::Path,
-            "A file of the project that the agent is given after the description of its task, in place of goondan's text \
-             on how to ask and to complete. `{phases}` in it stands for the number of phases. An empty file: nothing.",
+            "A project file that replaces goondan's instructions on how to ask questions and \
+             complete a task. The agent gets it after the task's description. `{phases}` is \
+             replaced by the number of phases. An empty file adds nothing.",
         ),
         Field::optional(
             "guide",
             Content::Path,
-            "A directory of the project that each task's `guide` leads to.",
+            "A project directory to which each task's `guide` links.",
         ),
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),
-            "What a run may take at most, with all it starts.",
+            "Limits of a run, including all processes it starts.",
         ),
         Field::optional(
             "diskMiB",
             Content::Number(1, MAX_TASK_DISK_MIB),
-            "Most MiB of a task's work area, its checkpoints and logs among them.",
+            "Maximum size of a task's work area in MiB, including its checkpoints and logs.",
         )
-        .or(Default::Meaning("20480; `gdn task budget` says otherwise for one task")),
+        .or(Default::Meaning("20480; `gdn task budget` overrides it for one task")),
         Field::optional(
             "source",
             Content::Word(&[PROJECT, NONE]),
-            "Files that its tasks work on: a copy of the project in a sandbox, or only their work area.",
+            "Files that its tasks work on: a copy of the project in a sandbox, or only the work area.",
         )
-        .or(Default::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` says otherwise for one task")),
+        .or(Default::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` overrides it for one task")),
         Field::optional(
             "deliver",
             Content::Word(&[APPLY, BRANCH, PROPOSAL]),
-            "What becomes of a task's proposal when its last phase is approved: it is applied to the project, made a \
-             branch of its repository, or left for `gdn proposal apply`.",
+            "Action on a task's proposal once its last phase is approved: apply it to the project, \
+             create a branch in the repository, or leave it for `gdn proposal apply`.",
         )
         .or(Default::Text(APPLY)),
         Field::optional(
             "setup",
             Content::List(&Content::Text),
-            "A command and its arguments that prepares a task's copy of the project, once, before its agent works.",
+            "A command, with arguments, that prepares a task's copy of the project once, before the agent starts.",
         ),
         Field::optional(
             "verify",
             Content::List(&Content::Text),
-            "A command and its arguments that proves what a task's agent has done, such as the tests of the project.",
+            "A command, with arguments, that verifies the agent's work, such as the project's tests.",
         ),
     ],
 )
@@ -426,12 +427,12 @@ fn read_choice(
     let is_word = !written.value.is_empty() && !written.value.starts_with('-');
     if !is_word || written.value.contains('\0') {
         let message = format!(
-            "`{name}` is `{}`, which the program would not take for a name",
+            "`{name}` is `{}`, which the program would parse as an option",
             written.value
         );
         let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
         cx.report
-            .add(problem.help("write a name, as the program has it"));
+            .add(problem.help("write a name that the program knows"));
         return None;
     }
     Some(written.value.to_owned())
@@ -443,7 +444,7 @@ fn read_args(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<String> {
     let is_bad = args.len() > MAX_COMMAND_WORDS || args.iter().any(|arg| arg.value.contains('\0'));
     if let (true, Some(place)) = (is_bad, place) {
         let message =
-            format!("`args` has more than {MAX_COMMAND_WORDS} words, or one with a zero byte");
+            format!("`args` has more than {MAX_COMMAND_WORDS} words, or a word with a zero byte");
         cx.report
             .add(Problem::new(codes::INVALID_VALUE, place, message));
     }
@@ -454,10 +455,11 @@ fn read_key(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<String> {
     let place = runtime.place_of("key");
     let key = value::read_secret(runtime, "key", cx)?;
     if let (Some(_), Some(place)) = (OAuthNeed::of_placeholder(&key), place) {
-        let message = "`key` takes a token of an authorization server, which a program of a task cannot renew";
+        let message =
+            "`key` is a token of an authorization server, which a task's program cannot renew";
         let problem = Problem::new(codes::INVALID_VALUE, place, message);
         cx.report
-            .add(problem.help("take it from a secret or a variable"));
+            .add(problem.help("use a secret or an environment variable"));
         return None;
     }
     Some(key)
@@ -475,8 +477,8 @@ fn read_login(
     let found = found.and_then(|path| match known.login(path.as_path()) {
         Some(_) => Ok(path),
         None => Err((
-            "cannot be the login directory: the program has none",
-            "give it a key, `key: {valueFrom: …}`",
+            "cannot be the login directory, because the program has none",
+            "set a key: `key: {valueFrom: …}`",
         )),
     });
     match found {
@@ -575,7 +577,7 @@ fn read_program(
             .into_iter()
             .find_map(|(name, chosen)| chosen.as_ref().map(|_| name))
     {
-        let message = format!("`{name}` has no effect on a command that is written out");
+        let message = format!("`{name}` has no effect with `command`");
         let problem = Problem::warning(codes::NO_EFFECT, command_place, message);
         cx.report.add(problem.help("write it into `command`"));
     }
@@ -609,23 +611,23 @@ fn check_prompt(program: &Written, places: &Places, cx: &mut Context<'_>) {
     let (place, message, help) = match program.prompt {
         PromptBy::Argument if program.format == AgentFormat::Acp => (
             places.prompt,
-            "a program of the format `acp` is told its prompt by that protocol, not as an argument",
-            "take `{prompt}` out, and write no `prompt`",
+            "a program of the format `acp` receives its prompt through that protocol, not as an argument",
+            "remove `{prompt}` and the field `prompt`",
         ),
         PromptBy::Argument if !is_named => (
             places.command,
-            "`command` does not say where the prompt goes, which is to be an argument",
-            "put `{prompt}` where the prompt stands, or write `prompt: stdin`",
+            "`prompt` is `argument`, but `command` does not contain `{prompt}`",
+            "add `{prompt}` to `command`, or write `prompt: stdin`",
         ),
         PromptBy::Argument if !resume.is_empty() && !is_named_to_resume => (
             places.resume,
-            "`resume` does not say where the prompt goes, which is an argument",
-            "put `{prompt}` where the prompt stands",
+            "`prompt` is `argument`, but `resume` does not contain `{prompt}`",
+            "add `{prompt}` to `resume`",
         ),
         PromptBy::Stdin if is_named || is_named_to_resume => (
             places.prompt,
-            "the prompt is to come on the standard input, and `{prompt}` is an argument",
-            "take `{prompt}` out, or write `prompt: argument`",
+            "`prompt` is `stdin`, but `{prompt}` is an argument",
+            "remove `{prompt}`, or write `prompt: argument`",
         ),
         PromptBy::Argument | PromptBy::Stdin => return,
     };
@@ -641,17 +643,16 @@ fn check_session(program: &Written, places: &Places, cx: &mut Context<'_>) {
     let place = places.resume;
     match program.format {
         AgentFormat::Plain | AgentFormat::Aider => {
-            let message = "`resume` has no effect: a program of this format tells no session";
+            let message = "`resume` has no effect: a program of this format reports no session";
             let problem = Problem::warning(codes::NO_EFFECT, place, message);
-            cx.report
-                .add(problem.help("remove it, or name its `format`"));
+            cx.report.add(problem.help("remove it, or set `format`"));
         }
         AgentFormat::Acp => {}
         _ if !holds(&program.resume, SESSION_PLACE) => {
-            let message = "`resume` does not say where the id of the session goes";
+            let message = "`resume` does not contain `{session}`";
             let problem = Problem::new(codes::INVALID_VALUE, place, message);
             cx.report
-                .add(problem.help("put `{session}` where it stands"));
+                .add(problem.help("add `{session}` in place of the session's id"));
         }
         _ => {}
     }
@@ -685,24 +686,23 @@ fn read_words(
     let place = place.filter(|_| is_list)?;
     let (message, help) = match words.as_slice() {
         [] => (
-            format!("`{name}` names no program"),
-            "write the program and its arguments, as `[program, argument]`",
+            format!("`{name}` has no program"),
+            "write the program and its arguments: `[program, argument]`",
         ),
         words if words.len() > MAX_COMMAND_WORDS => (
             format!(
                 "`{name}` has {} words; at most {MAX_COMMAND_WORDS} are allowed",
                 words.len()
             ),
-            "put the command into a script of the project",
+            "move the command into a script of the project",
         ),
         [program, ..] if program.value.is_empty() => (
-            format!("`{name}` begins with an empty word, which is no program"),
+            format!("`{name}` begins with an empty word; expected a program"),
             "write the program first",
         ),
-        words if words.iter().any(|word| word.value.contains('\0')) => (
-            format!("`{name}` holds a zero byte, which no argument can"),
-            "take it out",
-        ),
+        words if words.iter().any(|word| word.value.contains('\0')) => {
+            (format!("`{name}` contains a zero byte"), "remove it")
+        }
         words => return Some(words.iter().map(|word| word.value.to_owned()).collect()),
     };
     cx.report
@@ -714,13 +714,13 @@ fn check_is_there(program: &str, place: Place, cx: &mut Context<'_>) {
     if !cx.machine.has_program(program, cx.files.root()) {
         let (message, help) = if program.contains('/') {
             (
-                format!("`{program}` is no program: it is not there, or cannot be executed"),
-                "correct the path, or make the file executable (chmod +x)",
+                format!("the program `{program}` does not exist or is not executable"),
+                "correct the path, or make the file executable: `chmod +x FILE`",
             )
         } else {
             (
-                format!("there is no program `{program}` in PATH"),
-                "install it, or name the program by its path",
+                format!("no program `{program}` in PATH"),
+                "install it, or write the program's path",
             )
         };
         cx.report
@@ -755,13 +755,15 @@ fn read_environment(
             continue;
         };
         let wrong = if !is_variable(&entry.key) {
-            Some("is no name of a variable: letters, digits and `_`, not beginning with a digit")
+            Some(
+                "is not a valid variable name: use letters, digits and `_`, not starting with a digit",
+            )
         } else if entry.key.starts_with(OWN_PREFIX) {
-            Some("has a name that goondan sets itself")
+            Some("is reserved: goondan sets it")
         } else if value.value.contains('\0') {
-            Some("has a value with a zero byte, which no variable can have")
+            Some("has a value with a zero byte")
         } else if is_taken && OAuthNeed::of_placeholder(&value.value).is_some() {
-            Some("takes a token of an authorization server, which a program of a task cannot renew")
+            Some("is a token of an authorization server, which a task's program cannot renew")
         } else {
             None
         };

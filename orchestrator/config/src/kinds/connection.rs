@@ -30,7 +30,7 @@ impl Kind {
 /// Shape of a Connection's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "ConnectionSpec",
-    "A connector at work: one process runs for it.",
+    "A running connector. Each Connection has one process.",
     &[
         Field::required(
             "connectorRef",
@@ -40,24 +40,24 @@ pub(crate) static SPEC: Shape = Shape::of(
         Field::optional(
             "swarmRef",
             Content::Reference(Kind::SWARM),
-            "The Swarm its events go to.",
+            "The Swarm that receives its events.",
         )
-        .or(Default::Meaning("the project's")),
+        .or(Default::Meaning("the project's Swarm")),
         Field::optional("config", Content::Settings, "The connector's settings."),
         Field::optional(
             "secrets",
             Content::Entries(&Content::Secret),
-            "Its secrets by name. Never shown.",
+            "Its secrets by name. They are never shown.",
         ),
         Field::optional(
             "ingress",
             Content::Mapping(&INGRESS),
-            "Where its events go.",
+            "Routes for its events.",
         ),
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),
-            "What its process may take at most, with all it starts.",
+            "Limits of its process, including all processes it starts.",
         ),
         sandbox::OF_CONNECTION,
     ],
@@ -65,7 +65,7 @@ pub(crate) static SPEC: Shape = Shape::of(
 
 static INGRESS: Shape = Shape::of(
     "Ingress",
-    "Where a connection's events go.",
+    "Routes for a connection's events.",
     &[Field::optional(
         "rules",
         Content::List(&Content::Mapping(&RULE)),
@@ -76,17 +76,21 @@ static INGRESS: Shape = Shape::of(
 
 static RULE: Shape = Shape::of(
     "IngressRule",
-    "Which events it takes, and where they go.",
+    "A filter for events and the route of the events that match.",
     &[
-        Field::optional("match", Content::Mapping(&MATCH), "The events it takes.")
+        Field::optional("match", Content::Mapping(&MATCH), "The events that match.")
             .or(Default::Meaning("every event")),
-        Field::optional("route", Content::Mapping(&ROUTE), "Where they go."),
+        Field::optional(
+            "route",
+            Content::Mapping(&ROUTE),
+            "The route of these events.",
+        ),
     ],
 );
 
 static MATCH: Shape = Shape::of(
     "Match",
-    "The events a rule takes.",
+    "The events that match a rule.",
     &[
         Field::optional("event", Content::Text, "The event's name."),
         Field::optional(
@@ -99,7 +103,7 @@ static MATCH: Shape = Shape::of(
 
 static ROUTE: Shape = Shape::of(
     "Route",
-    "Where events go.",
+    "The agent and conversation that receive events.",
     &[
         Field::optional("agentRef", Content::Reference(Kind::AGENT), "The Agent.")
             .or(Default::Meaning("the entry agent")),
@@ -107,9 +111,13 @@ static ROUTE: Shape = Shape::of(
         Field::optional(
             "instanceKeyProperty",
             Content::Text,
-            "The conversation that this property of the event names.",
+            "The conversation named by this property of the event.",
         ),
-        Field::optional("instanceKeyPrefix", Content::Text, "Put before the key."),
+        Field::optional(
+            "instanceKeyPrefix",
+            Content::Text,
+            "Prefix of the conversation's key.",
+        ),
     ],
 )
 .with(&[
@@ -198,7 +206,7 @@ fn read_name(
             Problem::new(
                 codes::INVALID_VALUE,
                 name.place,
-                format!("`{LOCAL_CLIENT}` is the local client's own connection"),
+                format!("`{LOCAL_CLIENT}` is reserved for the local client"),
             )
             .help("choose another name"),
         );
@@ -226,8 +234,8 @@ fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>
         return None;
     }
     let value = match program.contains('/') {
-        true => format!("`{program}` is no program that can be executed"),
-        false => format!("there is no program `{program}` in PATH"),
+        true => format!("the program `{program}` is not executable"),
+        false => format!("no program `{program}` in PATH"),
     };
     let place = node.place;
     Some(Located { value, place })
@@ -245,7 +253,7 @@ pub(crate) fn check_program(
     {
         report.add(
             Problem::new(codes::NO_RUNTIME, missing.place, missing.value.clone())
-                .help("install what the server needs, or name its program by its path"),
+                .help("install the server's program, or write its path"),
         );
     }
 }

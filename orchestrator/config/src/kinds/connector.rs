@@ -28,14 +28,18 @@ pub(crate) static SPEC: Choice = Choice {
 const EVENTS: Field = Field::optional(
     "events",
     Content::List(&LISTED_EVENT),
-    "The events it brings. If they are listed, the rules of its Connections are checked by them.",
+    "The events it emits. If they are listed, the rules of its Connections are checked against the list.",
 );
 
 static BUILTIN_SPEC: Shape = Shape::of(
     "BuiltinConnectorSpec",
-    "A built-in connector under a name of its own.",
+    "A built-in connector with a custom name.",
     &[
-        Field::required("builtin", Content::Text, "Such as `webhook`."),
+        Field::required(
+            "builtin",
+            Content::Text,
+            "Name of the built-in connector, such as `webhook`.",
+        ),
         EVENTS,
     ],
 );
@@ -47,7 +51,7 @@ static MODULE_SPEC: Shape = Shape::of(
         Field::required(
             "entry",
             Content::Path,
-            "Path of the program: an executable, or a file for python3, bun, deno or node.",
+            "Path of the program: an executable, or a source file for python3, bun, deno or node.",
         ),
         Field::optional("builtin", Content::Text, "Not together with `entry`."),
         EVENTS,
@@ -59,13 +63,13 @@ static LISTED_EVENT: Content = Content::Mapping(&EVENT);
 
 static EVENT: Shape = Shape::of(
     "Event",
-    "An event that a connector brings.",
+    "An event that a connector emits.",
     &[
         Field::required("name", Content::Text, "The event's name."),
         Field::optional(
             "properties",
             Content::Entries(&Content::Anything),
-            "Its properties by name, each with whatever you want to say of it.",
+            "Its properties by name, each with your own notes.",
         ),
     ],
 );

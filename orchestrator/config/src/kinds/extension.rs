@@ -37,7 +37,7 @@ const CONFIG: Field = Field::optional(
 
 static BUILTIN_SPEC: Shape = Shape::of(
     "BuiltinExtensionSpec",
-    "A built-in extension under a name and with settings of its own.",
+    "A built-in extension with a custom name and settings.",
     &[
         Field::required(
             "builtin",
@@ -55,13 +55,13 @@ static MODULE_SPEC: Shape = Shape::of(
         Field::required(
             "entry",
             Content::Path,
-            "Path of the module, in TypeScript or JavaScript, for bun, deno or node.",
+            "Path of the TypeScript or JavaScript module, for bun, deno or node.",
         ),
         Field::optional("builtin", Content::Text, "Not together with `entry`."),
         Field::optional(
             "timeoutSeconds",
             Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
-            "How long a middleware may work before `next()` and after it.",
+            "Time limit of a middleware before `next()` and after it.",
         )
         .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         CONFIG,
@@ -125,14 +125,14 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ExtensionS
                     codes::INVALID_VALUE,
                     written?.place,
                     format!(
-                        "an extension is a module in TypeScript or JavaScript; by its ending, `{}` \
-                         is {other}",
+                        "an extension must be a TypeScript or JavaScript module; by its file name, \
+                         `{}` is {other}",
                         entry.display()
                     ),
                 )
                 .help(
-                    "name a file that ends in .ts, .mts, .js or .mjs and exports \
-                     `register(api, config)`",
+                    "write the path of a .ts, .mts, .js or .mjs file that exports `register(api, \
+                     config)`",
                 ),
             );
             return None;

@@ -16,25 +16,25 @@ use crate::shape::{Content, Default, Field, Shape};
 pub(crate) const OF_MODEL_CONFIG: Field = Field::optional(
     "fallbacks",
     Content::List(&ENTRY),
-    "Who is asked when it cannot answer, one after another. Not with the scripted model.",
+    "Models to try, in order, when the model cannot answer. Not with the scripted model.",
 );
 
 static ENTRY: Content = Content::Mapping(&FALLBACK);
 
 static FALLBACK: Shape = Shape::of(
     "Fallback",
-    "A model that is asked when the one before it cannot answer.",
+    "A model to try when the previous one cannot answer.",
     &[
         Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
         Field::optional(
             "params",
             Content::Mapping(&params::PARAMS),
-            "Parameters of each call of it, before those of the Model.",
+            "Parameters of each call; they override the Model's.",
         ),
         Field::optional(
             "on",
             Content::List(&Content::Word(&WORDS)),
-            "How the call before has to have failed, once its attempts are used up.",
+            "Kinds of failure of the previous model, after its last attempt, that lead to this one.",
         )
         .or(Default::Meaning(
             "rateLimited, overloaded, unavailable, timedOut, interrupted",

@@ -29,22 +29,34 @@ const HOSTED: &[&str] = &["anthropic", "openai", "google"];
 const PROVIDER: Field = Field::required(
     "provider",
     Content::Word(&[SCRIPTED, "anthropic", "openai", "google"]),
-    "Who answers. `scripted` is embedded, needs no network and plays a script.",
+    "The provider. `scripted` is built in, needs no network and plays a script.",
 );
 
 const CAPABILITIES: Field = Field::optional(
     "capabilities",
     Content::Mapping(&CAPABILITIES_SHAPE),
-    "What the model can do, where that cannot be told from its name.",
+    "Capabilities of the model. Needed if they do not follow from its name.",
 );
 
 static CAPABILITIES_SHAPE: Shape = Shape::of(
     "Capabilities",
-    "What a model can do.",
+    "Capabilities of a model.",
     &[
-        Field::optional("toolCalling", Content::Boolean, "It calls tools."),
-        Field::optional("streaming", Content::Boolean, "It answers piece by piece."),
-        Field::optional("images", Content::Boolean, "It takes images."),
+        Field::optional(
+            "toolCalling",
+            Content::Boolean,
+            "True if the model can call tools.",
+        ),
+        Field::optional(
+            "streaming",
+            Content::Boolean,
+            "True if the model can stream its answers.",
+        ),
+        Field::optional(
+            "images",
+            Content::Boolean,
+            "True if the model accepts images.",
+        ),
     ],
 );
 
@@ -64,11 +76,10 @@ pub(crate) static SPEC: Choice = Choice {
 
 static SCRIPTED_SPEC: Shape = Shape::of(
     "ScriptedModelSpec",
-    "The embedded model, which plays a script and always answers the same.",
+    "The built-in model, which plays a script deterministically.",
     &[
         PROVIDER,
-        Field::optional("model", Content::Text, "A name for people to read.")
-            .or(Default::Text(SCRIPTED)),
+        Field::optional("model", Content::Text, "Display name.").or(Default::Text(SCRIPTED)),
         Field::required(
             "options",
             Content::Mapping(&SCRIPTED_OPTIONS),
@@ -80,7 +91,7 @@ static SCRIPTED_SPEC: Shape = Shape::of(
 
 static SCRIPTED_OPTIONS: Shape = Shape::of(
     "ScriptedModelOptions",
-    "The script of the embedded model.",
+    "The script of the built-in model.",
     &[
         Field::optional(
             "script",
@@ -98,13 +109,13 @@ static SCRIPTED_OPTIONS: Shape = Shape::of(
     Rule::NotBoth("script", "rules"),
     Rule::AnyOf(
         &["script", "rules"],
-        "name a script file with `script: path/of/script.yaml`",
+        "set a script file: `script: path/of/script.yaml`",
     ),
 ]);
 
 static HOSTED_SPEC: Shape = Shape::of(
     "HostedModelSpec",
-    "A model of a provider. A connector process of its own holds the key and makes the calls.",
+    "A provider's model. A separate connector process holds the key and makes the calls.",
     &[
         PROVIDER,
         Field::required(
@@ -115,46 +126,44 @@ static HOSTED_SPEC: Shape = Shape::of(
         Field::optional(
             "apiKey",
             Content::Secret,
-            "The key the provider gave you. A server of your own, named by `endpoint`, may need none.",
+            "The provider's API key. Your own server at `endpoint` may not need one.",
         ),
         Field::optional(
             "endpoint",
             Content::Text,
-            "Where the provider is reached, if not at its usual address: the URL up to and with the \
-             version, such as `http://127.0.0.1:8080/v1`.",
+            "URL of the provider, if it is not the standard one, up to and including the version, \
+             such as `http://127.0.0.1:8080/v1`.",
         ),
         Field::optional(
             "params",
             Content::Mapping(&params::PARAMS),
-            "Parameters of each call; an agent's own come before them.",
+            "Parameters of each call; an agent can override them.",
         ),
-        Field::optional(
-            "timeouts",
-            Content::Mapping(&TIMEOUTS),
-            "How long is waited for what.",
-        ),
+        Field::optional("timeouts", Content::Mapping(&TIMEOUTS), "Timeouts."),
         Field::optional(
             "promptCaching",
             Content::Boolean,
-            "Of `anthropic`: the beginning of each question is marked for the provider's cache.",
+            "`anthropic` only: marks the beginning of each request for the provider's cache.",
         )
         .or(Default::Meaning("true")),
         Field::optional(
             "sendReasoning",
             Content::Boolean,
-            "Of `openai`: what the model thought in a turn goes back to it as `reasoning_content`.",
+            "`openai` only: sends the model's reasoning of the turn back as `reasoning_content`.",
         )
-        .or(Default::Meaning("if the service is known to ask for it")),
+        .or(Default::Meaning(
+            "true if the service is known to require it",
+        )),
         Field::optional(
             "options",
             Content::Entries(&Content::Anything),
-            "Fields that are put into each request as they are.",
+            "Fields that are added to each request unchanged.",
         ),
         prices::PRICES,
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::LIMITS),
-            "What its connector process may take at most.",
+            "Limits of its connector process.",
         ),
         CAPABILITIES,
     ],
@@ -165,37 +174,37 @@ const TIMEOUT_MS_MAX: u64 = 3_600_000;
 
 static TIMEOUTS: Shape = Shape::of(
     "ModelTimeouts",
-    "How long is waited for what, in milliseconds.",
+    "Timeouts in milliseconds.",
     &[
         Field::optional(
             "connectMs",
             Content::Number(1, TIMEOUT_MS_MAX),
-            "For a connection to the provider.",
+            "Time to connect to the provider.",
         )
         .or(Default::Number(10_000)),
         Field::optional(
             "firstByteMs",
             Content::Number(1, TIMEOUT_MS_MAX),
-            "For the beginning of its answer.",
+            "Time until the answer begins.",
         )
         .or(Default::Number(300_000)),
         Field::optional(
             "stallMs",
             Content::Number(1, TIMEOUT_MS_MAX),
-            "For the next part of its answer.",
+            "Time until the next part of the answer.",
         )
         .or(Default::Number(120_000)),
         Field::optional(
             "totalMs",
             Content::Number(1, TIMEOUT_MS_MAX),
-            "For its whole answer, however much of it has come.",
+            "Time for the whole answer.",
         )
         .or(Default::Number(1_500_000)),
     ],
 );
 
 /// Shape for an unknown provider, whose other fields cannot be checked.
-static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "Who answers.", &[PROVIDER]).open();
+static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "The model that answers.", &[PROVIDER]).open();
 
 /// A provider's model and its prices.
 #[derive(Debug)]
@@ -268,8 +277,7 @@ fn read_hosted(
         let message = format!("a model of `{}` needs an `apiKey`", written.value);
         cx.report.add(
             Problem::new(codes::MISSING_FIELD, written.place, message).help(
-                "write `apiKey: {valueFrom: {env: NAME}}`, or name a server of your own with \
-                 `endpoint`",
+                "write `apiKey: {valueFrom: {env: NAME}}`, or set `endpoint` to your own server",
             ),
         );
     }
@@ -344,7 +352,7 @@ fn check_endpoint(endpoint: &Located<&str>, cx: &mut Context<'_>) {
         !host.is_empty() && !host.contains('@') && !host.contains(char::is_whitespace)
     });
     if !is_address {
-        let message = "`endpoint` must be the address of a server, without a key in it";
+        let message = "`endpoint` must be the URL of a server and must not contain a key";
         cx.report.add(
             Problem::new(codes::INVALID_VALUE, endpoint.place, message)
                 .help("write it like `http://127.0.0.1:8080/v1`"),
@@ -405,7 +413,7 @@ fn read_script_file(path: &std::path::Path, text: &str, report: &mut Report) -> 
                 codes::INVALID_VALUE,
                 crate::report::Place::start_of(file),
                 format!(
-                    "a script is one YAML document, but `{}` holds {}",
+                    "expected one YAML document in the script `{}`, found {}",
                     path.display(),
                     documents.len()
                 ),

@@ -17,7 +17,7 @@ use crate::similar::nearest;
 pub(crate) const OF_AGENT: Field = Field::optional(
     "notify",
     Content::List(&ENTRY),
-    "What connections tell people when a task waits for a person, or has ended.",
+    "Messages that connections send when a task waits for a person or ends.",
 );
 
 static ENTRY: Content = Content::Mapping(&NOTIFY);
@@ -29,18 +29,19 @@ static NOTIFY: Shape = Shape::of(
         Field::required(
             "connection",
             Content::Reference(Kind::CONNECTION),
-            "By which Connection.",
+            "The Connection that sends it.",
         ),
         Field::required(
             "action",
             Content::Text,
-            "What it does: an action of its service, such as `send`.",
+            "The action of its service, such as `send`.",
         ),
         Field::optional(
             "args",
             Content::Entries(&Content::Anything),
-            "The arguments of the action. In a text, `${message}` is all there is to say, `${json}` the same for a \
-             program, `${taskId}`, `${title}`, `${on}`, `${need}`, `${command}` and `${workspaceId}` its parts.",
+            "The arguments of the action. Placeholders in texts: `${message}` is the complete \
+             message, `${json}` is the same as JSON; `${taskId}`, `${title}`, `${on}`, `${need}`, \
+             `${command}` and `${workspaceId}` are its parts.",
         ),
         Field::optional(
             "on",
@@ -48,7 +49,7 @@ static NOTIFY: Shape = Shape::of(
             "When.",
         )
         .or(Default::Meaning(
-            "whatever waits for a person: question, permission, dependency, review, budget",
+            "everything that waits for a person: question, permission, dependency, review, budget",
         )),
     ],
 );
@@ -136,13 +137,14 @@ fn check_place(part: Part<'_>, place: Place, label: &Label, report: &mut Report)
         Part::Open(_) => (format!("{label} has a `${{` without `}}`"), None),
         Part::Place(name) if !Notice::PLACES.contains(&name) => {
             let known = one_of(Notice::PLACES);
-            let message = format!("{label} has `${{{name}}}`, which is none of {known}");
+            let message =
+                format!("{label} has an unknown placeholder `${{{name}}}`; expected {known}");
             (message, nearest(name, Notice::PLACES))
         }
         Part::Place(_) | Part::Text(_) => return true,
     };
     let problem = Problem::new(codes::INVALID_VALUE, place, message);
-    let problem = problem.help("write `$${` for the characters `${` themselves");
+    let problem = problem.help("write `$${` for a literal `${`");
     report.add(problem.did_you_mean(meant));
     false
 }

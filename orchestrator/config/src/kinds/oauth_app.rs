@@ -39,96 +39,97 @@ const OWN_PARAMS: [&str; 8] = [
 /// Shape of an `OAuthApp`'s `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "OAuthAppSpec",
-    "An application at an authorization server. People log in with `gdn oauth login`; tokens are renewed by \
-     themselves.",
+    "An application at an authorization server. People log in with `gdn oauth login`; tokens are \
+     renewed automatically.",
     &[
         Field::optional(
             "issuer",
             Content::Text,
-            "The authorization server, which says itself where its endpoints are (RFC 8414).",
+            "The authorization server, which publishes its endpoints (RFC 8414).",
         ),
         Field::optional(
             "authorizationEndpoint",
             Content::Text,
-            "Where people consent, if the server does not say so itself.",
+            "Authorization endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "tokenEndpoint",
             Content::Text,
-            "Where tokens are given, if the server does not say so itself.",
+            "Token endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "revocationEndpoint",
             Content::Text,
-            "Where tokens are taken back, if the server does not say so itself.",
+            "Revocation endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "deviceAuthorizationEndpoint",
             Content::Text,
-            "Where a login on another device begins, if the server does not say so itself.",
+            "Device authorization endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "resource",
             Content::Text,
-            "The server whose tokens they are (RFC 8707), such as an MCP server. Without `issuer` it says itself \
-             which authorization server that is (RFC 9728).",
+            "The server that accepts the tokens (RFC 8707), such as an MCP server. Without \
+             `issuer`, this server names its authorization server (RFC 9728).",
         ),
         Field::optional(
             "clientId",
             Content::Text,
-            "The application's id, as the server gave it, or the address of what is said of the application.",
+            "The application's id from the server, or the URL of the application's metadata document.",
         )
-        .or(Default::Meaning("with `resource` the application is registered by itself (RFC 7591)")),
+        .or(Default::Meaning("with `resource`, the application is registered automatically (RFC 7591)")),
         Field::optional(
             "clientSecret",
             Content::Secret,
-            "Its secret, if the server gave one.",
+            "The application's secret, if the server issued one.",
         ),
         Field::optional(
             "clientAuth",
             Content::Word(&ClientAuth::WORDS),
-            "How the application says who it is: by the header `Authorization`, by fields, or by its id alone.",
+            "The way the application authenticates: with the header `Authorization`, with form \
+             fields, or with its id only.",
         )
         .or(Default::Meaning("`basic` with a secret, `none` without")),
-        Field::optional("scopes", Content::List(&Content::Text), "What it asks for."),
+        Field::optional("scopes", Content::List(&Content::Text), "The scopes it requests."),
         Field::optional(
             "widerScopes",
             Content::List(&Content::Text),
-            "What a person may be asked for besides, when a server says that a token allows too little.",
+            "Additional scopes that a person may be asked for when a server rejects a token because of missing scopes.",
         )
-        .or(Default::Meaning("none if `scopes` is written, else what the server names")),
+        .or(Default::Meaning("none if `scopes` is set, else the scopes that the server names")),
         Field::optional(
             "redirectUri",
             Content::Text,
-            "Where the server sends people back to, exactly as it is registered there.",
+            "Redirect URL, exactly as registered at the server.",
         )
         .or(Default::Meaning("a free port of this machine: `http://127.0.0.1:PORT/callback`")),
         Field::optional(
             "subjectMode",
             Content::Word(&[GLOBAL, USER]),
-            "Whether there is one token for all, or one for each subject that is named.",
+            "One shared token, or one token per named subject.",
         )
         .or(Default::Text(GLOBAL)),
         Field::optional(
             "params",
             Content::Entries(&Content::Text),
-            "Further fields of the authorization request, such as `access_type: offline`.",
+            "Additional fields of the authorization request, such as `access_type: offline`.",
         ),
     ],
 )
 .with(&[
     Rule::AnyOf(
         &["issuer", "tokenEndpoint", "resource"],
-        "name the server: `issuer: https://login.example.org`",
+        "set the server: `issuer: https://login.example.org`",
     ),
     Rule::AnyOf(
         &["clientId", "resource"],
-        "name the application as the server did: `clientId: ID`",
+        "set the application's id from the server: `clientId: ID`",
     ),
 ]);
 
 /// Suggestion for a client secret without a client id.
-const SECRET_HELP: &str = "write the `clientId` that the server gave it for, or remove it";
+const SECRET_HELP: &str = "write the `clientId` that belongs to it, or remove it";
 
 /// Reads an `OAuthApp` document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAuthApp> {
@@ -152,7 +153,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
     let secret_place = spec.place_of("clientSecret");
     let client_secret = value::read_secret(&mut spec, "clientSecret", cx);
     if let (Some(place), None) = (secret_place, &client_id) {
-        let message = "`clientSecret` is of no application: there is no `clientId`";
+        let message = "`clientSecret` requires a `clientId`";
         let problem = Problem::new(codes::INVALID_VALUE, place, message);
         cx.report.add(problem.help(SECRET_HELP));
     }
@@ -190,7 +191,7 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
     {
         return Some(read);
     }
-    let message = "the name of an OAuthApp begins with a letter or a digit";
+    let message = "the name of an OAuthApp must begin with a letter or a digit";
     let problem = Problem::new(codes::INVALID_VALUE, name.place, message);
     report.add(problem.help("choose another name"));
     None
@@ -220,7 +221,7 @@ pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report
     if is_written_well && is_safe {
         return true;
     }
-    let message = format!("`{name}` must be an address with `https`, or one of this machine");
+    let message = format!("`{name}` must be an `https` URL, or a URL of this machine");
     let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
     report.add(
         problem.help(
@@ -271,7 +272,7 @@ fn read_auth(spec: &mut Fields<'_>, has_secret: bool, cx: &mut Context<'_>) -> C
             )
         } else {
             (
-                "there is no `clientSecret` to say who it is by",
+                "this `clientAuth` requires a `clientSecret`",
                 "add it, or write `clientAuth: none`",
             )
         };
@@ -287,7 +288,7 @@ fn read_params(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<String, 
     for entry in spec.entries("params", &mut cx.report) {
         let value = crate::fields::text(&entry.node, &label.field(&entry.key), &mut cx.report);
         if OWN_PARAMS.contains(&entry.key.as_str()) {
-            let message = format!("`{}` is set by goondan", entry.key);
+            let message = format!("`{}` is reserved: goondan sets it", entry.key);
             let problem = Problem::new(codes::INVALID_VALUE, entry.key_place, message);
             let help = match entry.key.as_str() {
                 "resource" => "write it beside `params`, as `resource:` of the OAuthApp",

@@ -24,56 +24,56 @@ impl Kind {
 /// Shape of a Package's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "PackageSpec",
-    "What the project is called.",
+    "Name and labels of the project.",
     &[
         Field::optional(
             "version",
             Content::Text,
             "Semantic version, such as `0.1.0`.",
         ),
-        Field::optional("description", Content::Text, "Text for people."),
+        Field::optional("description", Content::Text, "Description for people."),
         Field::optional(
             "access",
             Content::Word(&["public", "restricted"]),
-            "Who may install the package once it is published.",
+            "Visibility of the published package.",
         )
         .or(Default::Text("restricted")),
         permissions::FIELD,
         Field::optional(
             "dependencies",
             Content::List(&Content::Mapping(&DEPENDENCY)),
-            "Packages whose resources the project refers to.",
+            "Packages with resources that the project refers to.",
         ),
         Field::optional(
             "registries",
             Content::List(&Content::Mapping(&REGISTRY)),
-            "Where packages are asked for that are required by a range of versions.",
+            "Registries for packages that are required by a version range.",
         ),
     ],
 );
 
 static DEPENDENCY: Shape = Shape::of(
     "Dependency",
-    "A package whose resources the project refers to.",
+    "A package with resources that the project refers to.",
     &[
         Field::required("name", Content::Text, "Its name, such as `@goondan/base`."),
         Field::required(
             "version",
             Content::Text,
-            "The versions that will do, such as `^0.1`, or the place of the one that does: `file:PATH`.",
+            "A version range, such as `^0.1`, or a location: `file:PATH`.",
         ),
     ],
 );
 
 static REGISTRY: Shape = Shape::of(
     "Registry",
-    "Where packages are asked for that are required by a range of versions.",
+    "Registries for packages that are required by a version range.",
     &[
-        Field::required("url", Content::Text, "Its address: `https://HOST`."),
+        Field::required("url", Content::Text, "Its URL: `https://HOST`."),
         Field::optional(
             "scope",
             Content::Text,
-            "The packages it is for, such as `@acme`; without it, all that have none of their own.",
+            "The scope of packages it serves, such as `@acme`. Without it, all packages whose scope has no registry.",
         ),
     ],
 );

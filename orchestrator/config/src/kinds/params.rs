@@ -18,37 +18,33 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 /// Parameters of each call.
 pub(crate) static PARAMS: Shape = Shape::of(
     "ModelParams",
-    "Parameters of each call to a model. What is not said is the provider's to choose.",
+    "Parameters of each call to a model. The provider chooses defaults for missing ones.",
     &[
         Field::optional(
             "temperature",
             Content::Anything,
-            "How freely it chooses its words: a number from 0 to 2.",
+            "Sampling temperature, from 0 to 2.",
         ),
         Field::optional(
             "topP",
             Content::Anything,
-            "From which share of the likely words it chooses: a number from 0 to 1.",
+            "Nucleus sampling probability, from 0 to 1.",
         ),
         Field::optional(
             "maxTokens",
             Content::Number(1, TOKENS_MAX),
             "The longest reply, in tokens.",
         ),
-        Field::optional(
-            "stop",
-            Content::List(&Content::Text),
-            "Texts at which the reply ends.",
-        ),
+        Field::optional("stop", Content::List(&Content::Text), "Stop sequences."),
         Field::optional(
             "reasoningEffort",
             Content::Word(EFFORTS),
-            "How hard it thinks before it answers, where it can.",
+            "Reasoning effort, for models that support it.",
         ),
         Field::optional(
             "seed",
             Content::Number(0, i64::MAX as u64),
-            "Makes replies repeatable, as far as the provider goes along.",
+            "Seed for reproducible replies, as far as the provider supports it.",
         ),
     ],
 );

@@ -21,45 +21,45 @@ const TEXTS: Content = Content::List(&Content::Text);
 pub(crate) const FIELD: Field = Field::optional(
     "permissions",
     Content::Mapping(&PERMISSIONS),
-    "What the modules of the package ask for. Whoever installs it grants that or does without the package, and they reach \
-     nothing else.",
+    "Permissions that the package's modules need. They must be granted at installation; the \
+     modules can access nothing else.",
 );
 
 static PERMISSIONS: Shape = Shape::of(
     "Permissions",
-    "What the modules of a package ask for. They may always read the system's programs, the project and their own \
-     folder, and write in the work directory.",
+    "Permissions that a package's modules need. Modules may always read the system's programs, the \
+     project and their own folder, and write in the work directory.",
     &[
         Field::optional(
             "hosts",
             TEXTS,
-            "Hosts that they reach: `example.org`, `*.example.org` or an address, with `:port` behind it for another port \
-             than 80 and 443.",
+            "Hosts that they connect to: `example.org`, `*.example.org` or an address, followed by \
+             `:port` for ports other than 80 and 443.",
         ),
         Field::optional(
             "read",
             TEXTS,
-            "More that they read and execute: absolute paths, below `~/`, or within the project that uses them.",
+            "Additional paths that they read and execute: absolute, below `~/`, or within the project that uses them.",
         ),
         Field::optional(
             "write",
             TEXTS,
-            "More that they change as well: absolute paths, below `~/`, or within the project that uses them.",
+            "Additional paths that they change: absolute, below `~/`, or within the project that uses them.",
         ),
         Field::optional(
             "secrets",
             TEXTS,
-            "Names of secrets that they are given: those of `secrets` of a Connection, and of a task.",
+            "Names of secrets that they receive, from `secrets` of a Connection or of a task.",
         ),
         Field::optional(
             "connections",
             TEXTS,
-            "Built-in connectors by whose Connections its Tools work, such as `telegram`.",
+            "Built-in connectors whose Connections its Tools use, such as `telegram`.",
         ),
         Field::optional(
             "tools",
             TEXTS,
-            "Built-in tools that its Tools stand for, such as `bash`.",
+            "Built-in tools that its Tools wrap, such as `bash`.",
         ),
     ],
 );
@@ -95,11 +95,12 @@ fn texts(
     let listed = fields.texts(name, report);
     if let Some(place) = place.filter(|_| listed.len() > MAX_PERMISSIONS) {
         let message = format!(
-            "`{name}` names {}; at most {MAX_PERMISSIONS} are allowed",
+            "`{name}` lists {}; at most {MAX_PERMISSIONS} are allowed",
             listed.len()
         );
         let problem = Problem::new(codes::INVALID_VALUE, place, message);
-        report.add(problem.help("name what holds them, such as a directory or `*.example.org`"));
+        report
+            .add(problem.help("combine entries, for example into a directory or `*.example.org`"));
         return BTreeSet::new();
     }
     let mut found = BTreeSet::new();
@@ -123,7 +124,7 @@ fn check_path(text: &Located<&str>) -> Option<Problem> {
     let path = Path::new(text.value);
     let climbs = path.components().any(|it| it == Component::ParentDir);
     (text.value.is_empty() || climbs || text.value.contains(char::is_control)).then(|| {
-        let message = format!("`{}` cannot be a path of a sandbox", text.value);
+        let message = format!("`{}` is not a valid sandbox path", text.value);
         let problem = Problem::new(codes::SANDBOX_PATH, text.place, message);
         problem
             .help("write an absolute path, or one below `~/` or within the project, without `..`")
@@ -133,15 +134,15 @@ fn check_path(text: &Located<&str>) -> Option<Problem> {
 fn check_secret(text: &Located<&str>) -> Option<Problem> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (text.value.is_empty() || !text.value.chars().all(is_name)).then(|| {
-        let message = format!("`{}` is no name of a secret", text.value);
+        let message = format!("`{}` is not a valid secret name", text.value);
         let problem = Problem::new(codes::INVALID_VALUE, text.place, message);
-        problem.help("letters, digits, `-`, `_` and `.` are allowed")
+        problem.help("use letters, digits, `-`, `_` and `.`")
     })
 }
 
 fn known(text: &Located<&str>, what: &str, known: &[&str]) -> Option<Problem> {
     (!known.contains(&text.value)).then(|| {
-        let message = format!("there is no built-in {what} `{}`", text.value);
+        let message = format!("unknown built-in {what} `{}`", text.value);
         let problem = Problem::new(codes::UNKNOWN_REFERENCE, text.place, message);
         problem.did_you_mean(nearest(text.value, known.iter().copied()))
     })

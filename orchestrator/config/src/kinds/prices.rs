@@ -14,40 +14,42 @@ use crate::shape::{Content, Default, Field, Shape};
 pub(crate) const PRICES: Field = Field::optional(
     "prices",
     Content::List(&EACH),
-    "What its tokens cost. Without it nobody knows what a reply costs.",
+    "Prices of its tokens. Without them, the cost of a reply is unknown.",
 );
 
 static EACH: Content = Content::Mapping(&PRICE);
 
 static PRICE: Shape = Shape::of(
     "Price",
-    "What a million tokens cost, in US dollars, from some day on.",
+    "Prices of a million tokens, in US dollars, from a given day.",
     &[
         Field::optional(
             "since",
             Content::Text,
-            "The day from which it holds, in UTC, such as `2026-01-31`.",
+            "The first day (UTC) of these prices, such as `2026-01-31`.",
         )
-        .or(Default::Meaning("from always")),
-        Field::required("input", Content::Amount, "For what the model reads."),
+        .or(Default::Meaning("no first day")),
+        Field::required("input", Content::Amount, "Price of input tokens."),
         Field::required(
             "output",
             Content::Amount,
-            "For what the model writes, thoughts included.",
+            "Price of output tokens, including reasoning.",
         ),
         Field::optional(
             "cacheRead",
             Content::Amount,
-            "For what it reads from the provider's cache.",
+            "Price of tokens read from the provider's cache.",
         )
-        .or(Default::Meaning("as `input`; of `anthropic` a tenth of it")),
+        .or(Default::Meaning(
+            "same as `input`; a tenth of it for `anthropic`",
+        )),
         Field::optional(
             "cacheWrite",
             Content::Amount,
-            "For what is put into the provider's cache.",
+            "Price of tokens written to the provider's cache.",
         )
         .or(Default::Meaning(
-            "as `input`; of `anthropic` a quarter more",
+            "same as `input`; a quarter more for `anthropic`",
         )),
     ],
 );
@@ -73,9 +75,9 @@ pub(crate) fn read(
                 Problem::new(
                     codes::INVALID_VALUE,
                     place,
-                    "two prices of one model hold from the same day",
+                    "two prices of the model have the same `since`",
                 )
-                .help("give one of them another `since`, or remove it"),
+                .help("change one `since`, or remove one of the prices"),
             );
         }
         prices.push(price);

@@ -15,26 +15,26 @@ pub(super) const BYTES_PER_MIB: u64 = 1 << 20;
 const MEMORY: Field = Field::optional(
     "memoryMiB",
     Content::Number(MIN_LIMIT_MEMORY_MIB, MAX_LIMIT_MEMORY_MIB),
-    "Memory, in units of 1048576 bytes.",
+    "Memory in MiB.",
 );
 
 const OPEN_FILES: Field = Field::optional(
     "openFiles",
     Content::Number(MIN_LIMIT_OPEN_FILES, MAX_LIMIT_OPEN_FILES),
-    "Files, sockets and pipes that each process may have open.",
+    "Open files, sockets and pipes of each process.",
 );
 
 /// Limits of a process and its descendants.
 pub(crate) static LIMITS: Shape = Shape::of(
     "ProcessLimits",
-    "What the process may take at most, with all it starts.",
+    "Limits of the process, including all processes it starts.",
     &[
         MEMORY,
         OPEN_FILES,
         Field::optional(
             "processes",
             Content::Number(MIN_LIMIT_PROCESSES, MAX_LIMIT_PROCESSES),
-            "Processes and threads, all together. Holds only where goondan has control groups.",
+            "Total number of processes and threads. Enforced only where goondan can use control groups.",
         ),
     ],
 );
@@ -42,7 +42,7 @@ pub(crate) static LIMITS: Shape = Shape::of(
 /// Limits of each process of a tool module host.
 pub(crate) static HOST_LIMITS: Shape = Shape::of(
     "HostLimits",
-    "What each process of the module's host may take at most.",
+    "Limits of each process of the module's host.",
     &[MEMORY, OPEN_FILES],
 );
 

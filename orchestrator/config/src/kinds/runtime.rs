@@ -11,7 +11,7 @@ pub(super) const CLI: &str = "cli";
 pub(super) const RUNTIME_KIND: Field = Field::optional(
     "kind",
     Content::Word(&[LLM, CLI]),
-    "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding agent, that works for \
-     tasks.",
+    "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding \
+     agent, that works on tasks.",
 )
 .or(Default::Text(LLM));

@@ -28,27 +28,25 @@ const HOME: &str = "~";
 pub(crate) const OF_SWARM: Field = Field::optional(
     "sandbox",
     Content::Mapping(&SWARM_SANDBOX),
-    "What the programs that run for agents and connections may touch, unless one of those says otherwise.",
+    "Sandbox of programs that run for agents and connections. Agents and Connections can override it.",
 );
 
 /// The field of an Agent.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "sandbox",
     Content::Mapping(&AGENT_SANDBOX),
-    "What the programs that its tools and modules start may touch. A field that is written here stands in \
-     for the Swarm's.",
+    "Sandbox of programs that its tools and modules start. Fields set here override the Swarm's.",
 );
 
 /// The field of a Connection.
 pub(crate) const OF_CONNECTION: Field = Field::optional(
     "sandbox",
     Content::Mapping(&CONNECTION_SANDBOX),
-    "What the program that is its connector, or its MCP server, may touch. A field that is written here \
-     stands in for the Swarm's.",
+    "Sandbox of its connector program or MCP server. Fields set here override the Swarm's.",
 );
 
-const ABOUT: &str = "What programs that run for a model may touch. They may always read the system's programs and the \
-                     project, and write in the work directory.";
+const ABOUT: &str = "Sandbox of programs that run for a model. They may always read the system's \
+    programs and the project, and write in the work directory.";
 
 static SWARM_SANDBOX: Shape = Shape::of(
     "SwarmSandbox",
@@ -60,7 +58,7 @@ static AGENT_SANDBOX: Shape = Shape::of(
     "AgentSandbox",
     ABOUT,
     &[
-        REQUIRE.or(Default::Meaning("as the Swarm's policy says")),
+        REQUIRE.or(Default::Meaning("the value of the Swarm's policy")),
         READ,
         WRITE,
         NETWORK,
@@ -69,9 +67,9 @@ static AGENT_SANDBOX: Shape = Shape::of(
 
 static CONNECTION_SANDBOX: Shape = Shape::of(
     "ConnectionSandbox",
-    "What the program of a connection may touch. It may always read the system's programs and the project.",
+    "Sandbox of a connection's program. It may always read the system's programs and the project.",
     &[
-        REQUIRE.or(Default::Meaning("as the Swarm's policy says")),
+        REQUIRE.or(Default::Meaning("the value of the Swarm's policy")),
         READ,
         WRITE,
         NETWORK,
@@ -81,40 +79,43 @@ static CONNECTION_SANDBOX: Shape = Shape::of(
 const NETWORK: Field = Field::optional(
     "network",
     Content::WordOr(&[NONE, ANY], &REACHABLE),
-    "What may be reached. `none`: nothing. `any`: all that the machine reaches, its own services included. A \
-     list of hosts: those, by a proxy, at the level `full`.",
+    "Network access. `none`: no network. `any`: everything that the machine can reach, including \
+     its own services. A list of hosts: only these hosts, through a proxy; requires the level \
+     `full`.",
 )
 .or(Default::Text(NONE));
 
 static REACHABLE: Shape = Shape::of(
     "ReachableHosts",
-    "The hosts that may be reached.",
+    "The allowed hosts.",
     &[Field::required(
         "allow",
         Content::List(&Content::Text),
-        "The hosts: `example.org`, `*.example.org` or an address, with `:port` behind it for another port than 80 \
-         and 443. A name that leads to a private address reaches it only if that address is listed as well.",
+        "The hosts: `example.org`, `*.example.org` or an address, followed by `:port` for ports \
+         other than 80 and 443. A name that resolves to a private address works only if that \
+         address is listed too.",
     )],
 );
 
 const REQUIRE: Field = Field::optional(
     "require",
     Content::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
-    "How they are confined; what cannot be had is a problem of the configuration. `full`: namespaces of their own, \
-     in which nothing else is there. `landlock`: the same files, for machines without user namespaces. `seatbelt`: a profile of macOS, untested. `off`: all rights of the \
-     user.",
+    "Confinement level. A level that the machine does not support is a configuration problem. \
+     `full`: separate namespaces in which nothing else is visible. `landlock`: the same file \
+     access, for machines without user namespaces. `seatbelt`: a macOS profile, untested. `off`: \
+     all rights of the user.",
 );
 
 const READ: Field = Field::optional(
     "read",
     PATHS,
-    "More that may be read and executed: absolute paths, below `~/`, or within the project.",
+    "Additional paths that may be read and executed: absolute, below `~/`, or within the project.",
 );
 
 const WRITE: Field = Field::optional(
     "write",
     PATHS,
-    "More that may be changed as well: absolute paths, below `~/`, or within the project.",
+    "Additional paths that may be changed: absolute, below `~/`, or within the project.",
 );
 
 const PATHS: Content = Content::List(&Content::Text);
@@ -177,7 +178,8 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
     let is_off = written.require.as_ref().map(|level| level.value) == Some(Level::Off);
     for (name, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
         if let (true, Some(place)) = (is_off, place) {
-            let message = format!("`{name}` has no effect: at the level `off` nothing is confined");
+            let message =
+                format!("`{name}` has no effect at the level `off`, which confines nothing");
             let problem = Problem::warning(codes::NO_EFFECT, place, message);
             cx.report
                 .add(problem.help("remove it, or require another level"));
@@ -206,13 +208,13 @@ fn read_hosts(reachable: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Vec<Re
     let texts = reachable.texts("allow", &mut cx.report);
     let place = place?;
     let problem = match texts.len() {
-        0 => ("`allow` names no host".to_owned(), "write `network: none`"),
+        0 => ("`allow` lists no host".to_owned(), "write `network: none`"),
         1..=MAX_SANDBOX_HOSTS => {
             return Some(texts.iter().filter_map(|it| read_host(it, cx)).collect());
         }
         count => (
-            format!("`allow` names {count} hosts; at most {MAX_SANDBOX_HOSTS} are allowed"),
-            "name those below which they are, as `*.example.org`",
+            format!("`allow` lists {count} hosts; at most {MAX_SANDBOX_HOSTS} are allowed"),
+            "combine hosts into patterns such as `*.example.org`",
         ),
     };
     let (message, help) = problem;
@@ -225,7 +227,7 @@ fn read_host(text: &Located<&str>, cx: &mut Context<'_>) -> Option<ReachableHost
     let why = match text.value.parse::<ReachableHost>() {
         Ok(host) => match host.address().map(reach_of) {
             Some(Reach::Never) => {
-                "is an address where no program has any business; take it out".to_owned()
+                "is an address that programs must not access; remove it".to_owned()
             }
             Some(Reach::Public | Reach::Private) | None => return Some(host),
         },
@@ -247,12 +249,12 @@ fn read_paths(
     let place = place?;
     if texts.len() > MAX_SANDBOX_PATHS {
         let message = format!(
-            "`{name}` names {} paths; at most {MAX_SANDBOX_PATHS} are allowed",
+            "`{name}` lists {} paths; at most {MAX_SANDBOX_PATHS} are allowed",
             texts.len()
         );
         let problem = Problem::new(codes::INVALID_VALUE, place, message);
         cx.report
-            .add(problem.help("name the directories that hold them"));
+            .add(problem.help("list the directories that contain them"));
         return None;
     }
     let paths = texts.iter().filter_map(|text| read_path(text, cx));
@@ -278,7 +280,7 @@ pub(crate) fn find(
     machine: &dyn Machine,
 ) -> Result<SandboxPath, (&'static str, &'static str)> {
     const PLAIN: (&str, &str) = (
-        "cannot be a path of a sandbox",
+        "is not a valid sandbox path",
         "write an absolute path, or one below `~/` or within the project, without `..`",
     );
     let written = Path::new(text);
@@ -288,7 +290,7 @@ pub(crate) fn find(
     let full: PathBuf = match written.strip_prefix(HOME) {
         Ok(rest) => {
             let home = machine.home().ok_or((
-                "is below the home directory of a user who has none",
+                "is below the home directory, but the user has none",
                 "write an absolute path",
             ))?;
             home.join(rest)
@@ -303,12 +305,12 @@ pub(crate) fn find(
     {
         let real = machine.real_path(&full).ok_or((
             "does not exist",
-            "create it, correct the path, or take it out",
+            "create it, correct the path, or remove it",
         ))?;
         if real.starts_with(&state) || state.starts_with(&real) {
             return Err((
-                "holds goondan's own files, or is one of them, and no tool may touch those",
-                "name the directories beside it that tools need",
+                "is or contains goondan's own files, which tools must not access",
+                "list only the other directories that tools need",
             ));
         }
     }

@@ -15,33 +15,33 @@ use crate::tree::entries_to_json;
 /// Shape of a script file.
 pub(crate) static SCRIPT: Shape = Shape::of(
     "Script",
-    "A script of the embedded model.",
+    "A script of the built-in model.",
     &[Field::required(
         "rules",
         Content::List(&Content::Mapping(&RULE)),
-        "Tried in order at every step; the first whose conditions all hold is played.",
+        "Rules, tried in order at every step. The first rule with all conditions met is played.",
     )],
 );
 
 /// A rule of a script.
 pub(crate) static RULE: Shape = Shape::of(
     "Rule",
-    "What the model does when something holds.",
+    "Conditions and the model's response.",
     &[
         Field::optional(
             "when",
             Content::Mapping(&WHEN),
-            "The conditions. None: the rule always holds.",
+            "The conditions. Without any, the rule always matches.",
         ),
         Field::optional(
             "say",
             Content::Text,
-            "What the model says. `${name}` is replaced by the capture of that name.",
+            "The model's text. `${name}` is replaced by the capture of that name.",
         ),
         Field::optional(
             "call",
             Content::List(&Content::Mapping(&CALL)),
-            "Tools the model calls.",
+            "Tools that the model calls.",
         ),
         Field::optional(
             "fail",
@@ -51,19 +51,19 @@ pub(crate) static RULE: Shape = Shape::of(
         Field::optional(
             "delayMs",
             Content::Number(0, MAX_SCRIPT_DELAY_MS),
-            "How long the answer takes, in milliseconds.",
+            "Delay of the answer, in milliseconds.",
         ),
     ],
 )
 .with(&[
     Rule::NotBoth("say", "fail"),
     Rule::NotBoth("call", "fail"),
-    Rule::AnyOf(&["say", "call", "fail"], "say what the model does then"),
+    Rule::AnyOf(&["say", "call", "fail"], "add the model's response"),
 ]);
 
 static WHEN: Shape = Shape::of(
     "When",
-    "Conditions, all of which must hold. Patterns are regular expressions.",
+    "Conditions that must all hold. Patterns are regular expressions.",
     &[
         Field::optional("user", Content::Text, "Pattern of the latest user message."),
         Field::optional(
@@ -75,7 +75,7 @@ static WHEN: Shape = Shape::of(
         Field::optional(
             "error",
             Content::Boolean,
-            "Whether that result is an error.",
+            "True if that result must be an error.",
         ),
         Field::optional("system", Content::Text, "Pattern of the system prompt."),
         Field::optional(
@@ -93,7 +93,7 @@ static WHEN: Shape = Shape::of(
 
 static CALL: Shape = Shape::of(
     "Call",
-    "A tool the model calls.",
+    "A tool call of the model.",
     &[
         Field::required(
             "tool",

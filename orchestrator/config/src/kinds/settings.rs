@@ -63,7 +63,7 @@ fn to_problem(
                 // The secret itself may be on this line.
                 report.hide_line(key.file, key.line);
                 report.hide_line(value.file, value.line);
-                problem.help(format!("it is a secret: put it under `secrets.{last}`"))
+                problem.help(format!("it is a secret; write it into `secrets.{last}`"))
             } else {
                 problem.rename(last, nearest(last, known.iter().copied()))
             }
@@ -79,7 +79,7 @@ fn to_problem(
             let problem = Problem::new(
                 codes::INVALID_VALUE,
                 value,
-                format!("{label} must be {expected}, and is {found}"),
+                format!("{label} must be {expected}, found {found}"),
             );
             let meant = nearest(found.trim_matches('"'), words.iter().copied());
             problem.rename(found.trim_matches('"'), meant)
@@ -94,13 +94,13 @@ fn to_problem(
         ProblemKind::Twice { name } => Problem::new(
             codes::DUPLICATE_REFERENCE,
             key,
-            format!("{label}: another one is named `{name}` too"),
+            format!("{label}: the name `{name}` is used twice"),
         )
-        .help("give each a name of its own"),
+        .help("use unique names"),
         ProblemKind::NeedsSecret { secret } => Problem::new(
             codes::MISSING_FIELD,
             key,
-            format!("{label} is of no use without the secret `{secret}`"),
+            format!("{label} requires the secret `{secret}`"),
         )
         .help(format!(
             "add `secrets: {{{secret}: {{valueFrom: {{env: NAME}}}}}}`"

@@ -34,23 +34,23 @@ impl Kind {
 /// Shape of a Swarm's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "SwarmSpec",
-    "Which agents work together, who answers first, and the rules for all.",
+    "A group of agents, their entry agent and the policy for all of them.",
     &[
         Field::required(
             "entryAgent",
             Content::Reference(Kind::AGENT),
-            "The Agent that gets what no rule sends elsewhere.",
+            "The Agent that receives every event that no rule routes to another agent.",
         ),
         Field::optional(
             "agents",
             Content::List(&Content::Listed(&LISTED_AGENT)),
-            "The Agents that take part.",
+            "The Agents of the swarm.",
         )
         .or(Default::Meaning("every Agent of the project")),
         Field::optional(
             "instanceKey",
             Content::Text,
-            "The conversation that is meant when none is named.",
+            "Key of the default conversation.",
         )
         .or(Default::Meaning("`main`")),
         POLICY,
@@ -61,12 +61,12 @@ pub(crate) static SPEC: Shape = Shape::of(
 pub(crate) const POLICY: Field = Field::optional(
     "policy",
     Content::Mapping(&POLICY_SHAPE),
-    "What holds for every agent of the swarm.",
+    "Policy for every agent of the swarm.",
 );
 
 static LISTED_AGENT: Shape = Shape::of(
     "ListedAgent",
-    "An agent that takes part.",
+    "An agent of the swarm.",
     &[Field::required(
         "ref",
         Content::Reference(Kind::AGENT),
@@ -76,38 +76,38 @@ static LISTED_AGENT: Shape = Shape::of(
 
 static POLICY_SHAPE: Shape = Shape::of(
     "Policy",
-    "What holds for every agent of the swarm.",
+    "Policy for every agent of the swarm.",
     &[
         Field::optional(
             "maxStepsPerTurn",
             Content::Number(1, MAX_STEPS_PER_TURN as u64),
-            "Most model calls of one turn.",
+            "Maximum number of model calls in one turn.",
         )
         .or(Default::Number(DEFAULT_MAX_STEPS_PER_TURN as u64)),
         Field::optional(
             "loopBreaker",
             Content::Mapping(&LOOP_BREAKER),
-            "When a turn goes in circles and is ended.",
+            "Limits that end a turn that repeats itself.",
         ),
         Field::optional(
             "lifecycle",
             Content::Mapping(&LIFECYCLE),
-            "How long what nobody uses is kept.",
+            "Retention of unused conversations and processes.",
         ),
         Field::optional(
             "shutdown",
             Content::Mapping(&SHUTDOWN),
-            "How processes are stopped.",
+            "Stopping of processes.",
         ),
         Field::optional(
             "observation",
             Content::Mapping(&OBSERVATION),
-            "How much is kept of what was observed.",
+            "Retention of observation logs.",
         ),
         Field::optional(
             "tasks",
             Content::Mapping(&TASKS),
-            "What becomes of tasks of command-line agents with time.",
+            "Retention, drills and checkpoints of command-line agents' tasks.",
         ),
         changesets::OF_SWARM,
         budgets::OF_SWARM,
@@ -117,18 +117,18 @@ static POLICY_SHAPE: Shape = Shape::of(
 
 static OBSERVATION: Shape = Shape::of(
     "Observation",
-    "How much is kept of each of a conversation's two logs of what was observed: its runtime events, and the messages of its models.",
+    "Retention of each of a conversation's two observation logs: its runtime events, and its model messages.",
     &[
         Field::optional(
             "maxMiB",
             Content::Number(0, MAX_OBSERVATION_MIB),
-            "Most MiB of compressed segments.",
+            "Maximum size of compressed segments in MiB.",
         )
         .or(Default::Number(DEFAULT_OBSERVATION_BYTES / BYTES_PER_MIB)),
         Field::optional(
             "maxDays",
             Content::Number(0, MAX_OBSERVATION_DAYS as u64),
-            "Most days since a segment was full.",
+            "Maximum age of a full segment in days.",
         )
         .or(Default::Number(DEFAULT_OBSERVATION_DAYS as u64)),
     ],
@@ -136,24 +136,24 @@ static OBSERVATION: Shape = Shape::of(
 
 static TASKS: Shape = Shape::of(
     "Tasks",
-    "What becomes of tasks of command-line agents with time.",
+    "Retention, drills and checkpoints of command-line agents' tasks.",
     &[
         Field::optional(
             "keepDays",
             Content::Number(0, MAX_TASK_KEEP_DAYS),
-            "A task is removed, with a backup, so many days after it ended; 0 for never.",
+            "Days after which an ended task is backed up and removed; 0 for never.",
         )
         .or(Default::Number(DEFAULT_TASK_KEEP_DAYS)),
         Field::optional(
             "drillHours",
             Content::Number(0, MAX_TASK_DRILL_HOURS),
-            "The newest checkpoint of each task is restored for a trial so often; 0 for never.",
+            "Hours between trial restores of each task's newest checkpoint; 0 for never.",
         )
         .or(Default::Number(0)),
         Field::optional(
             "checkpointSeconds",
             Content::Number(0, MAX_TASK_CHECKPOINT_SECONDS),
-            "A checkpoint of a task is made so often while its agent works; 0 for never.",
+            "Seconds between checkpoints of a task while its agent works; 0 for never.",
         )
         .or(Default::Number(DEFAULT_TASK_CHECKPOINT_SECONDS)),
     ],
@@ -161,18 +161,18 @@ static TASKS: Shape = Shape::of(
 
 static LOOP_BREAKER: Shape = Shape::of(
     "LoopBreaker",
-    "When a turn goes in circles and is ended.",
+    "Limits that end a turn that repeats itself.",
     &[
         Field::optional(
             "sameCallsMax",
             Content::Number(2, MAX_STEPS_PER_TURN as u64),
-            "So many steps in a row made the same calls with the same results.",
+            "Maximum number of consecutive steps with the same calls and the same results.",
         )
         .or(Default::Number(DEFAULT_SAME_CALLS_MAX as u64)),
         Field::optional(
             "noProgressStepsMax",
             Content::Number(2, MAX_STEPS_PER_TURN as u64),
-            "So many steps in a row brought nothing new: each call failed, or gave what it gave before.",
+            "Maximum number of consecutive steps without progress: each call failed or returned an earlier result.",
         )
         .or(Default::Number(DEFAULT_NO_PROGRESS_STEPS_MAX as u64)),
     ],
@@ -180,24 +180,24 @@ static LOOP_BREAKER: Shape = Shape::of(
 
 static LIFECYCLE: Shape = Shape::of(
     "Lifecycle",
-    "How long what nobody uses is kept.",
+    "Retention of unused conversations and processes.",
     &[
         Field::optional(
             "ttlSeconds",
             Content::Number(1, MAX_TTL_SECONDS),
-            "A conversation expires so long after its last message.",
+            "Time after the last message when a conversation expires.",
         )
         .or(Default::Meaning("never")),
         Field::optional(
             "gcGraceSeconds",
             Content::Number(0, MAX_GC_GRACE_SECONDS),
-            "An expired conversation is deleted so long after it expired.",
+            "Time after expiry when a conversation is deleted.",
         )
         .or(Default::Number(DEFAULT_GC_GRACE_SECONDS)),
         Field::optional(
             "idleSeconds",
             Content::Number(1, MAX_IDLE_SECONDS),
-            "An agent process without work is stopped after so long; the next event starts it again.",
+            "Idle time after which an agent process stops; the next event starts it again.",
         )
         .or(Default::Number(DEFAULT_IDLE_SECONDS)),
     ],
@@ -205,11 +205,11 @@ static LIFECYCLE: Shape = Shape::of(
 
 static SHUTDOWN: Shape = Shape::of(
     "Shutdown",
-    "How processes are stopped.",
+    "Stopping of processes.",
     &[Field::optional(
         "gracePeriodSeconds",
         Content::Number(0, MAX_GRACE_PERIOD_SECONDS),
-        "How long a stop waits for the turn in progress.",
+        "Time that a stop waits for the turn in progress.",
     )
     .or(Default::Number(DEFAULT_GRACE_PERIOD_MS / 1_000))],
 );

@@ -18,18 +18,18 @@ pub(crate) fn check(model: &HostedModel, params: &ModelParams, place: Place, rep
     let budget = thinking.budget_tokens();
     if let (Some(effort), Some(budget)) = (effort, budget.filter(|it| *it >= reply_tokens)) {
         let message = format!(
-            "`maxTokens: {reply_tokens}` leaves no room for a reply: with `reasoningEffort: {effort}` \
-             `{}` may think for {budget} tokens, which count among them",
+            "`maxTokens: {reply_tokens}` leaves no room for a reply: with `reasoningEffort: \
+             {effort}`, `{}` may use {budget} of these tokens for reasoning",
             model.model
         );
         report.add(
             Problem::new(codes::INVALID_VALUE, place, message).help(format!(
-                "write a `maxTokens` of more than {budget}, or a lower `reasoningEffort`"
+                "set `maxTokens` to more than {budget}, or lower `reasoningEffort`"
             )),
         );
     }
     if thinking.is_on() && params.temperature.is_some() {
-        let message = "`temperature` has no effect: a model that thinks takes none";
+        let message = "`temperature` has no effect on a reasoning model";
         report.add(
             Problem::warning(codes::NO_EFFECT, place, message)
                 .help("remove it, or write `reasoningEffort: none`"),

@@ -38,7 +38,7 @@ pub(crate) static SPEC: Choice = Choice {
 const ERROR_MESSAGE_LIMIT: Field = Field::optional(
     "errorMessageLimit",
     Content::Number(1, MAX_ERROR_MESSAGE_LIMIT_CHARS as u64),
-    "Longest error text the model is told, in characters.",
+    "Maximum length of an error text for the model, in characters.",
 )
 .or(Default::Number(DEFAULT_ERROR_MESSAGE_LIMIT_CHARS as u64));
 
@@ -51,12 +51,12 @@ const CONFIG: Field = Field::optional(
 const IDEMPOTENT: Field = Field::optional(
     "idempotent",
     Content::Boolean,
-    "Whether a call that a crash cut short may be run again.",
+    "True if a call that a crash interrupted may run again.",
 );
 
 static BUILTIN_SPEC: Shape = Shape::of(
     "BuiltinToolSpec",
-    "A built-in tool under a name and with settings of its own.",
+    "A built-in tool with a custom name and settings.",
     &[
         Field::required(
             "builtin",
@@ -66,7 +66,7 @@ static BUILTIN_SPEC: Shape = Shape::of(
         Field::optional(
             "exports",
             Content::List(&Content::Mapping(&BUILTIN_EXPORT)),
-            "What of the tool is offered.",
+            "The exports of the tool that models can call.",
         )
         .or(Default::Meaning("everything")),
         CONFIG,
@@ -79,9 +79,9 @@ static BUILTIN_EXPORT: Shape = Shape::of(
     "One of a built-in tool's exports.",
     &[
         Field::required("name", Content::Text, "One of the tool's exports."),
-        Field::optional("description", Content::Text, "What models are told of it.")
-            .or(Default::Meaning("what the tool itself says")),
-        IDEMPOTENT.or(Default::Meaning("what the tool itself says")),
+        Field::optional("description", Content::Text, "Description for models.")
+            .or(Default::Meaning("the tool's own value")),
+        IDEMPOTENT.or(Default::Meaning("the tool's own value")),
     ],
 );
 
@@ -98,12 +98,12 @@ static MODULE_SPEC: Shape = Shape::of(
         Field::required(
             "exports",
             Content::List(&Content::Mapping(&MODULE_EXPORT)),
-            "What the module offers.",
+            "The exports of the module.",
         ),
         Field::optional(
             "timeoutSeconds",
             Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
-            "How long a call may take.",
+            "Time limit of a call.",
         )
         .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         Field::optional(
@@ -119,10 +119,14 @@ static MODULE_SPEC: Shape = Shape::of(
 
 static MODULE_EXPORT: Shape = Shape::of(
     "ModuleExport",
-    "One thing a module can do.",
+    "An export of a module.",
     &[
-        Field::required("name", Content::Text, "The second half of its full name."),
-        Field::required("description", Content::Text, "What models are told of it."),
+        Field::required(
+            "name",
+            Content::Text,
+            "Name of the export, the second half of the tool's full name.",
+        ),
+        Field::required("description", Content::Text, "Description for models."),
         Field::required(
             "parameters",
             Content::Entries(&Content::Anything),
@@ -208,9 +212,9 @@ fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -
             Problem::new(
                 codes::INVALID_VALUE,
                 place,
-                "a module without exports is no tool",
+                "a tool module must have exports",
             )
-            .help("list what the module exports in `handlers`"),
+            .help("list the functions in the module's `handlers`"),
         );
     }
     for mut export in listed.into_iter().flatten() {
@@ -225,9 +229,9 @@ fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -
                 Problem::new(
                     codes::INVALID_VALUE,
                     place,
-                    format!("`parameters` is no JSON Schema of arguments: {reason}"),
+                    format!("`parameters` is not a valid JSON Schema for arguments: {reason}"),
                 )
-                .help("write `type: object` and the arguments in `properties`"),
+                .help("write `type: object`, and the arguments in `properties`"),
             );
         }
         let Some(name) = name else { continue };
@@ -295,7 +299,7 @@ fn read_exports(
                     codes::UNKNOWN_REFERENCE,
                     name.place,
                     format!(
-                        "there is no export `{}`; there is {}",
+                        "unknown export `{}`; expected {}",
                         name.value,
                         one_of(&known)
                     ),
@@ -364,7 +368,7 @@ fn refuse_environment(config: &[Entry], report: &mut Report) {
                 Problem::new(
                     codes::UNSUPPORTED,
                     entry.key_place,
-                    "`valueFrom` is for Connections; a tool's settings are written out",
+                    "`valueFrom` works only in Connections; a tool's settings must be literal",
                 )
                 .help("write the value itself"),
             );

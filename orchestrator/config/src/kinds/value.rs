@@ -55,11 +55,11 @@ fn refuse_text(node: &Node, label: &Label, cx: &mut Context<'_>) -> bool {
     let owner = label.resource_name().unwrap_or("NAME");
     let help = advice::secret_as_text(label.last(), owner, written);
     let message = if advice::variable(written).is_some() {
-        format!("{label} names a variable the way a shell does")
+        format!("{label} uses the shell syntax for variables")
     } else {
         cx.report.hide_line(node.place.file, node.place.line);
         cx.secrets.write_out(written);
-        format!("{label} is written out; it must say where the value is taken from")
+        format!("{label} must not be literal; it must have a `valueFrom`")
     };
     cx.report
         .add(Problem::new(codes::WRONG_TYPE, node.place, message).help(help));
@@ -78,10 +78,10 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
             Problem::warning(
                 codes::PLAIN_SECRET,
                 written.place,
-                format!("{label} is written out, for everyone who can read the project"),
+                format!("{label} is literal and visible to everyone who can read the project"),
             )
             .help(
-                "take it from the environment, `valueFrom: {env: NAME}`, or from a secret, `valueFrom: \
+                "use an environment variable, `valueFrom: {env: NAME}`, or a secret, `valueFrom: \
                  {secretRef: {ref: Secret/name, key: KEY}}`",
             ),
         );
@@ -151,7 +151,7 @@ fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Locat
                 format!("the environment variable `{}` is not set", variable.value),
             )
             .help(format!(
-                "set it where the daemon is started, or write `{}=…` into `.env.local`",
+                "set it in the daemon's environment, or write `{}=…` into `.env.local`",
                 variable.value
             )),
         );
@@ -210,7 +210,7 @@ fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<Entry
             Problem::new(
                 codes::INVALID_VALUE,
                 written.place,
-                format!("a secret is referred to as `{SECRET_PREFIX}name`"),
+                format!("expected a secret reference of the form `{SECRET_PREFIX}name`"),
             )
             .help(format!("write `ref: {SECRET_PREFIX}name`")),
         );
@@ -260,12 +260,12 @@ fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<Str
             Problem::new(codes::INVALID_VALUE, name.place, why.clone())
         }
         SecretProblem::NoSecret { names } => {
-            let message = format!("there is no secret `{}`", name.value);
+            let message = format!("secret `{}` does not exist", name.value);
             let help = help(name.value, names);
             Problem::new(codes::MISSING_SECRET, name.place, message).help(help)
         }
         SecretProblem::NoKey { keys } => {
-            let message = format!("the secret `{}` has no entry `{}`", name.value, key.value);
+            let message = format!("secret `{}` has no entry `{}`", name.value, key.value);
             let help = help(key.value, keys);
             Problem::new(codes::MISSING_SECRET, key.place, message).help(help)
         }
@@ -273,11 +273,11 @@ fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<Str
             cx.secrets.refuse(name.value, &cx.resource);
             let project = project_root.display();
             let message = format!(
-                "{} asks for the secret `{}`, which nobody has allowed the project `{project}` to use",
+                "{} needs the secret `{}`, but project `{project}` is not allowed to use it",
                 cx.resource, name.value
             );
             let help = format!(
-                "if you trust it with that: `gdn secret allow {} --project {}`",
+                "if you trust the project with it, run `gdn secret allow {} --project {}`",
                 name.value,
                 shell_quoted(&project.to_string())
             );

@@ -37,11 +37,11 @@ pub(crate) fn read<T: PartialEq>(
         cx.report.add(told.did_you_mean(meant));
     }
     if words.is_empty() {
-        let message = format!("`{name}` is empty, so that it would never hold");
+        let message = format!("`{name}` is empty, so it never matches");
         let problem = Problem::new(codes::INVALID_VALUE, place, message);
         let example = known.first().copied().unwrap_or_default();
         cx.report
-            .add(problem.help(format!("remove it, or say when: `{name}: [{example}]`")));
+            .add(problem.help(format!("remove it, or add values: `{name}: [{example}]`")));
     }
     Some(read)
 }

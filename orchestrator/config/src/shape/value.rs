@@ -6,17 +6,17 @@ use crate::kind::Kind;
 /// A value that is never shown.
 pub(crate) static VALUE: Shape = Shape::of(
     "Value",
-    "A value, written out or taken from elsewhere.",
+    "A literal value, or a reference to its source.",
     &[
         Field::optional(
             "value",
             Content::Text,
-            "The value itself. It stands in the file in plain text.",
+            "The literal value, in plain text in the file.",
         ),
         Field::optional(
             "valueFrom",
             Content::Mapping(&VALUE_FROM),
-            "Where the value is taken from.",
+            "Source of the value.",
         ),
     ],
 )
@@ -28,12 +28,12 @@ pub(crate) static VALUE: Shape = Shape::of(
 /// Sources of a value.
 pub(crate) static VALUE_FROM: Shape = Shape::of(
     "ValueFrom",
-    "Where a value is taken from.",
+    "Source of a value.",
     &[
         Field::optional(
             "env",
             Content::Text,
-            "An environment variable of the daemon, or one that `.env.local` or `.env` sets.",
+            "An environment variable of the daemon, or one set in `.env.local` or `.env`.",
         ),
         Field::optional(
             "secretRef",
@@ -43,7 +43,7 @@ pub(crate) static VALUE_FROM: Shape = Shape::of(
         Field::optional(
             "oauth",
             Content::Mapping(&OAUTH_TOKEN),
-            "A token of an authorization server, which is renewed by itself.",
+            "A token of an authorization server, renewed automatically.",
         ),
     ],
 )
@@ -65,7 +65,7 @@ static OAUTH_TOKEN: Shape = Shape::of(
         Field::optional(
             "subject",
             Content::Text,
-            "Whose, if the OAuthApp has `subjectMode: user`.",
+            "The token's subject, if the OAuthApp has `subjectMode: user`.",
         ),
     ],
 );
@@ -75,17 +75,17 @@ static SECRET_REF: Shape = Shape::of(
     "An entry of the secret store.",
     &[
         Field::required("ref", Content::Text, "The secret: `Secret/name`."),
-        Field::required("key", Content::Text, "Which of its entries."),
+        Field::required("key", Content::Text, "Name of the secret's entry."),
     ],
 );
 
 /// A value among settings that is taken from elsewhere: `{valueFrom: …}` and nothing else.
 pub(crate) static TAKEN: Shape = Shape::of(
     "TakenValue",
-    "A value taken from elsewhere.",
+    "A value from another source.",
     &[Field::required(
         "valueFrom",
         Content::Mapping(&VALUE_FROM),
-        "Where the value is taken from.",
+        "Source of the value.",
     )],
 );

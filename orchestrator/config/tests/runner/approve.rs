@@ -54,7 +54,7 @@ fn steer_3_a_rule_that_cannot_hold_is_told_at_its_place() {
         ("{otherwise: ask}", "`rules`"),
         (
             "{rules: [{when: {command: '('}, approve: ask}]}",
-            "is no regular expression",
+            "is not a valid regular expression",
         ),
         (
             "{rules: [{when: {command: 5}, approve: ask}]}",
@@ -62,7 +62,7 @@ fn steer_3_a_rule_that_cannot_hold_is_told_at_its_place() {
         ),
         (
             "{rules: [{export: exce, approve: ask}]}",
-            "`approve` names `exce`",
+            "`approve` lists `exce`",
         ),
         ("{rules: [{export: exec}]}", "`approve`"),
         ("{rules: [{approve: maybe}]}", "`maybe`"),
@@ -95,5 +95,5 @@ fn steer_3_a_chat_asks_about_agents_that_there_are() {
     let chat = found.connections[&"chat".parse().unwrap()].approvals();
     assert!(chat.unwrap().has_agent("helper"));
     let told = project("[helper, helpr]").problems().join("\n");
-    assert!(told.contains("there is no Agent `helpr`"), "{told}");
+    assert!(told.contains("Agent `helpr` is not an agent of"), "{told}");
 }

@@ -41,15 +41,15 @@ fn a_provider_that_there_is_not_is_told_by_what_it_is_reached() {
     for (provider, help) in [
         (
             "ollama",
-            "ollama speaks the protocol of `openai`: write `provider: openai` and `endpoint: \
+            "ollama is compatible with the OpenAI API: write `provider: openai` and `endpoint: \
              http://127.0.0.1:11434/v1`",
         ),
         ("claude", "write `provider: anthropic`"),
         ("Gemini", "write `provider: google`"),
         (
             "bedrock",
-            "a server that speaks the protocol of one of these is named by its address: write \
-             `provider: openai` and `endpoint: URL`, up to and with the version, such as \
+            "for a server with an API compatible with one of these, write its address: `provider: \
+             openai` and `endpoint: URL`, up to and including the version, such as \
              `http://127.0.0.1:8080/v1`",
         ),
     ] {
@@ -70,10 +70,10 @@ fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
     tells(
         &yaml,
         &[
-            "7: `spec.apiKey` of Model `main` is written out; it must say where the value is taken from | \
-             keep it out of the file: `gdn secret set main apiKey --for .` asks for it; then write `apiKey: \
-             {valueFrom: {secretRef: {ref: Secret/main, key: apiKey}}}`. Or set a variable in \
-             `.env.local` and write `apiKey: {valueFrom: {env: API_KEY}}`",
+            "7: `spec.apiKey` of Model `main` must not be literal; it must have a `valueFrom` | \
+             keep it out of the file: run `gdn secret set main apiKey --for .`, then write \
+             `apiKey: {valueFrom: {secretRef: {ref: Secret/main, key: apiKey}}}`. Or set a \
+             variable in `.env.local` and write `apiKey: {valueFrom: {env: API_KEY}}`",
         ],
     );
     let shown = Project::new(&yaml).refused().to_string();
@@ -84,8 +84,8 @@ fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
                 "  provider: openai\n  model: x\n  apiKey: {written}\n"
             )),
             &[
-                "7: `spec.apiKey` of Model `main` names a variable the way a shell does | write `apiKey: \
-                 {valueFrom: {env: OPENAI_API_KEY}}`",
+                "7: `spec.apiKey` of Model `main` uses the shell syntax for variables | write \
+                 `apiKey: {valueFrom: {env: OPENAI_API_KEY}}`",
             ],
         );
     }
@@ -96,31 +96,31 @@ fn a_line_that_is_no_yaml_is_told_in_the_words_of_a_reader() {
     for (lines, expected) in [
         (
             "  prompt:\n\tsystem: hi\n",
-            "a tab indents this line, and YAML is indented by spaces only | replace each tab by two spaces",
+            "this line is indented with a tab; YAML allows only spaces | replace each tab with two spaces",
         ),
         (
             "  description: Answer like this: short\n",
-            "a text without quotes holds `: `, which begins another field | put the text in quotes: \
-             `description: \"Answer like this: short\"`",
+            "a text without quotes contains `: `, which starts another field | put the text in \
+             quotes: `description: \"Answer like this: short\"`",
         ),
         (
             "  description: @you\n",
-            "a text without quotes cannot begin like this | put the text in quotes: `description: \
-             \"@you\"`",
+            "a text without quotes cannot begin with this character | put the text in quotes: \
+             `description: \"@you\"`",
         ),
         (
             "  description: 'it's'\n",
-            "the text ends at its second `'`, and something follows | write `''` for a `'` within it, \
-             or put the text in `\"`",
+            "unexpected text after the closing `'` | write `''` for a `'` within the text, or put \
+             the text in `\"`",
         ),
         (
             "  description: {{name}} is here\n",
-            "a field's name must be text | a text that begins with `{` is read as a mapping: put it in \
-             quotes",
+            "a field's name must be text | a text that begins with `{` is parsed as a mapping: put \
+             it in quotes",
         ),
         (
             "--\n",
-            "this line is no field: it has no `:` | write `---` to begin another document",
+            "this line is not a field: it has no `:` | write `---` to begin another document",
         ),
     ] {
         let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
@@ -138,8 +138,8 @@ fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
         (
             "  memory: 512\n",
             "memory",
-            "what its process may take stands in `runtime: {limits: {memoryMiB: 512}}`; what the agent \
-             remembers is kept without a setting",
+            "limit the process with `runtime: {limits: {memoryMiB: 512}}`; the agent's memory \
+             needs no setting",
         ),
         (
             "  systemPrompt: hi\n",
@@ -149,18 +149,18 @@ fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
         (
             "  model: gpt-4o\n",
             "model",
-            "a model is a document of its own, `kind: Model`; write `modelConfig: {modelRef: Model/name}` \
-             here",
+            "a model is a separate document of `kind: Model`; write `modelConfig: {modelRef: \
+             Model/name}` here",
         ),
         (
             "  system: hi\n",
             "system",
-            "`system` is a field of `prompt`: write it below that, further to the right",
+            "`system` is a field of `prompt`: indent it below `prompt`",
         ),
         (
             "  temperature: 0.2\n",
             "temperature",
-            "`temperature` is a field of `modelConfig.params`: write it below that, further to the right",
+            "`temperature` is a field of `modelConfig.params`: indent it below `modelConfig.params`",
         ),
     ] {
         let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
@@ -175,36 +175,37 @@ fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
     tells(
         &too_far,
         &[
-            "12: unknown field `prompt` in `spec.modelConfig` of Agent `helper`; expected `fallbacks`, \
-             `modelRef` or `params` | `prompt` is a field of `spec`: begin it in the same column as those beside it there",
+            "12: unknown field `prompt` in `spec.modelConfig` of Agent `helper`; expected \
+             `fallbacks`, `modelRef` or `params` | `prompt` is a field of `spec`: indent it like \
+             the other fields of `spec`",
         ],
     );
     let no_spec = "apiVersion: goondan.ai/v1\nkind: Agent\nname: x\n";
     let told = told(no_spec);
-    let help = "`name` is a field of `metadata`: write it below that, further to the right";
+    let help = "`name` is a field of `metadata`: indent it below `metadata`";
     assert!(told.iter().any(|told| told.ends_with(help)), "{told:#?}");
 }
 
 #[test]
 fn a_file_of_another_program_is_one_problem() {
     let begin =
-        "make a project with `gdn init`, or name the directory of one: `gdn --project DIR …`";
+        "create a project with `gdn init`, or pass a project directory: `gdn --project DIR …`";
     for (text, what) in [
         (
             "version: '3'\nservices: {web: {image: nginx}}\nvolumes: {}\n",
-            "this is a file of Docker Compose, no project of goondan",
+            "this is a Docker Compose file, not a goondan project",
         ),
         (
             "on: push\njobs: {}\n",
-            "this is a workflow of GitHub Actions, no project of goondan",
+            "this is a GitHub Actions workflow, not a goondan project",
         ),
         (
             "{\"name\": \"x\", \"scripts\": {}}\n",
-            "this is the manifest of a JavaScript package, no project of goondan",
+            "this is a JavaScript package manifest, not a goondan project",
         ),
         (
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
-            "this is a `Deployment` of Kubernetes, no resource of goondan",
+            "this is a Kubernetes `Deployment`, not a goondan resource",
         ),
     ] {
         tells(text, &[&format!("1: {what} | {begin}")]);
@@ -215,7 +216,7 @@ fn a_file_of_another_program_is_one_problem() {
 fn two_resources_without_a_line_between_them_are_one_problem() {
     tells(
         &SMALLEST.replace("---\n", ""),
-        &["5: another resource begins here, in the same document | write a line `---` above it"],
+        &["5: another resource begins here in the same document | add a line `---` above it"],
     );
 }
 
@@ -242,8 +243,8 @@ fn what_lacks_a_space_or_a_field_of_its_own_is_told() {
     tells(
         &agent(&format!("{MODEL_CONFIG}  prompt: You are helpful\n")),
         &[
-            "11: `spec.prompt` of Agent `helper` must be a mapping of fields, not text | write `prompt: \
-             {system: …}`, or name a file with `prompt: {systemRef: …}`",
+            "11: `spec.prompt` of Agent `helper` must be a mapping of fields, not text | write \
+             `prompt: {system: …}`, or refer to a file with `prompt: {systemRef: …}`",
         ],
     );
 }

@@ -78,7 +78,7 @@ fn what_is_no_budget_is_told_at_its_place() {
             "E_CONFIG_MISSING_FIELD 15:13 `spec.budgets[0]` of Agent `clerk` needs `tokens` or `cost`",
             "E_CONFIG_INVALID_VALUE 23:21 `spec.policy.budgets[0].for` of Swarm `shop` must be \
              `workspace`, `agent` or `instance`, not `everybody`",
-            "E_CONFIG_INVALID_VALUE 23:42 a budget of nothing lets no agent say anything",
+            "E_CONFIG_INVALID_VALUE 23:42 a budget of zero blocks every model call",
         ]
     );
 }
@@ -89,8 +89,8 @@ fn a_budget_in_money_needs_to_know_what_the_models_cost() {
     assert_eq!(
         problems,
         [
-            "E_CONFIG_INVALID_VALUE 23:15 this budget is in money, but nobody says what Model `big` \
-             costs, so it could not be kept"
+            "E_CONFIG_INVALID_VALUE 23:15 this budget has a `cost`, but Model `big` has no \
+             `prices`, so the cost is unknown"
         ]
     );
     project("", "", "{for: workspace, tokens: 1}").load();

@@ -228,11 +228,11 @@ fn what_makes_no_sense_for_a_program_is_told() {
         "preset: claude, resume: [x]",
         "has both `preset` and `resume`",
     );
-    says("command: []", "names no program");
+    says("command: []", "has no program");
     says("command: ['']", "begins with an empty word");
     says(
         "command: [x], prompt: argument",
-        "does not say where the prompt goes",
+        "does not contain `{prompt}`",
     );
     says(
         "command: [x, '{prompt}'], prompt: stdin",
@@ -244,15 +244,15 @@ fn what_makes_no_sense_for_a_program_is_told() {
     );
     says(
         "command: [x], format: codex-json, resume: [x]",
-        "where the id of the session goes",
+        "does not contain `{session}`",
     );
     says(
         "command: [x], environment: {1A: x}",
-        "`1A` is no name of a variable",
+        "`1A` is not a valid variable name",
     );
     says(
         "command: [x], environment: {GOONDAN_X: x}",
-        "a name that goondan sets itself",
+        "is reserved: goondan sets it",
     );
     says("command: [x], environment: {A: [b]}", "must be text");
     says(
@@ -267,20 +267,20 @@ fn what_makes_no_sense_for_a_program_is_told() {
     );
     says(
         "preset: claude, model: --resume",
-        "would not take for a name",
+        "would parse as an option",
     );
     says("preset: claude, key: sk-1", "written out");
     says("preset: aider, login: guides", "the program has none");
-    says(
-        "preset: claude, login: ../x",
-        "cannot be a path of a sandbox",
-    );
+    says("preset: claude, login: ../x", "is not a valid sandbox path");
     says(
         "command: [x], preamble: missing.md",
-        "there is no file `missing.md`",
+        "file `missing.md` does not exist",
     );
     says("command: [x], guide: ../x", "holds `..`");
-    says("command: [x], guide: missing", "there is no file `missing`");
+    says(
+        "command: [x], guide: missing",
+        "file `missing` does not exist",
+    );
     says("command: [x], guide: guides/style.md", "is not a directory");
     says(
         "command: [x], cwdMode: workspace",
@@ -304,7 +304,7 @@ fn fields_of_an_agent_with_a_model_are_refused_with_advice() {
         let refused = Project::with(&document).refused();
         let told = refused.as_slice()[0].to_string();
         assert!(told.contains("unknown field"), "{told}");
-        assert!(told.contains("tools of its own"), "{told}");
+        assert!(told.contains("its own model, prompt and tools"), "{told}");
     }
 }
 
@@ -313,7 +313,7 @@ fn no_event_goes_to_a_program() {
     let entry = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/coder}\n";
     let told = only_problem(&Project::with(&(agent("preset: claude") + entry)));
     assert!(
-        told.contains("works for tasks, and no events go to it"),
+        told.contains("works on tasks and cannot receive events"),
         "{told}"
     );
     let hook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: hook}\nspec:\n  \
@@ -321,7 +321,7 @@ fn no_event_goes_to_a_program() {
                 ingress: {rules: [{route: {agentRef: Agent/coder}}]}\n";
     let told = only_problem(&Project::with(&(agent("preset: claude") + hook)));
     assert!(
-        told.contains("works for tasks, and no events go to it"),
+        told.contains("works on tasks and cannot receive events"),
         "{told}"
     );
 }
@@ -346,7 +346,7 @@ fn task_8_a_guide_stays_as_it_is() {
         .replace("spec: {", "spec: {sandbox: {write: [guides]}, ");
     let project = Project::with(&document).file("guides/style.md", "");
     let told = only_problem(&project);
-    assert!(told.contains("where its `guide` is"), "{told}");
+    assert!(told.contains("which contains its `guide`"), "{told}");
 }
 
 /// A project with connections and an agent that sends notifications through one.

@@ -63,12 +63,9 @@ fn steer_5_the_models_after_the_first_come_in_their_order_with_their_own_paramet
 #[test]
 fn steer_5_what_cannot_be_meant_is_refused_with_its_place() {
     for (fallbacks, said) in [
-        ("{modelRef: Model/big}", "a second time"),
-        (
-            "{modelRef: Model/small}, {modelRef: Model/small}",
-            "a second time",
-        ),
-        ("{modelRef: Model/script}", "nothing falls back to it"),
+        ("{modelRef: Model/big}", "twice"),
+        ("{modelRef: Model/small}, {modelRef: Model/small}", "twice"),
+        ("{modelRef: Model/script}", "cannot be a fallback"),
         ("{modelRef: Model/nobody}", "nobody"),
         ("{modelRef: Model/small, on: []}", "`on` is empty"),
         ("{modelRef: Model/small, on: [overBudget]}", "overBudget"),
@@ -109,7 +106,7 @@ spec:
     let without = hosted("big", prices) + &hosted("small", "") + agent;
     let problems = Project::new(&without).problems().join("\n");
     assert!(
-        problems.contains("nobody says what Model `small` costs"),
+        problems.contains("Model `small` has no `prices`"),
         "{problems}"
     );
     Project::new(&(hosted("big", prices) + &hosted("small", prices) + agent)).load();

@@ -22,8 +22,9 @@ fn with_script(path: &str) -> String {
 fn a_missing_project_file_says_what_to_do() {
     assert_eq!(
         Project::empty().refused().to_string(),
-        "error[E_CONFIG_MISSING_FILE]: there is no file `goondan.yaml` in the Project Root
- --> goondan.yaml:1:1
+        "error[E_CONFIG_MISSING_FILE]: file `goondan.yaml` does not exist in the Project Root
+ --> \
+         goondan.yaml:1:1
   = help: create a project with `gdn init`"
     );
     let misnamed = Project::empty().file("goondan.yml", SMALLEST).refused();
@@ -40,8 +41,9 @@ fn a_resource_file_that_is_gone_is_told_as_such() {
         .refused();
     assert_eq!(
         problems.to_string(),
-        "error[E_CONFIG_MISSING_FILE]: there is no file `resources/a.yaml` in the Project Root
- --> resources/a.yaml:1:1
+        "error[E_CONFIG_MISSING_FILE]: file `resources/a.yaml` does not exist in the Project Root
+ \
+         --> resources/a.yaml:1:1
   = help: create the file or correct its path"
     );
 }

@@ -64,10 +64,10 @@ fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
 #[test]
 fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
     let project = Project::with(DOCUMENTS).file("slug.ts", "");
-    let server = "E_CONFIG_NO_RUNTIME `servers/one` is no program that can be executed".to_owned();
+    let server = "E_CONFIG_NO_RUNTIME the program `servers/one` is not executable".to_owned();
     let servers = [
         server,
-        "E_CONFIG_NO_RUNTIME there is no program `three` in PATH".to_owned(),
+        "E_CONFIG_NO_RUNTIME no program `three` in PATH".to_owned(),
     ];
     let and_servers = |problem: String| [&[problem], &servers[..]].concat();
     let slug = |why: &str| format!("E_CONFIG_NO_RUNTIME `slug.ts` is TypeScript, {why}");
@@ -201,7 +201,7 @@ fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this
     let problem = only(sandbox_problems(seatbelt, &Right::ALL));
     for said in [
         "the level `seatbelt`",
-        "the sandbox of macOS",
+        "available on macOS only",
         "{require: full}",
     ] {
         assert!(problem.contains(said), "{said}: {problem}");
@@ -211,7 +211,7 @@ fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this
             &format!("sandbox: {{require: {level}}}"),
             &PROFILE,
         ));
-        for said in ["one of Linux", "`sandbox: {require: seatbelt}`"] {
+        for said in ["available on Linux only", "`sandbox: {require: seatbelt}`"] {
             assert!(problem.contains(said), "{said}: {problem}");
         }
     }
@@ -234,7 +234,7 @@ fn sec_3_hosts_are_listed_as_what_they_are_and_at_the_level_full() {
         ("{allow: ['*']}", "a wildcard that stands for too much"),
         ("{allow: ['https://a.org']}", "more than a host and a port"),
         ("{allow: [A.org]}", "lower case"),
-        ("{allow: [169.254.169.254]}", "no program has any business"),
+        ("{allow: [169.254.169.254]}", "programs must not access"),
         ("{allow: ['2130706433']}", "in another notation"),
         ("{allow: []}", "`network: none`"),
         ("some", "`none` or `any`, or a mapping"),

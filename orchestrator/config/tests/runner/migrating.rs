@@ -38,7 +38,7 @@ fn compat_1_what_is_written_anew_means_the_same_and_has_no_older_form() {
         .map(|found| found.message.clone())
         .collect();
     // This note is about its behavior, not its form.
-    let told = "`message-compaction` has the agent's own model write the summary";
+    let told = "`message-compaction` writes summaries with the agent's own model";
     assert_eq!(older, [told]);
     assert_eq!(migrated(&project), []);
 }
@@ -86,7 +86,7 @@ fn compat_1_what_is_wrong_with_an_older_form_is_said_and_nothing_is_written() {
     let project = Project::with(wrong);
     let found = Loader::new(&project).migrate(&project.root()).unwrap_err();
     assert!(
-        found.to_string().contains("the selector finds no Tool"),
+        found.to_string().contains("the selector matches no Tool"),
         "{found}"
     );
 }

@@ -46,11 +46,11 @@ fn sys_4_a_login_at_a_server_that_cannot_have_one_is_a_problem() {
     for (config, expected) in [
         (
             "{command: [/bin/true], auth: oauth}",
-            "is for a server at a `url`",
+            "requires a server with a `url`",
         ),
         (
             "{url: \"http://one.example/mcp\", auth: oauth}",
-            "`url` must be an address with `https`",
+            "`url` must be an `https` URL",
         ),
         (
             "{url: \"https://one.example/mcp\", auth: basic}",
@@ -66,14 +66,14 @@ fn sys_4_a_login_at_a_server_that_cannot_have_one_is_a_problem() {
         .variable("KEY", "value-of-it")
         .problems();
     assert!(
-        found.concat().contains("`secrets.token` says another"),
+        found.concat().contains("conflicts with `secrets.token`"),
         "{found:?}"
     );
     let per_user = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: one}\nspec: {resource: \
                     \"https://one.example/mcp\", subjectMode: user}\n";
     let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
     let found = problem(&format!("{one}---\n{per_user}"));
-    assert!(found.contains("has a token for each subject"), "{found}");
+    assert!(found.contains("has one token per subject"), "{found}");
     let nobody = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: one}\nspec: {issuer: \
                   \"https://as.example\"}\n";
     let found = problem(nobody);
@@ -107,10 +107,7 @@ fn sys_4_a_login_takes_an_application_of_the_same_name_only_if_its_tokens_are_fo
         let problems = with(other).problems();
         assert_eq!(problems.len(), 1, "{problems:?}");
         let found = problems.concat();
-        assert!(
-            found.contains("are not said to be for this server"),
-            "{found}"
-        );
+        assert!(found.contains("does not declare this server"), "{found}");
     }
 }
 
@@ -128,7 +125,10 @@ fn sys_4_a_secret_needs_an_application_and_a_resource_has_a_field_of_its_own() {
         problems.concat()
     };
     let found = problem("clientSecret: {valueFrom: {env: KEY}}");
-    assert!(found.contains("there is no `clientId`"), "{found}");
+    assert!(found.contains("requires a `clientId`"), "{found}");
     let found = problem("params: {resource: \"https://one.example/mcp\"}");
-    assert!(found.contains("`resource` is set by goondan"), "{found}");
+    assert!(
+        found.contains("`resource` is reserved: goondan sets it"),
+        "{found}"
+    );
 }

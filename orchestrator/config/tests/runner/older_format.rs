@@ -123,7 +123,9 @@ fn compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once
         .iter()
         .map(|it| it.message.as_str())
         .collect();
-    let of_selectors = notes.iter().filter(|note| note.starts_with("a selector"));
+    let of_selectors = notes
+        .iter()
+        .filter(|note| note.starts_with("selectors are"));
     assert_eq!(of_selectors.count(), 1, "{notes:?}");
     let names = |of: &str| {
         let mut agents = bundle.agents.values();
@@ -276,7 +278,7 @@ fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
     assert!(
         problems
             .iter()
-            .any(|it| it.contains("the selector finds no Tool")),
+            .any(|it| it.contains("the selector matches no Tool")),
         "{problems:?}"
     );
 }
@@ -292,7 +294,7 @@ fn compat_1_another_version_of_the_package_keeps_todays_contract() {
     assert!(
         found
             .iter()
-            .any(|it| it.contains("there is no Tool `http-fetch`")),
+            .any(|it| it.contains("Tool `http-fetch` does not exist")),
         "{found:?}"
     );
     let neither = BUNDLE.replace("^0.0.3-alpha29", "^0.0.2");

@@ -75,8 +75,8 @@ fn a_tool_that_could_do_nothing_is_refused() {
     assert_eq!(
         problems,
         [
-            "E_CONFIG_UNKNOWN_REFERENCE 12:26 the tool `telegram` works by a Connection of the connector \
-          `telegram`, and the project has none"
+            "E_CONFIG_UNKNOWN_REFERENCE 12:26 the tool `telegram` needs a Connection of the \
+             connector `telegram`, but the project has none"
         ]
     );
     // A problem of the connection itself is reported once.

@@ -77,11 +77,11 @@ fn pkg_2_what_a_package_does_not_have_is_told() {
         ),
         (
             "{kind: Tool, name: words, package: '@acme/wrods'}",
-            "E_CONFIG_UNKNOWN_REFERENCE package `@acme/wrods` is none that the project requires",
+            "E_CONFIG_UNKNOWN_REFERENCE the project does not require the package `@acme/wrods`",
         ),
         (
             "Tool/words",
-            "E_CONFIG_UNKNOWN_REFERENCE there is no Tool `words`",
+            "E_CONFIG_UNKNOWN_REFERENCE Tool `words` does not exist",
         ),
     ] {
         assert_eq!(problems(&with_words(project(reference))), [says]);
@@ -209,7 +209,7 @@ fn pkg_3_what_is_not_locked_is_not_installed() {
     for (locked, says) in [
         (
             lock("2.0.0"),
-            "`goondan.lock` has `words` 2.0.0 from `file:w.tgz`, and `^1` is required",
+            "`goondan.lock` has `words` 2.0.0 from `file:w.tgz`, but `^1` is required",
         ),
         (
             "{\"lockfileVersion\":1,\"packages\":{}}".to_owned(),

@@ -76,6 +76,6 @@ fn what_is_no_price_is_told_at_its_place() {
     let problems = project(twice).problems();
     assert_eq!(
         problems,
-        ["E_CONFIG_INVALID_VALUE 10:7 two prices of one model hold from the same day"]
+        ["E_CONFIG_INVALID_VALUE 10:7 two prices of the model have the same `since`"]
     );
 }

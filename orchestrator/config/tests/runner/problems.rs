@@ -77,7 +77,7 @@ spec:
     );
     assert_eq!(
         project.refused().to_string(),
-        r#"error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Model `mian`
+        r#"error[E_CONFIG_UNKNOWN_REFERENCE]: Model `mian` does not exist
   --> goondan.yaml:16:15
    |
 16 |     modelRef: Model/mian
@@ -91,14 +91,14 @@ error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`
    |   ^^^^^
    = help: did you mean `prompt`?
 
-error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Tool `bash`
+error[E_CONFIG_UNKNOWN_REFERENCE]: Tool `bash` does not exist
   --> goondan.yaml:20:7
    |
 20 |     - Tool/bash
    |       ^^^^^^^^^
-   = help: for the built-in write `{kind: Tool, name: bash, package: "@goondan/base"}`
+   = help: for the built-in resource, write `{kind: Tool, name: bash, package: "@goondan/base"}`
 
-error[E_CONFIG_UNKNOWN_REFERENCE]: there is no Tool `도구`
+error[E_CONFIG_UNKNOWN_REFERENCE]: Tool `도구` does not exist
   --> goondan.yaml:21:26
    |
 21 |     - {kind: Tool, name: "도구", packge: "@goondan/base"}
@@ -162,7 +162,7 @@ fn the_frame_of_a_document_is_checked() {
     );
     assert_eq!(
         only_problem("{name: helper}", "{name: helper, name: again}"),
-        "E_CONFIG_DUPLICATE_FIELD 8:26 field `name` stands twice; first at goondan.yaml:8:12"
+        "E_CONFIG_DUPLICATE_FIELD 8:26 field `name` is set twice; first at goondan.yaml:8:12"
     );
 }
 
@@ -172,7 +172,7 @@ fn invalid_yaml_is_told_with_its_place() {
     let problem = only_problem_of(&project);
     assert!(problem.starts_with("E_CONFIG_SYNTAX 2:"), "{problem}");
     assert!(!problem.contains(" at line "), "{problem}");
-    assert!(only_problem("{say: Hello}", "{say: *Hello}").contains("repeats an anchor"));
+    assert!(only_problem("{say: Hello}", "{say: *Hello}").contains("undefined anchor"));
     assert!(only_problem("{say: Hello}", "{say: !secret Hello}").contains("unsupported tag"));
     assert!(only_problem("{say: Hello}", "{? [a] : Hello}").contains("name must be text"));
 }
@@ -202,8 +202,8 @@ fn references_are_followed() {
     );
     assert_eq!(
         only_problem("modelRef: Model/main", "modelRef: Agent/helper"),
-        "E_CONFIG_WRONG_KIND 9:32 `spec.modelConfig.modelRef` of Agent `helper` takes a reference \
-         to kind `Model`, not `Agent`"
+        "E_CONFIG_WRONG_KIND 9:32 `spec.modelConfig.modelRef` of Agent `helper` must refer to kind \
+         `Model`, not `Agent`"
     );
     let tools = |tools: &str| format!("Model/main}}, tools: [{tools}]}}");
     assert_eq!(
@@ -219,12 +219,12 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: x, package: '@acme/tools'}")
         ),
-        "E_CONFIG_UNKNOWN_REFERENCE 9:84 package `@acme/tools` is none that the project requires"
+        "E_CONFIG_UNKNOWN_REFERENCE 9:84 the project does not require the package `@acme/tools`"
     );
     let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
     assert!(
         only_problem("Model/main}}", &tools(&format!("{bash}, {bash}")))
-            .contains("Agent `helper` has two tools of the name `bash`")
+            .contains("Agent `helper` has two tools named `bash`")
     );
 }
 
@@ -248,7 +248,7 @@ fn a_package_is_the_first_document() {
     assert_eq!(
         only_problem_with(package),
         "E_CONFIG_MISPLACED_PACKAGE 13:18 Package `x` must be the first document of \
-         `goondan.yaml`; a project has one"
+         `goondan.yaml`, and the only one of its kind"
     );
     let elsewhere = Project::new(SMALLEST).file("resources/a.yaml", package);
     assert!(only_problem_of(&elsewhere).starts_with("E_CONFIG_MISPLACED_PACKAGE"));
@@ -276,7 +276,7 @@ fn what_this_version_does_not_do_is_said_clearly() {
     };
     assert_eq!(
         hosted("endpoint: \"http://key@host/v1\""),
-        "E_CONFIG_INVALID_VALUE 4:66 `endpoint` must be the address of a server, without a key in it"
+        "E_CONFIG_INVALID_VALUE 4:66 `endpoint` must be the URL of a server and must not contain a key"
     );
     assert_eq!(
         hosted("params: {temperature: 3}"),
@@ -291,8 +291,8 @@ fn what_this_version_does_not_do_is_said_clearly() {
     let second = swarm.replace("name: x", "name: y");
     assert_eq!(
         only_problem_with(&format!("{swarm}---\n{second}")),
-        "E_CONFIG_UNSUPPORTED 18:18 Swarm `y` is a second Swarm; this version runs one for each \
-         project; first at goondan.yaml:13:18"
+        "E_CONFIG_UNSUPPORTED 18:18 Swarm `y` is a second Swarm; a project can have only one; \
+         first at goondan.yaml:13:18"
     );
     let export = "{name: a, description: b, parameters: {type: object}}";
     let text = document(
@@ -327,8 +327,8 @@ fn root_5_extensions_lie_in_the_project_and_are_typescript_or_javascript() {
     }
     let other = |entry: &str, kind: &str| {
         let expected = format!(
-            "E_CONFIG_INVALID_VALUE 14:15 an extension is a module in TypeScript or JavaScript; by its \
-             ending, `{entry}` is {kind}"
+            "E_CONFIG_INVALID_VALUE 14:15 an extension must be a TypeScript or JavaScript module; \
+             by its file name, `{entry}` is {kind}"
         );
         assert_eq!(module(entry), [expected]);
     };
@@ -368,7 +368,7 @@ fn the_exports_of_a_module_can_be_called_and_checked() {
     let problem = |exports: &str| only_problem_of(&module_tool("tools/x.ts", exports));
     assert_eq!(
         problem(""),
-        "E_CONFIG_INVALID_VALUE 14:27 a module without exports is no tool"
+        "E_CONFIG_INVALID_VALUE 14:27 a tool module must have exports"
     );
     assert!(
         problem("{name: a b, description: b, parameters: {type: object}}")
@@ -386,7 +386,7 @@ fn the_exports_of_a_module_can_be_called_and_checked() {
         let problem = problem(&format!(
             "{{name: a, description: b, parameters: {parameters}}}"
         ));
-        let begin = "`parameters` is no JSON Schema of arguments: ";
+        let begin = "`parameters` is not a valid JSON Schema for arguments: ";
         assert!(problem.contains(&format!("{begin}{why}")), "{problem}");
     }
     let twice = "{name: a, description: b, parameters: {type: object}}";
@@ -429,7 +429,7 @@ fn settings_are_those_the_built_in_connector_takes() {
     assert_eq!(suggestion(&project), "did you mean `port`?");
 
     let port = of("webhook", "  config: {port: 70000}\n");
-    assert!(port[0].contains("must be a whole number from 0 to 65535, and is 70000"));
+    assert!(port[0].contains("must be a whole number from 0 to 65535, found 70000"));
     let secret = of("telegram", "");
     assert!(
         secret[0].starts_with("E_CONFIG_MISSING_FIELD")
@@ -475,7 +475,7 @@ fn the_local_client_has_one_connection_and_no_settings() {
     let bundle = Project::with(&local("local", "")).load();
     assert!(bundle.local.is_some() && bundle.connections.is_empty());
     let twice = format!("{}---\n{}", local("one", ""), local("two", ""));
-    assert!(only_problem_with(&twice).contains("is a second one of the connector `cli`"));
+    assert!(only_problem_with(&twice).contains("is a second Connection of the connector `cli`"));
     let settings = only_problem_with(&local("one", "  config: {a: 1}\n"));
     assert!(settings.contains("takes no settings"), "{settings}");
 }
@@ -509,11 +509,11 @@ fn somebody_must_answer() {
     };
     assert_eq!(
         only_problem_with(&swarm("entryAgent: Agent/helper, agents: [Agent/second]")),
-        "E_CONFIG_UNKNOWN_REFERENCE 19:20 Agent `helper` is not one of the agents of Swarm `s`"
+        "E_CONFIG_UNKNOWN_REFERENCE 19:20 Agent `helper` is not an agent of Swarm `s`"
     );
     assert!(
         only_problem_with(&swarm("entryAgent: Agent/helper, agents: [Agent/helpr]"))
-            .contains("there is no Agent `helpr`")
+            .contains("Agent `helpr` does not exist")
     );
     assert!(
         only_problem_with(&swarm(
@@ -587,8 +587,8 @@ fn captures_are_there_when_they_are_used() {
     let when = "when: {user: '(?P<title>.)', system: '(?P<role>.)'}";
     assert_eq!(
         rule(&format!("{{{when}, say: 'It is ${{tilte}}.'}}")),
-        "E_CONFIG_INVALID_VALUE 4:105 nothing captures `tilte`, which `spec.options.rules[0].say` \
-         of Model `main` uses; there are `role`, `title`, `input`, `result`, `step`"
+        "E_CONFIG_INVALID_VALUE 4:105 `spec.options.rules[0].say` of Model `main` uses `tilte`, \
+         which no pattern captures; expected `role`, `title`, `input`, `result`, `step`"
     );
     assert!(
         rule(&format!(
@@ -597,10 +597,10 @@ fn captures_are_there_when_they_are_used() {
         .contains("`spec.options.rules[0].call[0].args.a[0].b` of Model `main` uses")
     );
     assert!(rule("{fail: '${x'}").contains("has a `${` without `}`"));
-    assert!(rule("{say: a, when: {user: '(?P<step>.)'}}").contains("is there without a pattern"));
+    assert!(rule("{say: a, when: {user: '(?P<step>.)'}}").contains("is always defined"));
     assert!(
         rule("{say: a, when: {user: '(?P<a>.)', result: '(?P<a>.)'}}")
-            .contains("`a`, which another pattern of the rule captures too")
+            .contains("`a`, which another pattern of the rule also captures")
     );
     let known = "{when: {user: '(?P<a>.)'}, say: '${a}${input}${result}${step}$${b}$5'}";
     Project::new(&SMALLEST.replace("{say: Hello}", known)).load();
@@ -636,8 +636,8 @@ fn exports_are_those_the_tool_has() {
     };
     assert_eq!(
         tool("{name: raed}"),
-        "E_CONFIG_UNKNOWN_REFERENCE 14:47 there is no export `raed`; there is `read`, `write`, \
-         `edit`, `list`, `glob` or `grep`"
+        "E_CONFIG_UNKNOWN_REFERENCE 14:47 unknown export `raed`; expected `read`, `write`, `edit`, \
+         `list`, `glob` or `grep`"
     );
     assert!(tool("{name: read}, {name: read}").starts_with("E_CONFIG_DUPLICATE_REFERENCE"));
     assert!(tool("{idempotent: true}").contains("needs the field `name`"));
@@ -669,11 +669,11 @@ fn an_empty_secret_is_refused() {
 #[test]
 fn connections_are_checked() {
     let name = connection("").replace("name: hook", "name: cli");
-    assert!(only_problem_with(&name).contains("`cli` is the local client's own connection"));
+    assert!(only_problem_with(&name).contains("`cli` is reserved for the local client"));
     let webhok = connection("").replace("name: webhook", "name: webhok");
     assert!(only_problem_with(&webhok).contains("has no Connector `webhok`; it has `webhook`"));
     let agent = connection("  ingress: {rules: [{route: {agentRef: Agent/nobody}}]}\n");
-    assert!(only_problem_with(&agent).contains("there is no Agent `nobody`"));
+    assert!(only_problem_with(&agent).contains("Agent `nobody` does not exist"));
     let key = connection("  ingress: {rules: [{route: {instanceKey: ''}}]}\n");
     assert!(only_problem_with(&key).contains("instance key must not be empty"));
     let prefix = format!(
@@ -743,8 +743,8 @@ spec: {{entryAgent: Agent/helper, agents: [Agent/helper]}}
             "W_CONFIG_NO_EFFECT 9:44 `params` has no effect: the scripted model has no parameters",
             "W_CONFIG_UNUSED_RESOURCE 13:18 nothing refers to Tool `shell`",
             "W_CONFIG_UNUSED_RESOURCE 18:18 nothing refers to Agent `spare`",
-            "W_CONFIG_PLAIN_SECRET 31:27 `spec.secrets.hmac` of Connection `hook` is written out, \
-             for everyone who can read the project",
+            "W_CONFIG_PLAIN_SECRET 31:27 `spec.secrets.hmac` of Connection `hook` is literal and \
+             visible to everyone who can read the project",
         ]
     );
     let checked = goondan_config::check(&project.root(), &project);
@@ -773,9 +773,9 @@ fn each_further_kind_and_field_is_checked() {
     let twice = format!("{{ref: {window}, config: {{maxMessages: 9}}}}");
     assert!(
         agent(&format!("extensions: [{twice}, {twice}]"))
-            .contains("two extensions of the name `message-window`")
+            .contains("two extensions named `message-window`")
     );
-    assert!(agent("tools: [{ref: Tool/x}]").contains("there is no Tool `x`"));
+    assert!(agent("tools: [{ref: Tool/x}]").contains("Tool `x` does not exist"));
     let bash = "{kind: Tool, name: bash, package: '@goondan/base'}";
     assert!(
         agent(&format!("tools: [{{ref: {bash}, config: {{}}}}]"))
@@ -825,7 +825,7 @@ fn each_further_kind_and_field_is_checked() {
     );
     assert!(hook(&format!("{push}, {push}"), "").contains("`push` is listed twice"));
     let swarm_ref = connection("  swarmRef: Swarm/team\n");
-    assert!(only_problem_with(&swarm_ref).contains("there is no Swarm `team`"));
+    assert!(only_problem_with(&swarm_ref).contains("Swarm `team` does not exist"));
 }
 
 #[test]
@@ -938,8 +938,8 @@ fn an_extension_names_tools_that_its_agent_has() {
     let missing = only_problem_of(&with("bash", &search("wait__for")));
     assert!(
         missing.contains(
-            "`alwaysOffered` of the extension `tool-search` names `wait__for`, but Agent `helper` has \
-             no tool `wait`"
+            "`alwaysOffered` of the extension `tool-search` lists `wait__for`, but Agent `helper` \
+             has no tool `wait`"
         ),
         "{missing}"
     );

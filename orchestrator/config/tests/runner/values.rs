@@ -51,7 +51,7 @@ fn what_is_wrong_with_a_file_is_told_without_its_lines() {
     assert_eq!(
         broken.problems(),
         [
-            "E_CONFIG_ENVIRONMENT_FILE 1:1 a quote that nothing ends",
+            "E_CONFIG_ENVIRONMENT_FILE 1:1 a quote is not closed",
             "E_CONFIG_MISSING_ENVIRONMENT 18:29 the environment variable `HMAC` is not set",
         ]
     );
@@ -136,18 +136,18 @@ fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it(
     };
     assert_eq!(
         told("Secret/github", "token"),
-        "E_CONFIG_MISSING_SECRET 18:41 there is no secret `github`: set it: `gdn secret set github \
-         token --for .`"
+        "E_CONFIG_MISSING_SECRET 18:41 secret `github` does not exist: set it: `gdn secret set \
+         github token --for .`"
     );
     assert_eq!(
         told("Secret/hok", "hmac"),
-        "E_CONFIG_MISSING_SECRET 18:41 there is no secret `hok`: did you mean `hook`? Otherwise set \
-         it: `gdn secret set hok hmac --for .`"
+        "E_CONFIG_MISSING_SECRET 18:41 secret `hok` does not exist: did you mean `hook`? Otherwise \
+         set it: `gdn secret set hok hmac --for .`"
     );
     assert_eq!(
         told("Secret/hook", "hmacs"),
-        "E_CONFIG_MISSING_SECRET 18:59 the secret `hook` has no entry `hmacs`: did you mean \
-         `hmac`? Otherwise set it: `gdn secret set hook hmacs --for .`"
+        "E_CONFIG_MISSING_SECRET 18:59 secret `hook` has no entry `hmacs`: did you mean `hmac`? \
+         Otherwise set it: `gdn secret set hook hmacs --for .`"
     );
     assert_eq!(
         told("Secret/damaged", "k"),
@@ -201,7 +201,7 @@ fn sec_2_the_line_of_a_reference_is_shown_but_not_one_that_may_hold_the_secret_i
         .refused()
         .to_string();
     assert!(
-        beside.contains("no secret `github`") && !beside.contains("hunter2"),
+        beside.contains("secret `github` does not exist") && !beside.contains("hunter2"),
         "{beside}"
     );
     for wrong in [
