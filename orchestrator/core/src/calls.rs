@@ -362,7 +362,7 @@ impl Calls {
         if open.len() < CALLS_OPEN_PER_AGENT {
             return Ok(());
         }
-        let message = format!("the agent waits for {CALLS_OPEN_PER_AGENT} calls already");
+        let message = format!("the agent already has {CALLS_OPEN_PER_AGENT} open calls");
         Err(CallError::new(CallErrorCode::Overloaded, message).later(None))
     }
 
@@ -375,7 +375,7 @@ impl Calls {
         target: &CallTarget,
     ) -> Result<(CallId, LaneKey), CallError> {
         let Some(credential) = credential_of(fleet, &at.workspace_id, target) else {
-            let message = format!("there is no {target} in the configuration");
+            let message = format!("{target} is not in the configuration");
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };
         let who = Who {
@@ -387,7 +387,7 @@ impl Calls {
         let queue = self.lanes.entry(lane.clone()).or_default();
         queue.is_served_by(target);
         if !queue.push(who, id) {
-            let message = format!("too many calls wait for {target}");
+            let message = format!("too many calls are waiting for {target}");
             return Err(CallError::new(CallErrorCode::Overloaded, message).later(None));
         }
         Ok((id, lane))
@@ -515,7 +515,7 @@ impl Calls {
             if error.outcome_unknown {
                 count_unknown(fleet, &call.at.workspace_id, &call.target);
             }
-            let event = LogEvent::warn("an outgoing call failed").of(&call.at);
+            let event = LogEvent::warn("outgoing call failed").of(&call.at);
             let event = event
                 .with("target", call.target.to_string())
                 .with("code", error.code.as_str())
@@ -651,7 +651,7 @@ impl Calls {
         }
         let (at, target, trace) = (call.at.clone(), call.target.to_string(), call.trace);
         self.tell_of_retry(fleet, id, &error, delay_ms);
-        let event = LogEvent::info("an outgoing call is made again").of(&at);
+        let event = LogEvent::info("retrying outgoing call").of(&at);
         let event = event
             .with("target", target)
             .with("code", error.code.as_str())

@@ -392,7 +392,7 @@ impl Fleet {
 
     /// A second request to stop does not wait.
     pub(crate) fn force_stop(&mut self) {
-        self.log(LogEvent::warn("the daemon is stopping at once"));
+        self.log(LogEvent::warn("the daemon is stopping immediately"));
         self.stop(Some(0));
         let processes: Vec<ProcessId> = self.owners.keys().copied().collect();
         for process in processes {
@@ -503,6 +503,6 @@ pub(crate) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> 
         let problem = workspace.problem.as_ref();
         let why = problem.map_or("its configuration was never valid", |p| &p.message);
         ControlError::new(ErrorCode::InvalidConfiguration, why)
-            .suggest("mend `goondan.yaml`, then `gdn run`")
+            .suggest("fix `goondan.yaml`, then run `gdn run`")
     })
 }

@@ -224,7 +224,7 @@ impl<O: Operation> Continuation<O> for LogFailure {
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<O::Output, StoreError>) {
         if let Err(error) = result {
-            let event = LogEvent::warn("the store could not write").of(&self.0);
+            let event = LogEvent::warn("store failed to write").of(&self.0);
             core.fleet
                 .log(event.with("error", goondan_log::error_chain(&error)));
         }
@@ -242,7 +242,7 @@ impl Continuation<Audit> for LogAuditFailure {
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
         if let Err(error) = result {
-            let event = LogEvent::error("the audit log could not be written");
+            let event = LogEvent::error("failed to write the audit log");
             core.fleet
                 .log(event.with("error", goondan_log::error_chain(&error)));
         }

@@ -182,7 +182,7 @@ impl OAuth {
                 } => match call_of(ticket, workspace_id, &request) {
                     Ok(call) => self.calls.push(call),
                     Err(error) => {
-                        let why = format!("the request cannot be written: {error}");
+                        let why = format!("failed to write the request: {error}");
                         self.machine.on_answered(ticket, Answered::NotMade(why));
                     }
                 },
@@ -226,27 +226,27 @@ fn hearer_of(
 fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {
     let (event, audited) = match what {
         Happening::Granted => (LogEvent::info("auth.granted"), Some("oauth.granted")),
-        Happening::Renewed => (LogEvent::info("a token was renewed"), None),
+        Happening::Renewed => (LogEvent::info("token renewed"), None),
         Happening::NeedsAuth(why) => (
-            LogEvent::warn("a person has to log in again").with("reason", why),
+            LogEvent::warn("new login required").with("reason", why),
             Some("oauth.needsAuth"),
         ),
         Happening::Declined => (
-            LogEvent::warn("a server declines a token; it is renewed"),
+            LogEvent::warn("token rejected by server; renewing it"),
             None,
         ),
         Happening::NeedsWider(scopes) => (
-            LogEvent::warn("a token allows too little; a person has to consent to more")
+            LogEvent::warn("token lacks scopes; a person's consent is required")
                 .with("scopes", scopes),
             Some("oauth.needsConsent"),
         ),
         Happening::NotRenewed(why) => (
-            LogEvent::warn("a token could not be renewed").with("reason", why),
+            LogEvent::warn("failed to renew token").with("reason", why),
             None,
         ),
-        Happening::Revoked => (LogEvent::info("tokens were revoked"), Some("oauth.revoked")),
+        Happening::Revoked => (LogEvent::info("tokens revoked"), Some("oauth.revoked")),
         Happening::Unreadable(why) => (
-            LogEvent::error("a document of OAuth cannot be read").with("reason", why),
+            LogEvent::error("failed to read OAuth document").with("reason", why),
             None,
         ),
     };
@@ -271,8 +271,8 @@ fn key(workspace_id: WorkspaceId, app: ResourceName, subject: Option<OAuthSubjec
 }
 
 fn no_app(key: &GrantKey) -> ControlError {
-    let text = format!("there is no OAuthApp `{}`", key.need.app);
-    ControlError::new(ErrorCode::OauthNotFound, text).suggest("`gdn oauth list` shows all")
+    let text = format!("OAuthApp `{}` does not exist", key.need.app);
+    ControlError::new(ErrorCode::OauthNotFound, text).suggest("list all: `gdn oauth list`")
 }
 
 /// Entropy for the secrets of a login.
@@ -335,5 +335,5 @@ fn answered(method: &str, outcome: CallOutcome) -> Answered {
         _ => read(&raw).map(Answered::Device),
     };
     // The text is not quoted, because it may contain a token.
-    read.unwrap_or_else(|| Answered::Unknown("the answer cannot be read".to_owned()))
+    read.unwrap_or_else(|| Answered::Unknown("failed to read the answer".to_owned()))
 }

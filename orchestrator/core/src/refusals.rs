@@ -35,7 +35,7 @@ impl From<Refused> for AgentAnswer {
 pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
     ControlError::new(
         ErrorCode::Cancelled,
-        format!("instance `{key}` was deleted, and what waited in it with it"),
+        format!("conversation `{key}` was deleted with its waiting events"),
     )
 }
 
@@ -43,15 +43,15 @@ pub(super) fn deleted_error(key: &InstanceKey) -> ControlError {
 pub(super) fn closed_error(id: &WorkspaceId) -> ControlError {
     let message = format!("workspace `{id}` was stopped");
     ControlError::new(ErrorCode::Cancelled, message)
-        .suggest("the event is safe; `gdn run` goes on with it")
+        .suggest("the event is safe; `gdn run` resumes it")
 }
 
 /// Error for clients that wait for a parked event.
 pub(super) fn parked_error(event_id: &EventId, reason: &str) -> ControlError {
     let message = format!("event `{event_id}` is parked: {reason}");
     ControlError::new(ErrorCode::EventParked, message).suggest(format!(
-        "see what it does to its agent in `gdn logs`, then `gdn event retry {event_id}` or \
-         `gdn event drop {event_id}`"
+        "check the agent's crash in `gdn logs`, then run `gdn event retry {event_id}` or `gdn \
+         event drop {event_id}`"
     ))
 }
 
@@ -60,9 +60,9 @@ pub fn control_error(error: &StoreError) -> ControlError {
     let text = goondan_log::error_chain(error);
     match error {
         StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
-            .suggest("`gdn instance list` shows the instances there are"),
+            .suggest("list conversations: `gdn instance list`"),
         StoreError::WrongEvent { .. } => ControlError::new(ErrorCode::EventNotFound, text)
-            .suggest("`gdn event list` shows the events there are"),
+            .suggest("list events: `gdn event list`"),
         StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
         StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
             .suggest("move the project, or choose another state directory with `--state-root`"),
@@ -75,7 +75,7 @@ pub fn control_error(error: &StoreError) -> ControlError {
         }
         StoreError::HistoryChanged => ControlError::new(ErrorCode::InvalidRequest, text),
         StoreError::File(FileError::Io { .. }) => ControlError::new(ErrorCode::Storage, text)
-            .suggest("mend the cause; nothing that was accepted is lost"),
+            .suggest("fix the cause; no accepted event is lost"),
         _ => ControlError::new(ErrorCode::Storage, text),
     }
 }
@@ -83,20 +83,18 @@ pub fn control_error(error: &StoreError) -> ControlError {
 pub(crate) fn no_workspace(id: &WorkspaceId) -> ControlError {
     ControlError::new(
         ErrorCode::WorkspaceNotFound,
-        format!("no workspace `{id}` is running"),
+        format!("workspace `{id}` is not running"),
     )
-    .suggest("start it with `gdn run`; `gdn workspace list` shows those that run")
+    .suggest("start it with `gdn run`; list running workspaces with `gdn workspace list`")
 }
 
 pub(crate) fn no_other_nodes() -> ControlError {
-    ControlError::new(
-        ErrorCode::InvalidRequest,
-        "the workspaces of this daemon are on this machine alone",
+    ControlError::new(ErrorCode::InvalidRequest, "replication is not configured").suggest(
+        "to replicate workspaces, configure a PostgreSQL server under `replication` in config.json",
     )
-    .suggest("to have them on others, too, name a PostgreSQL server in config.json: `replication`")
 }
 
 pub(crate) fn stopping_error() -> ControlError {
     ControlError::new(ErrorCode::Stopping, "the daemon is stopping")
-        .suggest("an accepted event is safe and is answered after `gdn run`; ask for the answer with the same `--event-id`")
+        .suggest("an accepted event is safe and is answered after `gdn run`; get the answer with the same `--event-id`")
 }

@@ -576,14 +576,14 @@ fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
     let agents = router::agents_of(bundle);
     match problem {
         Unroutable::NoEntryAgent => {
-            let text = "the project's agents are programs that work for tasks, so no agent answers messages";
+            let text = "the project's agents are programs that work on tasks, so no agent answers messages";
             ControlError::new(ErrorCode::AgentNotFound, text).suggest(
-                "give one a task with `gdn task new TITLE`, or add a document of `kind: Agent` with a `modelConfig`",
+                "create a task with `gdn task new TITLE`, or add a document of `kind: Agent` with a `modelConfig`",
             )
         }
         Unroutable::NoAgent { .. } if agents.is_empty() => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
-                .suggest("agents of `runtime.kind: cli` work for tasks alone: `gdn task new TITLE`")
+                .suggest("agents with `runtime.kind: cli` work only on tasks: `gdn task new TITLE`")
         }
         Unroutable::NoAgent { .. } => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
@@ -591,7 +591,7 @@ fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
         }
         Unroutable::NoRule { .. } | Unroutable::NoKey { .. } | Unroutable::BadKey { .. } => {
             ControlError::new(ErrorCode::InvalidRequest, problem.to_string()).suggest(format!(
-                "name an agent with `--agent`; the agents are: {agents}"
+                "choose an agent with `--agent`; the agents are: {agents}"
             ))
         }
     }

@@ -25,7 +25,7 @@ pub(crate) enum Unroutable {
         event: String,
     },
     /// The rule reads the key from a property that is missing or not a plain value.
-    #[error("the event has no property `{property}` to take the conversation's key from")]
+    #[error("the event lacks the property `{property}` for the conversation's key")]
     NoKey {
         /// The property.
         property: String,
@@ -38,12 +38,12 @@ pub(crate) enum Unroutable {
     },
     /// No agent answers messages.
     #[error(
-        "the project's agents are programs that work for tasks, so no agent answers messages; `gdn task new` gives \
-         them work"
+        "the project's agents are programs that work on tasks, so no agent answers messages; \
+         create a task with `gdn task new`"
     )]
     NoEntryAgent,
     /// The agent does not exist.
-    #[error("there is no agent `{agent}`")]
+    #[error("agent `{agent}` does not exist")]
     NoAgent {
         /// Its name.
         agent: AgentName,

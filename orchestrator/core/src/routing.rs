@@ -165,7 +165,7 @@ impl Core {
                 }
             }
             (other, _) => {
-                let problem = format!("it sent `{}`, which its kind does not send", other.kind());
+                let problem = format!("it sent `{}`, which its kind must not send", other.kind());
                 self.fleet.on_broken(process, &problem);
             }
         }

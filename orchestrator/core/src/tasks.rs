@@ -119,8 +119,9 @@ struct Space {
 /// Error for an unknown task.
 fn not_found(at: &TaskRef) -> ControlError {
     let (id, task) = (&at.workspace_id, &at.task_id);
-    let text = format!("there is no task `{task}` in workspace `{id}`");
-    ControlError::new(ErrorCode::TaskNotFound, text).suggest("`gdn task list --all` shows all")
+    let text = format!("task `{task}` does not exist in workspace `{id}`");
+    ControlError::new(ErrorCode::TaskNotFound, text)
+        .suggest("list all tasks: `gdn task list --all`")
 }
 
 /// Error for an input that the task refuses.
@@ -133,11 +134,8 @@ fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
     let error = ControlError::new(code, text);
     match refused {
         // The task does not exist, so it cannot be shown.
-        Refused::BadTask => error.suggest("`gdn task new --help` tells how each is given"),
-        _ => error.suggest(format!(
-            "`gdn task show {}` tells how it stands",
-            at.task_id
-        )),
+        Refused::BadTask => error.suggest("see the options: `gdn task new --help`"),
+        _ => error.suggest(format!("see its status: `gdn task show {}`", at.task_id)),
     }
 }
 
@@ -449,7 +447,7 @@ impl Tasks {
 
 /// Error for a task that is temporarily busy.
 fn busy(at: &TaskRef, why: &str) -> ControlError {
-    let text = format!("nothing can be done about task `{}` now: {why}", at.task_id);
+    let text = format!("task `{}` is not available now: {why}", at.task_id);
     ControlError::new(ErrorCode::TaskRefused, text).suggest("try again in a moment")
 }
 
@@ -459,21 +457,21 @@ fn not_written(at: &TaskRef, error: &ControlError) -> ControlError {
         return damaged(at, &error.message);
     }
     let text = format!(
-        "nothing was done about task `{}`, because it could not be written: {}",
+        "failed to write task `{}`; nothing was changed: {}",
         at.task_id, error.message
     );
     ControlError::new(error.code, text).suggest(
-        "mend the cause, such as a full disk, and try again; nothing that was acknowledged is lost",
+        "fix the cause, such as a full disk, and try again; nothing that was acknowledged is lost",
     )
 }
 
 /// Error for a task that cannot be used because of damage.
 fn damaged(at: &TaskRef, why: &str) -> ControlError {
     let text = format!(
-        "the work area of task `{}` cannot be used: {why}",
+        "failed to use the work area of task `{}`: {why}",
         at.task_id
     );
     ControlError::new(ErrorCode::Damaged, text).suggest(
-        "mend the cause; it is read again by itself, and nothing that was acknowledged is lost",
+        "fix the cause; the task is loaded again automatically, and nothing that was acknowledged is lost",
     )
 }

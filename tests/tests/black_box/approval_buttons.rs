@@ -121,7 +121,7 @@ fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
     let refused = press(&telegram, EVE, &message, &approve);
     assert!(refused.contains("user 8 is not one of"), "{refused}");
     daemon.log().wait_for("it is logged", |line| {
-        line["message"] == "a button was pressed by who may not decide"
+        line["message"] == "button pressed by a user who must not decide"
     });
     // Foreign buttons, and buttons without a call, change nothing.
     let forged = press(&telegram, ANN, &message, "goondan:approve:a-00000000");

@@ -317,7 +317,7 @@ fn steer_3_a_cancelled_turn_withdraws_what_waits_in_it() {
     assert!(waiting(&home).is_empty());
     home.gdn(&["approve", &id])
         .exits(5)
-        .tells(&["its turn is over", "gdn approvals"]);
+        .tells(&["its turn has ended", "gdn approvals"]);
     daemon.log().wait_for("it is told", |line| {
         line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn is cancelled"
     });
@@ -381,7 +381,7 @@ fn sec_6_a_call_is_approved_by_a_person_and_by_no_program_of_an_agent() {
     home.gdn(&["reload"]).exits(0);
     let told = home.ask("b", "sneak");
     assert!(
-        told.contains("is for a person") && told.contains("ended with 17"),
+        told.contains("requires a person") && told.contains("ended with 17"),
         "{told}"
     );
     assert_eq!(runs_of(&home, "x"), 0);

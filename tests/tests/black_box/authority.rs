@@ -13,7 +13,7 @@ use goondan_tests::provider::{Answer, Provider, openai_saying};
 use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use serde_json::{Value, json};
 
-const BROKEN: &str = "a process broke the protocol and is killed";
+const BROKEN: &str = "process violated the protocol; killed";
 /// Longer than any of these tests.
 const LONG_MS: u64 = 600_000;
 
@@ -210,12 +210,12 @@ fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered
     };
     let told: Vec<String> = answers.iter().map(told).collect();
     for (text, expected) in told.iter().zip([
-        "the agent's model is `cheap`; it may not ask model `dear`",
+        "the agent's model is `cheap`; it must not call model `dear`",
         "the agent's model is `cheap`",
-        "asked for the reply of a step only, which is recorded",
-        "the turn in progress only",
-        "no tool of the agent works by connection `web`",
-        "the turn in progress only",
+        "must be for the recorded reply of a step",
+        "must belong to a step of the turn in progress",
+        "no tool of the agent uses connection `web`",
+        "must belong to a step of the turn in progress",
     ]) {
         assert!(text.contains(expected), "{text}");
     }
@@ -267,7 +267,7 @@ fn sec_7_identity_trace_and_time_of_what_an_agent_reports_are_the_daemons() {
         lines.ok().filter(|lines| lines.len() == 2)
     });
     let handed_over = stage.daemon.log().wait_for("the turn began", |line| {
-        message(line) == "turn handed over" && line["instanceKey"] == "k"
+        message(line) == "turn started" && line["instanceKey"] == "k"
     });
     for event in &observed {
         assert_eq!(event["agentName"], "worker");
@@ -329,10 +329,10 @@ fn sec_7_a_turn_that_is_not_its_own_is_closed_to_an_agent() {
             observe(&json!({"turnId": "another"})),
             "a turn that is not in progress",
         ),
-        (observe(&parked), "what only the orchestrator tells"),
+        (observe(&parked), "only the orchestrator may send"),
         (
             observe(&json!({"type": "step.started", "stepId": "another.1"})),
-            "a step that is not of its turn",
+            "a step of another turn",
         ),
     ];
     for (number, (frame, problem)) in cases.into_iter().enumerate() {
@@ -359,12 +359,16 @@ fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
         stage.is_broken(
             &format!("k{number}"),
             &[frame],
-            "which its kind does not send",
+            "which its kind must not send",
         );
     }
-    stage.is_broken("twice", &[greeting.clone(), greeting], "it greeted twice");
+    stage.is_broken(
+        "twice",
+        &[greeting.clone(), greeting],
+        "it sent a second greeting",
+    );
     let early = frame("conversation.load", json!({"offset": 0}));
-    stage.is_broken("early", &[early], "it spoke before it greeted");
+    stage.is_broken("early", &[early], "it sent a message before the greeting");
 }
 
 #[test]
@@ -378,11 +382,11 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
     let cases = [
         (
             request("conversation.load", 2, json!({"offset": 0})),
-            "does not send",
+            "must not send",
         ),
         (
             frame("turn.append", json!({"turnId": "t", "seq": 1, "event": {}})),
-            "does not send",
+            "must not send",
         ),
         (
             frame(
@@ -390,15 +394,15 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
                 json!({"turnId": "t", "lastSeq": 0,
                 "outcome": {"status": "completed", "reply": ""}}),
             ),
-            "does not send",
+            "must not send",
         ),
-        (ask(2, json!({"op": "catalog"})), "does not send"),
-        (observed, "does not send"),
+        (ask(2, json!({"op": "catalog"})), "must not send"),
+        (observed, "must not send"),
         (
             call(1, json!({"kind": "model", "name": "dear"}), "t", false),
-            "does not send",
+            "must not send",
         ),
-        (frame("call.cancel", json!({"callId": 1})), "does not send"),
+        (frame("call.cancel", json!({"callId": 1})), "must not send"),
         (request("event", 2, event), "unknown field `connection`"),
     ];
     let ended = |seen: usize| {

@@ -45,7 +45,7 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
     let cancelled = home.gdn_json(&["cancel"]);
     assert_eq!(cancelled["eventId"], "held");
     assert!(cancelled["turnId"].is_string(), "{cancelled}");
-    asking.wait().exits(7).tells(&["a person cancelled it"]);
+    asking.wait().exits(7).tells(&["canceled by a person"]);
     behind.wait().exits(0).prints(&["behind"]);
     let agent = u32::try_from(agent).unwrap();
     wait_until("its process is gone", || !processes::is_alive(agent));
@@ -56,7 +56,7 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
     check(&messages);
     assert_eq!(shape(&messages), "uauatuaua");
     let result = messages[4].to_string();
-    assert!(result.contains("a person cancelled it"), "{result}");
+    assert!(result.contains("canceled by a person"), "{result}");
     assert_eq!(text(messages.last().unwrap()), "after");
 
     let turns = home.gdn_json(&["instance", "history", "--turns"]);
@@ -89,7 +89,7 @@ fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
     chat.wait().exits(130).prints(&["after"]);
     let messages = home.history("main");
     check(&messages);
-    assert!(messages[2].to_string().contains("a person cancelled it"));
+    assert!(messages[2].to_string().contains("canceled by a person"));
 }
 
 #[test]

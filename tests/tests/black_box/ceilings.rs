@@ -141,13 +141,13 @@ fn sec_8_a_flood_of_reports_is_dropped_and_counted_and_disturbs_nobody() {
     order_to_say(home.path(), AGENT, &[observe]);
     let flooding = home.start_gdn(&["send", "--instance", "k", "echo after all"]);
     daemon.log().wait_for("some are dropped", |line| {
-        message(line) == "a turn reports too much; some of it is dropped"
+        message(line) == "turn sends too many reports; dropping some"
     });
     for _ in 0..5 {
         assert_eq!(home.ask("bystander", "echo here"), "here");
     }
     // The flood ends with its process; another process does the work.
-    let broken = "a process broke the protocol and is killed";
+    let broken = "process violated the protocol; killed";
     let told = daemon
         .log()
         .wait_for(broken, |line| message(line) == broken);

@@ -134,16 +134,16 @@ fn ipc_4_frames_that_are_none_end_that_process_and_nothing_else() {
         (CutFrame, "ended inside a frame"),
         (
             WrongMessage,
-            "it sent `status`, which its kind does not send",
+            "it sent `status`, which its kind must not send",
         ),
         (OtherVersion, "9.9.9"),
-        (OtherRole, "of the wrong kind"),
+        (OtherRole, "the wrong kind of process"),
     ];
     for (misbehaviour, problem) in cases {
         let key = misbehaviour.as_str();
         stage.order(AGENT, &[misbehaviour]);
         assert_eq!(stage.home.ask(key, "echo answered"), "answered");
-        let broke = stage.wait_for_word(key, "a process broke the protocol and is killed");
+        let broke = stage.wait_for_word(key, "process violated the protocol; killed");
         let told = broke["problem"].as_str().unwrap();
         assert!(told.contains(problem), "{told}");
         stage.wait_for_word(key, "process crashed");
@@ -171,7 +171,7 @@ fn ipc_4_a_connector_that_breaks_the_protocol_is_replaced() {
     let broke = stage
         .daemon
         .log()
-        .saying("a process broke the protocol and is killed");
+        .saying("process violated the protocol; killed");
     assert_eq!(broke.len(), 2, "{broke:#?}");
     assert!(broke.iter().all(|line| line["connection"] == "hook"));
     let address = listening["address"].as_str().unwrap().parse().unwrap();
@@ -205,7 +205,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
     processes::signal(u32::try_from(pid).unwrap(), Signal::SIGTERM);
     let restarted = home.gdn_json(&["restart", "--instance", "stubborn"]);
     assert_eq!(restarted["processes"], 1);
-    let killed = stage.wait_for_word("stubborn", "process is killed");
+    let killed = stage.wait_for_word("stubborn", "process killed");
     assert_eq!(killed["reason"], "its grace period is over");
     wait_until("its successor answers", || {
         home.history("stubborn").len() == 2
@@ -227,7 +227,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
             .is_some_and(|process| process["state"] == "idle")
     });
     let log = stage.daemon.stop();
-    let told = log.saying("process is killed");
+    let told = log.saying("process killed");
     assert!(
         told.iter().any(|line| line["instanceKey"] == "another"),
         "{told:#?}"
@@ -244,8 +244,8 @@ fn sup_9_a_child_that_never_greets_is_replaced() {
     let stage = Stage::new(LAB);
     stage.order(AGENT, &[Misbehaviour::Silent]);
     assert_eq!(stage.home.ask("mute", "echo heard"), "heard");
-    let killed = stage.wait_for_word("mute", "process is killed");
-    assert_eq!(killed["reason"], "it did not greet in time");
+    let killed = stage.wait_for_word("mute", "process killed");
+    assert_eq!(killed["reason"], "it sent no greeting in time");
     stage.check_bystander();
 }
 

@@ -342,7 +342,7 @@ fn prop_3_no_program_of_an_agent_applies_rejects_takes_back_or_merges_and_a_pers
         for how in [command.to_owned(), format!("setsid sh -c '{command}'")] {
             let told = home.ask("main", &format!("anna bash {how} 2>&1; echo ended with $?"));
             assert!(
-                told.contains("is for a person") && told.contains("ended with 17"),
+                told.contains("requires a person") && told.contains("ended with 17"),
                 "{how}: {told}"
             );
         }

@@ -94,7 +94,7 @@ fn sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next() {
     daemon
         .log()
         .wait_for("the turn is handed over again", |line| {
-            message(line) == "turn handed over again" && line["attempt"] == 2
+            message(line) == "turn started again" && line["attempt"] == 2
         });
 }
 

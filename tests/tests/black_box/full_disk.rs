@@ -82,7 +82,7 @@ fn msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_r
 
     let large = format!("echo {}", "y".repeat(LARGE_INPUT_BYTES));
     let refused = home.gdn(&["send", "--event-id", "two", &large]);
-    let told = ["No space left on device", "it was not accepted"];
+    let told = ["No space left on device", "the event was not accepted"];
     refused.exits(8).tells(&told);
     daemon.log().wait_for("the failure is told", |line| {
         line["level"] == "error" && line.to_string().contains("No space left on device")

@@ -40,7 +40,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
         home.write("project/goondan.yaml", broken);
         let daemon = Daemon::start(&home);
         daemon.log().wait_for("it is told", |line| {
-            message(line) == "the last known good configuration runs" && line["level"] == "error"
+            message(line) == "running last known good configuration" && line["level"] == "error"
         });
         let status = workspace(&home);
         assert_eq!(
@@ -227,7 +227,7 @@ fn sec_1_a_configuration_with_a_secret_written_out_is_not_kept() {
     let home = Home::new(&LAB.replace("    path: /hook\n", &written));
     let daemon = Daemon::serving(&home);
     daemon.log().wait_for("it is told", |line| {
-        message(line) == "the configuration is not kept as the last known good one"
+        message(line) == "configuration not stored as last known good"
     });
     drop(daemon.stop());
     assert_eq!(kept(&home), Value::Null);

@@ -291,7 +291,7 @@ fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_mad
             .log()
             .lines()
             .iter()
-            .any(|line| line["message"] == "a server declines a token; it is renewed")
+            .any(|line| line["message"] == "token rejected by server; renewing it")
     );
     are_nowhere(&home, &server.secrets(), &daemon.log().lines());
 }

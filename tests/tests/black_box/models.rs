@@ -108,7 +108,7 @@ fn an_agent_killed_in_a_call_wastes_no_reply() {
     daemon
         .log()
         .wait_for("the turn is handed over again", |line| {
-            message(line) == "turn handed over again"
+            message(line) == "turn started again"
         });
     go.send(()).unwrap();
     assert_eq!(asking.wait().exits(0).stdout, "Only once.\n");

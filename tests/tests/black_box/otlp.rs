@@ -138,13 +138,7 @@ fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does()
         !all.contains("secret question") && !all.contains("Done."),
         "{all}"
     );
-    assert_eq!(
-        daemon
-            .log()
-            .saying("events of traces were not exported")
-            .len(),
-        0
-    );
+    assert_eq!(daemon.log().saying("trace events not exported").len(), 0);
     daemon.stop().check(false);
 }
 
@@ -170,7 +164,7 @@ fn a_collector_that_hangs_or_refuses_holds_up_nobody_and_what_is_lost_is_said() 
     });
     go.send(()).unwrap();
     let lost = daemon.log().wait_for("the loss is said", |line| {
-        line["message"] == "events of traces were not exported"
+        line["message"] == "trace events not exported"
     });
     assert!(
         lost["reason"].as_str().unwrap().contains("the collector"),

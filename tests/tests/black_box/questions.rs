@@ -176,8 +176,7 @@ fn a_question_that_nobody_answers_is_cancelled_and_its_time_is_not_the_calls() {
     home.ask("a", "call order");
     assert_eq!(last_result(&home, "a"), r#"{"action":"cancel"}"#);
     daemon.log().wait_for("it is said why", |line| {
-        message(line) == "a question to a person is closed"
-            && line["how"] == "nobody answered in time"
+        message(line) == "question to a person closed" && line["how"] == "not answered in time"
     });
     // The call's own timeout is unchanged.
     home.ask("a", "call hang");
@@ -372,7 +371,7 @@ fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
         home.ask("b", &format!("run {command} 2>&1; echo ended with $?"));
         let told = last_result(&home, "b");
         assert!(
-            told.contains("is for a person") && told.contains("ended with 17"),
+            told.contains("requires a person") && told.contains("ended with 17"),
             "{told}"
         );
     }

@@ -87,7 +87,7 @@ fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
     });
     all_say(&a, "a synchronous standby");
     daemon.log().wait_for("the log says so", |line| {
-        line["message"] == "nothing is acknowledged: the workspace's log confirms nothing"
+        line["message"] == "nothing is acknowledged: the workspace's log does not confirm writes"
     });
 
     assert_eq!(

@@ -142,7 +142,7 @@ fn ckpt_6_a_turn_is_ended_first_and_what_waits_has_its_turn_afterwards() {
         home.gdn(&refused).exits(10).tells(&["gdn cancel"]);
     }
     home.gdn(&["rewind", "--cancel", "--yes"]).exits(0);
-    asking.wait().exits(7).tells(&["a person cancelled it"]);
+    asking.wait().exits(7).tells(&["canceled by a person"]);
     behind.wait().exits(0).prints(&["noted behind"]);
     assert_eq!(diary(&home), ["one", "behind"]);
     let messages = home.history("main");
@@ -171,7 +171,7 @@ fn ckpt_6_only_a_person_rewinds() {
     for command in ["rewind other --yes", "instance checkpoint other"] {
         let told = home.ask("main", &format!("run {gdn} {command}"));
         assert!(
-            told.contains("is for a person") && told.contains("ended with 17"),
+            told.contains("requires a person") && told.contains("ended with 17"),
             "{told}"
         );
     }

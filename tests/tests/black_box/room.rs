@@ -67,7 +67,7 @@ fn sup_3_agents_idle_for_longest_give_way_where_descriptors_run_short() {
     // No process was killed or refused, and the shortage is reported.
     let lines = daemon.log().lines();
     let crashes = lines.iter().filter(|line| {
-        message(line) == "process crashed" || message(line).starts_with("the store could not")
+        message(line) == "process crashed" || message(line).starts_with("store failed")
     });
     assert_eq!(
         crashes.collect::<Vec<_>>(),
@@ -75,7 +75,7 @@ fn sup_3_agents_idle_for_longest_give_way_where_descriptors_run_short() {
     );
     assert!(!home.running(AGENT).is_empty() && home.running(AGENT).len() < CONVERSATIONS);
     daemon.log().wait_for("it is told", |line| {
-        message(line) == "room for processes runs short; agents idle for longest are stopped"
+        message(line) == "resources for processes run short; stopping the longest idle agents"
             && line["shortOf"] == json!("file descriptors")
     });
 }

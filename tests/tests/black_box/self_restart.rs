@@ -74,7 +74,7 @@ fn an_agent_has_its_own_process_restarted_after_its_turn_and_the_reason_is_told(
         (&"agent".into(), &"it is tired".into())
     );
     let log = daemon.stop();
-    let said = log.saying("the process is restarted: its agent asked for it");
+    let said = log.saying("process restart requested by its agent");
     assert_eq!(said.len(), 1);
     assert_eq!(said[0]["reason"], "it is tired");
     assert!(log.saying("child crashed").is_empty());
@@ -139,7 +139,7 @@ fn an_agent_that_restarts_itself_over_and_over_is_stopped_from_it() {
     assert!(other.starts_with("the process restarts"), "{other}");
     let restarted = daemon
         .stop()
-        .saying("the process is restarted: its agent asked for it");
+        .saying("process restart requested by its agent");
     let reasons: Vec<&Value> = restarted.iter().map(|line| &line["reason"]).collect();
     assert_eq!(reasons.len(), 6, "{reasons:?}");
 }

@@ -91,7 +91,7 @@ fn sup_9_hung_children_are_found_killed_and_replaced() {
     }
     for (field, value) in [("instanceKey", "main"), ("connection", "hook")] {
         let killed = daemon.log().wait_for("the hang is noticed", |line| {
-            message(line) == "process is killed" && line[field] == value
+            message(line) == "process killed" && line[field] == value
         });
         assert_eq!(killed["reason"], "it does not answer");
     }
@@ -140,7 +140,7 @@ fn sup_9_a_pause_of_the_daemon_is_no_silence_of_its_children() {
         resumed.elapsed() >= JUDGED
     });
     assert_eq!(pids(), before, "the same processes go on");
-    assert!(daemon.log().saying("process is killed").is_empty());
+    assert!(daemon.log().saying("process killed").is_empty());
     home.write("notes/x.go", "");
     assert_eq!(asking.wait().exits(0).stdout, "done x\n");
     assert_eq!(home.note("x.runs"), "run\n");

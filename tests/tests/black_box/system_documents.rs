@@ -203,6 +203,6 @@ fn sys_3_sops_opens_and_changes_each_kind_of_document_and_ours_is_read_back() {
     assert_eq!(oauth_files(&home, "sessions"), 1);
     let told = decrypted(&home, &secret);
     assert_eq!(told, json!({"key": "changed-by-sops"}));
-    let is_unreadable = |line: &Value| line["message"] == "a document of OAuth cannot be read";
+    let is_unreadable = |line: &Value| line["message"] == "failed to read OAuth document";
     assert!(!daemon.log().lines().iter().any(is_unreadable));
 }

@@ -74,7 +74,7 @@ fn agents_see_each_other_and_make_conversations_of_their_own() {
     assert_eq!(keys, ["left:main", key, "main"], "{listed}");
     assert_eq!(
         home.ask("main", "ask nobody do 1"),
-        "E_AGENT_NOT_FOUND: there is no agent `nobody`; the agents are: boss, left, right"
+        "E_AGENT_NOT_FOUND: agent `nobody` does not exist; the agents are: boss, left, right"
     );
 }
 
@@ -146,7 +146,7 @@ fn ipc_3_a_circular_request_is_refused_at_once_and_named() {
     let answer = home.ask("main", "ask left loop");
     assert!(
         answer.starts_with(
-            "E_CIRCULAR_REQUEST: this request would never be answered: `left:main` waits for \
+            "E_CIRCULAR_REQUEST: this request would deadlock: `left:main` waits for \
              `main` waits for `left:main`"
         ),
         "{answer}"

@@ -110,7 +110,7 @@ fn obs_4_top_cancels_a_turn_after_a_question_and_a_signal_gives_the_terminal_bac
     screen.press(&["c"]);
     screen.wait_for("Cancel the turn of main? y/N");
     screen.press(&["y"]);
-    asking.wait().exits(7).tells(&["a person cancelled it"]);
+    asking.wait().exits(7).tells(&["canceled by a person"]);
     screen.wait_for("Canceled the turn of main.");
 
     for signal in [Signal::SIGHUP, Signal::SIGTERM] {

@@ -123,7 +123,7 @@ fn obs_5_an_agent_does_not_settle_its_own_calls() {
     home.gdn(&["reload"]).exits(0);
     let told = home.ask("b", "sneak");
     assert!(
-        told.contains("is for a person") && told.contains("ended with 17"),
+        told.contains("requires a person") && told.contains("ended with 17"),
         "{told}"
     );
     assert_eq!(listed(&home), all);

@@ -133,7 +133,7 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
     daemon
         .log()
         .wait_for("the turn is handed over again", |line| {
-            message(line) == "turn handed over again"
+            message(line) == "turn started again"
         });
     go.send(()).unwrap();
     asking.wait().exits(0);
@@ -201,7 +201,7 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
         "begin a new conversation",
     ]);
     assert_ne!(refused.code, 0);
-    let warned = daemon.log().saying("a budget is nearly spent");
+    let warned = daemon.log().saying("budget nearly spent");
     assert_eq!(warned.len(), 1, "{warned:?}");
     let budget = warned[0]["budget"].as_str().unwrap();
     assert!(
@@ -215,7 +215,7 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
         .tells(&["E_BUDGET"]);
     assert_eq!(home.ask("other", "Hi."), "Done.");
     assert_eq!(provider.received().len(), 3);
-    assert_eq!(daemon.log().saying("a budget is nearly spent").len(), 0);
+    assert_eq!(daemon.log().saying("budget nearly spent").len(), 0);
     let usage = home.gdn_json(&["usage"]);
     let states = usage["budgets"].as_array().unwrap().iter();
     let states: Vec<_> = states

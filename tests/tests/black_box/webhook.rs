@@ -277,7 +277,7 @@ fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
         .collect();
     let expected = [
         ("orchestrator", "event accepted"),
-        ("orchestrator", "turn handed over"),
+        ("orchestrator", "turn started"),
         ("agent", "turn.started"),
         ("agent", "step.started"),
         ("agent", "tool.called"),

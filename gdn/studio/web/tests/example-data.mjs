@@ -64,7 +64,7 @@ export function asInTheDocs(daemon) {
   daemon.waiting = daemon.waiting.map((one) => ({ ...one, instanceKey: 'chat-00007' }));
   daemon.histories.set('main', main);
   daemon.proposals = daemon.proposals.map((one) => ({
-    ...one, notes: 'handed in by agent `anna` in `anna:main`', summary: 'Corrected the spelling.\n',
+    ...one, notes: 'submitted by agent `anna` in `anna:main`', summary: 'Corrected the spelling.\n',
     files: [{ path: 'text/bees.txt', status: 'modified', oldBytes: 86, newBytes: 86 }],
   }));
   const events = trace();

@@ -101,7 +101,7 @@ const form = [
 ];
 const event = (eventId, standing) => ({
   instanceKey: 'main', agentName: 'clerk', eventId, standing, crashes: standing === 'parked' ? 3 : 0, since: at(0), input: 'Hello',
-  ...(standing === 'parked' ? { reason: '3 processes ended in its turn, the last: killed by SIGKILL' } : {}), source: { kind: 'connector', name: 'cli' },
+  ...(standing === 'parked' ? { reason: '3 processes ended during its turn, most recently: killed by SIGKILL' } : {}), source: { kind: 'connector', name: 'cli' },
 });
 const unknown = (instanceKey, toolCallId, toolName, detail) => ({
   workspaceId: WORKSPACE, instanceKey, agentName: 'clerk', turnId: 't', toolCallId, toolName, at: at(0), detail,
@@ -163,7 +163,7 @@ export const logLine = (n, messageText = 'event accepted') => ({ timestamp: at(n
 export const waits = () => ({
   approvals: [approval, { ...approval, approvalId: 'a-11111111', toolName: 'mail__send', mayHaveBegun: true }],
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
-  calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` broke off; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
+  calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` ended during the call; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
   proposals: [proposal], tasks: [task, dear, large, shared], changesets: changesets(),
 });

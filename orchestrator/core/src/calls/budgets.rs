@@ -336,7 +336,7 @@ impl Calls {
             let named = || name_of(limit, period, payer);
             let Some(wanted) = estimate.of(limit) else {
                 let why = format!(
-                    "{} cannot be kept: model `{name}` has no price now",
+                    "cannot enforce {}: model `{name}` has no current price",
                     named()
                 );
                 refused.get_or_insert((why, NO_PRICE));
@@ -351,7 +351,7 @@ impl Calls {
                     Amount::MicroUsd(_) => Amount::MicroUsd(MicroUsd(wanted)),
                 };
                 let why = format!(
-                    "{} does not allow this call: {} spent, and it may take up to {wanted}",
+                    "{} does not allow this call: {} spent, and the call may cost up to {wanted}",
                     named(),
                     limit.of(&spent),
                 );
@@ -432,17 +432,19 @@ impl Calls {
     }
 }
 
-const NO_PRICE: &str = "give the Model `prices` that hold today, or set the budget in `tokens`";
+const NO_PRICE: &str = "add `prices` that apply today to the Model, or set the budget in `tokens`";
 
 pub(super) fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
     match (period, payer) {
         (BudgetPeriod::Day, _) => "raise it under `budgets`, or wait for the next day (UTC)",
         (BudgetPeriod::Ever, Payer::Instance(_)) => {
-            "raise it under `budgets`, or begin a new conversation"
+            "raise it under `budgets`, or start a new conversation"
         }
         (BudgetPeriod::Ever, Payer::Task(_)) => {
-            "raise it by `gdn task budget`, or under `budgets` if it is that of its agent"
+            "raise it with `gdn task budget`, or under `budgets` if it is the agent's budget"
         }
-        (BudgetPeriod::Ever, _) => "raise it under `budgets`; `gdn usage` shows what was spent",
+        (BudgetPeriod::Ever, _) => {
+            "raise it under `budgets`; run `gdn usage` to see what was spent"
+        }
     }
 }

@@ -150,7 +150,7 @@ impl Calls {
                 let retry_at_ms = fleet.now().mono_ms.saturating_add(CHARGE_RETRY_MS);
                 if self.charges.postpone(entry.id, retry_at_ms) {
                     let event = LogEvent::warn(
-                        "what a call took could not be put down; it counts as reserved, and it is tried again",
+                        "failed to record the usage of a call; its reservation stays and the write is retried",
                     );
                     let event = event.of(at);
                     fleet.log(event.with("error", goondan_log::error_chain(&error)));

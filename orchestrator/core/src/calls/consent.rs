@@ -40,7 +40,7 @@ impl Calls {
             }
         }
         for (at, place, trace, need) in begun {
-            let event = LogEvent::warn("a turn waits for consent").of(&at);
+            let event = LogEvent::warn("turn waits for consent").of(&at);
             let event = event.with("app", need.app.as_str());
             let event = event.with("subject", need.subject.as_str());
             fleet.log(event.in_trace(trace));

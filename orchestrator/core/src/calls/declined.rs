@@ -137,7 +137,7 @@ impl Calls {
         };
         match ruling {
             Ruling::OtherToken => {
-                let event = LogEvent::info("an outgoing call waits for another token").of(&call.at);
+                let event = LogEvent::info("outgoing call waits for a new token").of(&call.at);
                 let event = event.with("target", call.target.to_string());
                 fleet.log(event.in_trace(call.trace));
             }

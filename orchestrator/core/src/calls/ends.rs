@@ -104,15 +104,16 @@ impl Calls {
             let had_streamed = std::mem::take(&mut call.has_streamed);
             let target = &call.target;
             if !call.is_idempotent {
-                let message = format!("{target} broke off ({how}); outcome unknown");
+                let message = format!("{target} ended during the call ({how}); outcome unknown");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
-                    .suggest("look whether it had its effect before you try again");
+                    .suggest("check whether the call took effect before you try again");
                 self.end_call(fleet, call_id, CallOutcome::Error(error));
             } else if call.attempts >= CALL_ATTEMPTS_MAX {
                 let times = call.attempts;
-                let message = format!("{target} ended {times} times in this call, the last: {how}");
+                let message =
+                    format!("{target} ended {times} times during this call, most recently: {how}");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
-                    .suggest("`gdn logs` shows what its process wrote before its end");
+                    .suggest("run `gdn logs` to see the last output of its process");
                 self.end_call(fleet, call_id, CallOutcome::Error(error));
             } else {
                 let message = format!("its process ended: {how}");
@@ -158,7 +159,7 @@ impl Calls {
                 let unknown = format!("{target} did not answer in time; outcome unknown");
                 CallError::new(CallErrorCode::TimedOut, unknown)
                     .of_unknown_outcome()
-                    .suggest("look whether it had its effect before you try again")
+                    .suggest("check whether the call took effect before you try again")
             };
             if let Some(process) = process {
                 let cancel = ToConnector::CallCancel(CallCancel { call_id: id });

@@ -99,11 +99,11 @@ pub(super) fn judged(ask: &QuestionAsk) -> Result<(QuestionForm, u64), String> {
     }
     if bytes > MAX_QUESTION_TEXT_BYTES {
         return Err(format!(
-            "the `message` has {bytes} bytes; at most {MAX_QUESTION_TEXT_BYTES} are taken"
+            "the `message` has {bytes} bytes; at most {MAX_QUESTION_TEXT_BYTES} are allowed"
         ));
     }
     let form = QuestionForm::of_schema(&ask.schema);
-    let form = form.map_err(|problem| format!("no person can be asked that: {problem}"))?;
+    let form = form.map_err(|problem| format!("invalid question: {problem}"))?;
     Ok((form, ask.timeout_ms.clamp(1, MAX_QUESTION_TIMEOUT_MS)))
 }
 
@@ -164,16 +164,16 @@ impl Questions {
         let asked = self.calls.get(&call_id).map_or(0, |asked| asked.count);
         if asked >= QUESTIONS_PER_CALL_MAX {
             return Err(format!(
-                "one call asks at most {QUESTIONS_PER_CALL_MAX} questions"
+                "a call can ask at most {QUESTIONS_PER_CALL_MAX} questions"
             ));
         }
         if of_connection.count() >= MAX_QUESTIONS_PER_CONNECTION {
             return Err(format!(
-                "{MAX_QUESTIONS_PER_CONNECTION} questions of this connection wait already"
+                "this connection already has {MAX_QUESTIONS_PER_CONNECTION} open questions"
             ));
         }
         if self.open.len() >= QUESTIONS_OPEN_MAX {
-            return Err(format!("{QUESTIONS_OPEN_MAX} questions wait already"));
+            return Err(format!("{QUESTIONS_OPEN_MAX} questions are already open"));
         }
         Ok(())
     }

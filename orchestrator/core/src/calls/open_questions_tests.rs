@@ -88,7 +88,7 @@ fn each_bound_is_told_by_its_name() {
     assert!(
         room(&questions, "kit", 99)
             .unwrap_err()
-            .contains("of this connection")
+            .contains("this connection already")
     );
     assert_eq!(room(&questions, "other", 99), Ok(()));
     for n in 100..100 + (QUESTIONS_OPEN_MAX - MAX_QUESTIONS_PER_CONNECTION) as u64 {

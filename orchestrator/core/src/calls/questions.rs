@@ -53,7 +53,7 @@ impl End {
         match self {
             Self::Answered(_) => "answered by a person".to_owned(),
             Self::Declined => "declined by a person".to_owned(),
-            Self::TimedOut => "nobody answered in time".to_owned(),
+            Self::TimedOut => "not answered in time".to_owned(),
             Self::Withdrawn(why) => format!("withdrawn: {why}"),
         }
     }
@@ -131,7 +131,7 @@ impl Calls {
                 self.questions.ask(question);
             }
             Err(message) => {
-                let event = LogEvent::warn("a question to a person was refused");
+                let event = LogEvent::warn("question to a person refused");
                 let event = event
                     .with("workspaceId", id.as_str())
                     .with("connection", connection.as_str());
@@ -157,7 +157,7 @@ impl Calls {
         }
         let call = self.open.get(&ask.call_id);
         let call = call.filter(|call| call.process() == Some(process));
-        let call = call.ok_or("the call that the question came under is over")?;
+        let call = call.ok_or("the call of the question has ended")?;
         let place = call.place.as_ref();
         let now = fleet.now();
         let expires_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
@@ -206,7 +206,7 @@ impl Calls {
             self.close_question(
                 fleet,
                 &question_id,
-                End::Withdrawn("the server asks no longer"),
+                End::Withdrawn("the server withdrew the question"),
             );
         }
     }
@@ -224,7 +224,7 @@ impl Calls {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
                 if !self.is_made_by(open.requester.0, open.call_id) {
-                    return Some((question_id, "the call it came under is over"));
+                    return Some((question_id, "its call has ended"));
                 }
                 let why = fleet.why_nobody_is_asked(&open.info.workspace_id)?;
                 Some((question_id, why))
@@ -340,7 +340,7 @@ impl Calls {
             open.form.check(&answer.content).map_err(|problem| {
                 let text = format!("the answer does not fit question `{question_id}`: {problem}");
                 ControlError::new(ErrorCode::InvalidRequest, text).suggest(format!(
-                    "the question still waits; see what it takes: `gdn question show {question_id}`"
+                    "the question is still open; see the expected answer: `gdn question show {question_id}`"
                 ))
             })
         });
@@ -421,8 +421,8 @@ impl Calls {
 
 fn no_question(question_id: &QuestionId) -> ControlError {
     let text = format!(
-        "no question `{question_id}` waits: it was answered, its time was up, or its call is over"
+        "question `{question_id}` is not open: it was answered or timed out, or its call has ended"
     );
     ControlError::new(ErrorCode::QuestionNotFound, text)
-        .suggest("`gdn question list` shows those that wait")
+        .suggest("list open questions: `gdn question list`")
 }

@@ -91,7 +91,7 @@ pub(super) fn step_to_record(
         Some(step_id) if is_model && fleet.turn_of(at).map(|turn| &turn.turn_id) == turn_id => {
             Ok(Some(step_id))
         }
-        _ => Err("it asked for a reply to be recorded that is of no step in progress"),
+        _ => Err("it asked to record a reply, but the reply belongs to no step in progress"),
     }
 }
 
@@ -217,7 +217,7 @@ impl Calls {
         let call = self.open.get(&id);
         let Some((call, (step_id, record))) = call.and_then(|c| Some((c, c.record.as_ref()?)))
         else {
-            return Err(internal("the reply is of no step".to_owned()));
+            return Err(internal("the reply belongs to no step".to_owned()));
         };
         let mut answer: ModelAnswer = serde_json::from_str(answer.get())
             .map_err(|error| internal(format!("the model's connector sent no reply: {error}")))?;
@@ -241,7 +241,8 @@ impl Calls {
         let message = to_raw_value(&message).map_err(|error| internal(error.to_string()))?;
         let bytes = message.get().len();
         if bytes > MAX_MESSAGE_BYTES {
-            let problem = format!("the model's reply has {bytes} bytes, more than a message holds");
+            let problem =
+                format!("the model's reply has {bytes} bytes, which is too large for a message");
             let error = CallError::new(CallErrorCode::TooLarge, problem);
             return Err(error.having_taken(spent.usage));
         }
@@ -371,7 +372,7 @@ impl Calls {
             if matches!(error, StoreError::WrongTurn { .. }) {
                 self.remove(id);
             }
-            let event = LogEvent::warn("a model's reply could not be recorded").of(at);
+            let event = LogEvent::warn("failed to record model reply").of(at);
             let event = event.with("turnId", turn_id.as_str());
             return fleet.log(event.with("error", goondan_log::error_chain(error)));
         };

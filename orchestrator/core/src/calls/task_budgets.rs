@@ -139,5 +139,5 @@ fn told(
     spent: goondan_protocol::budget::Amount,
 ) -> String {
     let hint = hint_of(period, payer);
-    format!("{named} might be passed by the next call: {spent} spent; {hint}")
+    format!("the next call might exceed {named}: {spent} spent; {hint}")
 }

@@ -328,7 +328,7 @@ impl Fleet {
             let detail = format!("agent `{}` is not in the configuration", entry.agent);
             if entry.slot.detail.as_ref() != Some(&detail) {
                 entry.slot.detail = Some(detail.clone());
-                let event = LogEvent::error("an instance with events waiting cannot be started");
+                let event = LogEvent::error("failed to start conversation with waiting events");
                 self.log(event.of(at).with("problem", detail));
             }
             return;
@@ -494,7 +494,7 @@ impl Fleet {
         }
         let text = goondan_log::error_chain(error);
         entry.slot.failed(now, text.clone());
-        let event = LogEvent::error("what an instance has to do could not be read");
+        let event = LogEvent::error("failed to read pending work of conversation");
         self.log(event.of(at).with("error", text));
         if error.is_permanent() {
             self.cancel_waiters(at, &control_error(error), QuestionStatus::Stands);
@@ -509,7 +509,7 @@ impl Fleet {
         process: Option<ProcessId>,
         error: &StoreError,
     ) {
-        let event = LogEvent::error("the store could not serve an agent; its process is ended");
+        let event = LogEvent::error("store failed to serve agent; ending its process");
         self.log(event.of(at).with("error", goondan_log::error_chain(error)));
         let up = |this: &mut Self| Some(this.instance_mut(at)?.slot.up()?.process);
         let process = process.or_else(|| up(self));
@@ -537,7 +537,7 @@ impl Fleet {
             && entry.slot.ready().is_some()
             && now.mono_ms.saturating_sub(entry.idle_since_ms) >= idle_ms
         {
-            self.drain_agent(at, None, "it has nothing to do");
+            self.drain_agent(at, None, "it is idle");
         } else {
             self.pump(at);
             self.forget_if_done(at);

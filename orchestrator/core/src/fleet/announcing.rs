@@ -21,8 +21,8 @@ enum Audited {
     Workspace(&'static str),
 }
 
-const RESTORED: &str = "the configuration is valid again, and as it was";
-const RESTARTED: &str = "the process is restarted: its agent asked for it";
+const RESTORED: &str = "configuration valid again and unchanged";
+const RESTARTED: &str = "process restart requested by its agent";
 
 /// Log line of an event; `None` if the audit log's line is sufficient.
 fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
@@ -35,12 +35,12 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         }
         Event::ConfigurationChanged { .. } => (Info, "configuration changed"),
         Event::ConfigurationRestored { .. } => (Info, RESTORED),
-        Event::ConfigurationFellBack { .. } => (Error, "the last known good configuration runs"),
+        Event::ConfigurationFellBack { .. } => (Error, "running last known good configuration"),
         Event::ProcessStarted { .. } => (Info, "process started"),
         Event::ProcessEnded { .. } => (Info, "process ended"),
         Event::ProcessCrashed { .. } => (Warn, "process crashed"),
-        Event::ProcessKilled { .. } => (Warn, "process is killed"),
-        Event::ProcessBroke { .. } => (Error, "a process broke the protocol and is killed"),
+        Event::ProcessKilled { .. } => (Warn, "process killed"),
+        Event::ProcessBroke { .. } => (Error, "process violated the protocol; killed"),
         Event::ReadinessChanged { worker, ready, .. } => match (worker, ready) {
             (Worker::Model { .. }, true) => (Info, "model ready"),
             (Worker::Model { .. }, false) => (Warn, "model not ready"),
@@ -53,24 +53,23 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::EventRefused { .. } => (Warn, "event refused"),
         Event::EventParked { .. } => (
             Error,
-            "an event is parked: its turn crashes whoever works on it",
+            "event parked because its turn keeps crashing the agent's process",
         ),
-        Event::CallUnknown { .. } => (Warn, "a tool call was cut short, outcome unknown"),
-        Event::CallSettled { .. } => (Info, "a person has looked after a tool call"),
-        Event::TurnStarted { attempt: 1, .. } => (Info, "turn handed over"),
-        Event::TurnStarted { .. } => (Info, "turn handed over again"),
+        Event::CallUnknown { .. } => (Warn, "tool call interrupted, outcome unknown"),
+        Event::CallSettled { .. } => (Info, "tool call resolved by a person"),
+        Event::TurnStarted { attempt: 1, .. } => (Info, "turn started"),
+        Event::TurnStarted { .. } => (Info, "turn started again"),
         Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
-        Event::QuestionAsked { .. } => (Info, "a tool call waits for a person's answer"),
-        Event::QuestionClosed { .. } => (Info, "a question to a person is closed"),
-        Event::ApprovalAsked { .. } => (Info, "a tool call waits for a person to approve it"),
-        Event::ApprovalClosed { .. } => (Info, "a tool call waits for no person any more"),
-        Event::BudgetWarning { .. } => (Warn, "a budget is nearly spent"),
-        Event::BundleChanged { what, .. } if what == "reverted" => (
-            Warn,
-            "what an agent made of its own configuration is taken back",
-        ),
-        Event::BundleChanged { .. } => (Info, "the configuration of a conversation changed"),
-        Event::TaskChanged { .. } => (Info, "a task stands in another way"),
+        Event::QuestionAsked { .. } => (Info, "tool call waits for a person's answer"),
+        Event::QuestionClosed { .. } => (Info, "question to a person closed"),
+        Event::ApprovalAsked { .. } => (Info, "tool call waits for approval"),
+        Event::ApprovalClosed { .. } => (Info, "tool call no longer waits for approval"),
+        Event::BudgetWarning { .. } => (Warn, "budget nearly spent"),
+        Event::BundleChanged { what, .. } if what == "reverted" => {
+            (Warn, "configuration changes of an agent rolled back")
+        }
+        Event::BundleChanged { .. } => (Info, "configuration of a conversation changed"),
+        Event::TaskChanged { .. } => (Info, "task status changed"),
         Event::ProposalCreated { .. }
         | Event::ProposalReviewed { .. }
         | Event::ProposalApplied { .. }

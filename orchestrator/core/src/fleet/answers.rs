@@ -554,15 +554,12 @@ impl Fleet {
                     held.watch = Watch::Nobody;
                     return;
                 }
-                let message = format!(
-                    "instance `{}` does not know it any more",
-                    target.instance_key
-                );
+                let message = format!("conversation `{}` no longer has it", target.instance_key);
                 self.deliver(at, &reply, &failed("E_AGENT_GONE", message));
             }
             Err(error) => {
                 held.watch = Watch::From(look_again_ms);
-                let event = LogEvent::warn("what became of a question could not be read").of(at);
+                let event = LogEvent::warn("failed to read outcome of a request").of(at);
                 self.log(event.with("error", goondan_log::error_chain(&error)));
             }
         }

@@ -135,7 +135,7 @@ impl Fleet {
         let before = entry.approvals.of_call(&call);
         let before = before.map(|open| (open.known.call.approval_id.clone(), open.waits()));
         if let Some((id, true)) = &before {
-            self.tell_closed(&at, id, "withdrawn: it is another call now");
+            self.tell_closed(&at, id, "withdrawn: the call has changed");
         }
         let asked = LifecycleEvent::ApprovalAsked {
             instance_key: at.instance_key.clone(),
@@ -360,8 +360,8 @@ fn check_size(call: &AskedCall) -> Result<(), Refused> {
     let bytes = call.input.to_string().len();
     if bytes > MAX_APPROVAL_INPUT_BYTES || call.tool_name.len() > MAX_NAME_BYTES {
         let message = format!(
-            "this call needs a person's approval, and its arguments have {bytes} bytes; a person is asked \
-             about at most {MAX_APPROVAL_INPUT_BYTES}: do it in smaller parts"
+            "this call needs a person's approval, but its arguments have {bytes} bytes; at most \
+             {MAX_APPROVAL_INPUT_BYTES} are allowed: split it into smaller calls"
         );
         return Err(Refused::new("E_APPROVAL_TOO_LARGE", message));
     }

@@ -78,7 +78,7 @@ fn check_size(request: &AgentRequest) -> Result<(), Refused> {
     let note_bytes = json!(request.note).to_string().len();
     if note_bytes > REQUEST_NOTE_BYTES_MAX {
         return invalid(format!(
-            "what is said beside the input has {note_bytes} bytes; at most {REQUEST_NOTE_BYTES_MAX} are allowed"
+            "the note to the input has {note_bytes} bytes; at most {REQUEST_NOTE_BYTES_MAX} are allowed"
         ));
     }
     Ok(())
@@ -116,7 +116,9 @@ impl Fleet {
         let trace = match self.check_ask(at, &ask.question, trace) {
             Ok(trace) => trace,
             Err(refused) => {
-                let event = LogEvent::warn("an agent asked for what it was not given").of(at);
+                let event =
+                    LogEvent::warn("agent requested something that it is not allowed to use")
+                        .of(at);
                 self.log(event.with("problem", refused.message.clone()));
                 self.answer_agent(&requester, refused.into());
                 return None;
@@ -234,7 +236,7 @@ impl Fleet {
         question: &Question,
         said: Option<TraceContext>,
     ) -> Result<TraceContext, Refused> {
-        let gone = || Refused::new("E_UNAVAILABLE", "the asking turn is over");
+        let gone = || Refused::new("E_UNAVAILABLE", "the requesting turn has ended");
         let entry = self.instance_mut(at).ok_or_else(gone)?;
         let agent = entry.running.as_ref().ok_or_else(gone)?;
         let turn = entry.turn.as_ref().ok_or_else(gone)?;
@@ -274,7 +276,7 @@ impl Fleet {
                 reply_mode = ReplyMode::Later { note };
             } else if let Some(path) = circle.filter(|_| !is_known) {
                 let message = format!(
-                    "this request would never be answered: {}; ask with `wait: false`, or use `send`",
+                    "this request would deadlock: {}; use `wait: false` or `send`",
                     path.join(" waits for ")
                 );
                 return Err(Refused::new("E_CIRCULAR_REQUEST", message));
@@ -343,8 +345,8 @@ impl Fleet {
         let open = self.instance_mut(at).map_or(0, |e| e.awaiting.len());
         if open >= MAX_OPEN_QUESTIONS && !self.is_awaited(at, &event.id) {
             let message = format!(
-                "{MAX_OPEN_QUESTIONS} questions of this conversation are unanswered; wait for some of \
-                 the answers"
+                "this conversation already has {MAX_OPEN_QUESTIONS} unanswered requests; wait for \
+                 some answers"
             );
             return Err(Refused::new("E_TOO_MANY_QUESTIONS", message));
         }
@@ -373,7 +375,7 @@ impl Fleet {
 
     fn own_agent(&mut self, at: &InstanceRef) -> Result<AgentName, Refused> {
         let entry = self.instance_mut(at);
-        let gone = || Refused::new("E_UNAVAILABLE", "the asking instance is gone");
+        let gone = || Refused::new("E_UNAVAILABLE", "the requesting conversation was deleted");
         entry.map(|entry| entry.agent.clone()).ok_or_else(gone)
     }
 
@@ -386,7 +388,7 @@ impl Fleet {
     ) -> Result<router::Route, Refused> {
         let unavailable = |message: &str| Refused::new("E_UNAVAILABLE", message);
         let workspace = self.workspaces.get(&at.workspace_id);
-        let workspace = workspace.ok_or_else(|| unavailable("the workspace is gone"))?;
+        let workspace = workspace.ok_or_else(|| unavailable("the workspace no longer exists"))?;
         let bundle = bundle_of(workspace).map_err(|error| unavailable(&error.message))?;
         // A new instance is named after the call that creates it, so a repeated call creates the
         // same instance.
@@ -415,7 +417,7 @@ impl Fleet {
         is_known: bool,
     ) -> Result<AgentEvent, Refused> {
         let created_at = self.now.wall;
-        let gone = || Refused::new("E_UNAVAILABLE", "the asking turn is over");
+        let gone = || Refused::new("E_UNAVAILABLE", "the requesting turn has ended");
         let entry = self.instance_mut(at).ok_or_else(gone)?;
         let turn = entry.turn.as_ref().ok_or_else(gone)?;
         let cause = entry.inbox.get(&turn.context.event_id).ok_or_else(gone)?;
@@ -427,8 +429,8 @@ impl Fleet {
         });
         if chain.depth >= MAX_CHAIN_DEPTH && !is_known {
             let message = format!(
-                "this is the end of a chain of {MAX_CHAIN_DEPTH} agents that gave each other work; \
-                 answer with what there is"
+                "the chain of requests between agents has reached its limit of {MAX_CHAIN_DEPTH}; \
+                 answer with the results so far"
             );
             return Err(Refused::new("E_CHAIN_TOO_DEEP", message));
         }

@@ -85,7 +85,7 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
         return may_ask_of(agent, question);
     }
     let message = format!(
-        "agent `{}` does not have the tool that allows this; add `{export}` of `{tool}` of \
+        "agent `{}` does not have the required tool; add `{export}` of `{tool}` of \
          `{BASE_PACKAGE}` to its `tools` in goondan.yaml",
         agent.name
     );
@@ -98,8 +98,8 @@ fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refuse
     match question.sandbox_of() {
         Some(other) if *other != agent.name && !is_coordinator(agent) => {
             let message = format!(
-                "agent `{}` is told of its own sandbox only; add `prepare` of `sandbox` of \
-                 `{BASE_PACKAGE}` to its `tools` in goondan.yaml if it is to coordinate others",
+                "agent `{}` may access only its own sandbox; to let it coordinate other agents, \
+                 add `prepare` of `sandbox` of `{BASE_PACKAGE}` to its `tools` in goondan.yaml",
                 agent.name
             );
             Err(Refused::new("E_NOT_GRANTED", message))
@@ -135,21 +135,21 @@ pub(crate) fn may_call(
         place.turn_id == turn.turn_id && step.all(|step| is_step_of(&turn.turn_id, step))
     });
     if !is_in_turn {
-        return refused("a call is made for a step of the turn in progress only".to_owned());
+        return refused("a call must belong to a step of the turn in progress".to_owned());
     }
     match &asked.target {
         CallTarget::Connection { name } if agent.works_by(name) => Ok(()),
         CallTarget::Connection { .. } => {
-            refused(format!("no tool of the agent works by {}", asked.target))
+            refused(format!("no tool of the agent uses {}", asked.target))
         }
         CallTarget::Model { name } if agent.model.names().all(|own| own != name) => {
             refused(format!(
-                "the agent's model is `{}`; it may not ask {}",
+                "the agent's model is `{}`; it must not call {}",
                 agent.model.name, asked.target
             ))
         }
         CallTarget::Model { .. } if asked.record.is_none() || asked.method != COMPLETE => {
-            refused("a model is asked for the reply of a step only, which is recorded".to_owned())
+            refused("a model call must be for the recorded reply of a step".to_owned())
         }
         CallTarget::Model { .. } => Ok(()),
     }

@@ -22,7 +22,7 @@ pub(crate) enum Availability {
 pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
     let message = format!("{target} cannot be called: {why}");
     CallError::new(CallErrorCode::Unavailable, message)
-        .suggest("`gdn ps` shows its process, `gdn logs` what it wrote")
+        .suggest("check its process with `gdn ps` and its output with `gdn logs`")
 }
 
 /// Availability of a process, from its slot and its reported readiness.
@@ -39,7 +39,7 @@ pub(super) fn availability_of(
         }
         (None, detail) if slot.up().is_none() && !slot.may_start(now) => {
             let how = detail.as_deref().unwrap_or("its process keeps crashing");
-            let why = format!("its process keeps crashing, the last time: {how}");
+            let why = format!("its process keeps crashing, most recently: {how}");
             Availability::Not(not_ready(target, &why))
         }
         _ => Availability::Coming,

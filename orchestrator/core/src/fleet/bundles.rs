@@ -88,7 +88,7 @@ fn outcome_of(outcome: &TurnOutcome) -> Outcome {
         TurnOutcome::Completed { .. } => Outcome::Completed,
         TurnOutcome::Failed { code, .. } if NEUTRAL.contains(&code.as_str()) => Outcome::Neutral,
         TurnOutcome::Failed { code, message } => {
-            Outcome::Failed(format!("a turn failed: {code}: {message}"))
+            Outcome::Failed(format!("turn failed: {code}: {message}"))
         }
     }
 }
@@ -289,7 +289,7 @@ impl Fleet {
         let line = self.bundles.0.get(at);
         if line.is_some_and(|line| line.len() >= BUNDLE_REQUESTS_MAX) {
             let message = format!(
-                "{BUNDLE_REQUESTS_MAX} requests about the configuration of this conversation wait already"
+                "{BUNDLE_REQUESTS_MAX} requests about this conversation's configuration are already waiting"
             );
             return Err(Refused::new("E_OVERLOADED", message));
         }
@@ -375,7 +375,7 @@ impl Fleet {
         match waiting.map(|waiting| waiting.asker) {
             None | Some(Asker::Nobody) => {
                 if let Err(error) = answer {
-                    let event = LogEvent::error("what became of a turn could not be counted");
+                    let event = LogEvent::error("failed to count the outcome of a turn");
                     self.log(event.of(&at).with("error", error.message));
                 }
             }
@@ -422,8 +422,7 @@ impl Fleet {
     ) {
         let is_current = self.bundle(&at.workspace_id).map(|it| &it.digest) == Some(digest);
         let definition = told.unwrap_or_else(|error| {
-            let message =
-                "the configuration of a conversation cannot be used; it goes on with the project's";
+            let message = "configuration of a conversation is invalid; using the project's";
             let event = LogEvent::error(message).of(at);
             self.log(event.with("error", error.message));
             None
@@ -472,7 +471,7 @@ mod tests {
         assert_eq!(failed(CANCELLED), Outcome::Neutral);
         assert_eq!(
             failed("E_LOOP"),
-            Outcome::Failed("a turn failed: E_LOOP: m".to_owned())
+            Outcome::Failed("turn failed: E_LOOP: m".to_owned())
         );
         let reply = String::new();
         assert_eq!(

@@ -130,7 +130,7 @@ impl Fleet {
             Some(None) => Standing::Waits,
             Some(Some(how)) => Standing::Closed(how),
             None if self.workspaces.get(id).is_some_and(Workspace::is_all_read) => {
-                Standing::Closed("over: its turn has ended".to_owned())
+                Standing::Closed("closed: its turn has ended".to_owned())
             }
             None => Standing::Unknown,
         }
@@ -241,7 +241,7 @@ impl Fleet {
             }
             Err(verdict) => {
                 if let ApprovalVerdict::NotAllowed { message } = &verdict {
-                    let event = LogEvent::warn("a button was pressed by who may not decide");
+                    let event = LogEvent::warn("button pressed by a user who must not decide");
                     let event = event
                         .with("workspaceId", id.as_str())
                         .with("connection", name.as_str())
@@ -281,14 +281,14 @@ impl Fleet {
         if !chat.has_user(&press.user) {
             let user: String = press.user.chars().take(USER_CHARS_SHOWN).collect();
             return not_allowed(format!(
-                "user {user} is not one of `approvals.users` of Connection `{name}`"
+                "user {user} is not in `approvals.users` of Connection `{name}`"
             ));
         }
         let at = self.find_approval(id, approval_id).ok_or_else(|| {
             match self.workspaces.get(id).is_some_and(Workspace::is_all_read) {
                 true => ApprovalVerdict::Over {},
                 false => ApprovalVerdict::NotNow {
-                    message: "not every conversation is read yet".to_owned(),
+                    message: "the daemon has not read every conversation yet".to_owned(),
                 },
             }
         })?;
@@ -297,7 +297,7 @@ impl Fleet {
             .is_some_and(|agent| chat.has_agent(agent.as_str()))
         {
             return not_allowed(format!(
-                "its agent is not one of `approvals.agents` of Connection `{name}`"
+                "its agent is not in `approvals.agents` of Connection `{name}`"
             ));
         }
         if let Some(how) = self.decided_or_deciding(&at, approval_id) {
@@ -305,7 +305,7 @@ impl Fleet {
         }
         if self.is_too_long_for_button(&at, press) {
             return not_allowed(format!(
-                "it is too long to be shown whole there: `gdn approvals {approval_id}` shows it"
+                "it is too long for a message; see it with `gdn approvals {approval_id}`"
             ));
         }
         Ok((at, format!("{}:{}", connection.connector, press.user)))

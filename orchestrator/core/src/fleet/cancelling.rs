@@ -23,7 +23,7 @@ use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
 /// Reason of a cancellation, for the model and for users.
-pub(crate) const BY_PERSON: &str = "a person cancelled it";
+pub(crate) const BY_PERSON: &str = "canceled by a person";
 
 continuation! {
     /// Cancels an event at a user's request.
@@ -41,7 +41,7 @@ continuation! {
 fn outcome(reason: &str) -> TurnOutcome {
     TurnOutcome::Failed {
         code: CANCELLED.to_owned(),
-        message: format!("{reason}; what it had done before stays in the conversation"),
+        message: format!("{reason}; messages and effects from before stay in the conversation"),
     }
 }
 
@@ -86,8 +86,9 @@ impl Fleet {
         let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
         let Some(event_id) = wanted else {
             let text = format!("no turn is in progress in `{}`", at.instance_key);
-            let error = ControlError::new(ErrorCode::EventNotFound, text)
-                .suggest("`gdn event list` shows what waits, `gdn ps` what is worked on");
+            let error = ControlError::new(ErrorCode::EventNotFound, text).suggest(
+                "list waiting events with `gdn event list`, and turns in progress with `gdn ps`",
+            );
             if let Some(token) = token {
                 self.respond_error(token, error);
             }
@@ -166,7 +167,7 @@ impl Fleet {
             entry.inbox.done(|id| id == event_id);
             entry.inbox.forgive(event_id);
         }
-        let text = format!("event `{event_id}` was cancelled: {reason}");
+        let text = format!("event `{event_id}` was canceled: {reason}");
         let error = ControlError::new(ErrorCode::Cancelled, text);
         for waiter in self.take_waiters(at, event_id) {
             self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);

@@ -162,7 +162,9 @@ impl Trees {
         now_ms: u64,
     ) -> Result<(), Refused> {
         let refused = |what: &str, max: usize, advice: &str| {
-            let message = format!("{what} gave work to {max} other conversations; {advice}");
+            let message = format!(
+                "{what} gave work to {max} other conversations, which is the limit; {advice}"
+            );
             Err(Refused::new("E_TOO_MANY_AGENTS", message))
         };
         let tree = self.trees.entry(root.clone()).or_insert_with(|| Tree {
@@ -177,11 +179,11 @@ impl Trees {
             turn.step = (step, 0);
         }
         if turn.step.1 >= REACHED_PER_STEP_MAX {
-            let advice = "ask for the rest in another step";
+            let advice = "request the rest in another step";
             return refused("this step", REACHED_PER_STEP_MAX, advice);
         }
         if turn.reached.len() >= REACHED_PER_TURN_MAX {
-            let advice = "use those there are, or answer with what there is";
+            let advice = "use existing conversations, or answer with the results so far";
             return refused("this turn", REACHED_PER_TURN_MAX, advice);
         }
         if !tree.reached.contains(target) {
@@ -189,12 +191,12 @@ impl Trees {
             let share = (left + turn.reached.len()).div_ceil(2);
             if left == 0 {
                 let what = "all turns that this event led to";
-                let advice = "use those there are, or answer with what there is";
+                let advice = "use existing conversations, or answer with the results so far";
                 return refused(what, REACHED_PER_TREE_MAX, advice);
             }
             if turn.reached.len() >= share {
                 let advice =
-                    "that is its share of what all turns of this event may; use those there are";
+                    "the other turns of this event need the rest; use existing conversations";
                 return refused("this turn", turn.reached.len(), advice);
             }
             let (burst, per_s) = (WORKSPACE_REACH_BURST, WORKSPACE_REACH_PER_S);
@@ -202,8 +204,8 @@ impl Trees {
             let rate = rate.or_insert_with(|| Bucket::new(burst, per_s, now_ms));
             if !rate.take(now_ms) {
                 let message = format!(
-                    "the agents of this project give work to other conversations faster than \
-                     {per_s} a second; wait, then ask again"
+                    "the agents of this project give work to more than {per_s} other conversations \
+                     a second; wait, then try again"
                 );
                 return Err(Refused::new("E_TOO_MANY_AGENTS", message));
             }

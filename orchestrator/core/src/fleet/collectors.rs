@@ -46,7 +46,7 @@ impl Collecting {
         if self.waiting.len() < EXPORT_QUEUE_EVENTS {
             self.waiting.push_back(event);
         } else {
-            self.lose(1, "they come faster than they can be exported");
+            self.lose(1, "they arrive faster than they can be exported");
         }
     }
 
@@ -227,7 +227,7 @@ impl Fleet {
             for (name, connector) in &mut workspace.connectors {
                 let collecting = &mut connector.collecting;
                 if collecting.lost > collecting.told {
-                    let event = LogEvent::warn("events of traces were not exported");
+                    let event = LogEvent::warn("trace events not exported");
                     let event = event
                         .with("workspaceId", id.as_str())
                         .with("connection", name.as_str())

@@ -46,7 +46,8 @@ impl Fleet {
         };
         let queue = &mut connector.state;
         if queue.waiting.len() >= WAITING_MAX {
-            let message = format!("{WAITING_MAX} requests for the connection's state wait already");
+            let message =
+                format!("{WAITING_MAX} requests for the connection's state are already waiting");
             let refused = ToConnector::StateRefused(StateRefused { message });
             return self.answer_connector(process, request_id, refused);
         }

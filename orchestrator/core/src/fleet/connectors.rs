@@ -177,7 +177,7 @@ impl Fleet {
         let is_outdated = is_wanted && self.is_connector_outdated(id, name);
         match purpose {
             Purpose::All if is_quiesced => {
-                self.drain_connector(id, name, "it is to take things in again");
+                self.drain_connector(id, name, "it must accept events again");
             }
             Purpose::All | Purpose::Calls if is_outdated => {
                 self.drain_connector(id, name, CONFIGURATION_CHANGED);
@@ -191,7 +191,7 @@ impl Fleet {
                 self.send(&owner, process, ToConnector::Quiesce(Quiesce {}).into());
             }
             Purpose::Nothing if is_wanted => {
-                self.drain_connector(id, name, "no turn is left that could need it");
+                self.drain_connector(id, name, "no remaining turn can need it");
             }
             Purpose::Nothing => self.drain_connector(id, name, CONFIGURATION_CHANGED),
             Purpose::All | Purpose::Calls => {}
@@ -315,7 +315,7 @@ impl Fleet {
                 availability_of(&connector.slot, connector.readiness, self.now, &target)
             }
             Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
-            None => Availability::Not(not_ready(&target, "it left the configuration")),
+            None => Availability::Not(not_ready(&target, "it was removed from the configuration")),
         }
     }
 
@@ -432,7 +432,7 @@ impl Fleet {
             CameBack::EndsNone => (RefusalCode::Invalid, "it ends no login"),
             CameBack::TooEarly => (
                 RefusalCode::Unavailable,
-                "which logins there are is not known yet; reload the page",
+                "the logins are not loaded yet; reload the page",
             ),
         };
         self.refuse_connector(process, request_id, code, message.to_owned());

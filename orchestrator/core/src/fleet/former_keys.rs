@@ -103,8 +103,8 @@ impl Fleet {
             Ok(sources) => Some(sources),
             Err(StoreError::NoInstance { .. }) => None,
             Err(error) => {
-                let message = "the conversation could not be looked up; its error is in the log";
-                let event = LogEvent::warn("whose a conversation is could not be read").of(former);
+                let message = "failed to look up the conversation; see the daemon's log";
+                let event = LogEvent::warn("failed to read conversation owner").of(former);
                 self.log(event.with("error", goondan_log::error_chain(&error)));
                 let code = goondan_protocol::ipc::RefusalCode::Unavailable;
                 return self.refuse(&arrival.reply, code, message.to_owned());

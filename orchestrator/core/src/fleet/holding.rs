@@ -65,7 +65,8 @@ fn busy(at: &InstanceRef, what: &str) -> ControlError {
 pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
     let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     busy(at, "is in a turn").suggest(format!(
-        "wait until the turn is over, or end it: `gdn cancel --instance {key}`; `gdn rewind {key} --cancel` does so by itself"
+        "wait until the turn ends, or cancel it: `gdn cancel --instance {key}`; `gdn rewind {key} \
+         --cancel` cancels it automatically"
     ))
 }
 
@@ -89,7 +90,7 @@ impl Fleet {
             return Err(busy(at, "is being deleted"));
         }
         if entry.hold.is_some() {
-            let hint = "try again when that is done";
+            let hint = "try again later";
             return Err(busy(at, "is being checkpointed or rewound").suggest(hint));
         }
         if !may_cancel && (entry.turn.is_some() || entry.progress.beginning.is_some()) {

@@ -23,7 +23,7 @@ use crate::{ProcessId, RequestToken};
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
     if code == RefusalCode::Damaged {
-        "files of this conversation are lost or damaged; an operator must mend them"
+        "files of this conversation are lost or damaged; an operator must repair them"
     } else {
         "the event could not be stored; try again later"
     }
@@ -81,9 +81,8 @@ impl Fleet {
     ) {
         let is_run = matches!(reply, AcceptReply::Run(_));
         if is_of_task(&instance.instance_key) && !is_run {
-            let message = format!(
-                "conversations named `{TASK_KEY_PREFIX}…` are of tasks; `gdn task` is how people speak with them"
-            );
+            let message =
+                format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
             return self.refuse(&reply, RefusalCode::Invalid, message);
         }
         let now = self.now.wall;
@@ -91,14 +90,14 @@ impl Fleet {
             return;
         };
         if entry.deleting.is_some() {
-            let message = format!("instance `{}` is being deleted", instance.instance_key);
+            let message = format!("conversation `{}` is being deleted", instance.instance_key);
             return self.refuse(&reply, RefusalCode::Unavailable, message);
         }
         // Answers are bounded by the questions, and who asked has made room for them.
         let is_answer = matches!(reply, AcceptReply::Answer);
         if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
             let message = format!(
-                "instance `{}` has {MAX_PENDING_EVENTS_PER_INSTANCE} events waiting",
+                "conversation `{}` already has {MAX_PENDING_EVENTS_PER_INSTANCE} waiting events",
                 instance.instance_key
             );
             return self.refuse(&reply, RefusalCode::Overloaded, message);
@@ -153,11 +152,11 @@ impl Fleet {
                     RefusalCode::Overloaded => (ErrorCode::Overloaded, Some("try again later")),
                     RefusalCode::Unavailable => (
                         ErrorCode::Storage,
-                        Some("it was not accepted; mend the cause, then send it again"),
+                        Some("the event was not accepted; fix the cause, then send it again"),
                     ),
                     RefusalCode::Damaged => (
                         ErrorCode::Damaged,
-                        Some("it was not accepted; see all that is damaged: `gdn verify`"),
+                        Some("the event was not accepted; list all damage with `gdn verify`"),
                     ),
                 };
                 let error = ControlError::new(code, message);
@@ -328,7 +327,7 @@ impl Fleet {
         match (error, reply) {
             (StoreError::KeyTaken { .. }, &AcceptReply::Client { token, .. }) => {
                 let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
-                    .suggest("choose another `--instance` key, or name that agent with `--agent`");
+                    .suggest("choose another `--instance` key, or pass that agent with `--agent`");
                 self.respond_error(token, error);
             }
             (StoreError::KeyTaken { .. }, reply) => {
@@ -350,7 +349,7 @@ impl Fleet {
             Ok(EventState::Unknown | EventState::Parked(_)) | Err(_) => {
                 let error = ControlError::new(
                     ErrorCode::Cancelled,
-                    format!("the outcome of event `{event_id}` is not known any more"),
+                    format!("the outcome of event `{event_id}` is no longer stored"),
                 );
                 for waiter in self.take_waiters(at, event_id) {
                     self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);

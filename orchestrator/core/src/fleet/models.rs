@@ -168,7 +168,7 @@ impl Fleet {
         let target = CallTarget::Model { name: name.clone() };
         let workspace = self.workspaces.get(id);
         let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
-            return Availability::Not(not_ready(&target, "it left the configuration"));
+            return Availability::Not(not_ready(&target, "it was removed from the configuration"));
         };
         if self.lacking(id, &target).is_some() {
             return Availability::Consent;
@@ -214,7 +214,7 @@ impl Fleet {
         if is_outdated {
             self.drain_model(id, name, CONFIGURATION_CHANGED);
         } else if model.slot.up().is_some() && (is_past_calls || is_idle || is_unwanted) {
-            self.drain_model(id, name, "nobody calls it");
+            self.drain_model(id, name, "it is not called");
         } else {
             self.pump_model(id, name, is_called);
         }

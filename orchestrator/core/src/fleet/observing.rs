@@ -61,12 +61,13 @@ pub(super) fn corrected(
     if reported.turn_id != turn.turn_id {
         return Err("it reported on a turn that is not in progress");
     }
-    let scope = scope_of(reported.kind).ok_or("it reported what only the orchestrator tells")?;
+    let scope =
+        scope_of(reported.kind).ok_or("it sent a report that only the orchestrator may send")?;
     let whole = turn.context.trace;
     let step = || {
         let step = reported.step_id.clone();
         step.filter(|step| is_step_of(&turn.turn_id, step))
-            .ok_or("it reported on a step that is not of its turn")
+            .ok_or("it reported on a step of another turn")
     };
     let (place, step_id, tool_call_id) = match scope {
         Scope::Turn => (whole, None, None),
@@ -153,7 +154,7 @@ impl Fleet {
             Reported::Kept => self.record_observation(at, &event),
             Reported::Dropped { first: false } => {}
             Reported::Dropped { first: true } => {
-                let log = LogEvent::warn("a turn reports too much; some of it is dropped").of(at);
+                let log = LogEvent::warn("turn sends too many reports; dropping some").of(at);
                 self.log(log.with("turnId", event.turn_id.as_str()));
             }
             Reported::Flood => {

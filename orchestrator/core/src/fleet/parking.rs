@@ -98,7 +98,7 @@ impl Fleet {
         if let Some(turn) = entry.inbox.parked(event_id) {
             self.observe_parked(at, &turn, reason);
         }
-        self.end_approvals(at, "the event is parked");
+        self.end_approvals(at, "event parked");
         self.count_parked(at, |count| count.saturating_add(1));
         let event = LifecycleEvent::EventParked {
             instance_key: at.instance_key.clone(),
@@ -157,8 +157,8 @@ impl Fleet {
         let event_id = event.id.clone();
         let crashes = entry.inbox.crashes_of(&event_id);
         let reason = not_started.unwrap_or_else(|| match entry.inbox.last_crash_of(&event_id) {
-            Some(how) => format!("{crashes} processes ended in its turn, the last: {how}"),
-            None => format!("{crashes} processes ended in its turn"),
+            Some(how) => format!("{crashes} processes ended during its turn, most recently: {how}"),
+            None => format!("{crashes} processes ended during its turn"),
         });
         // The inbox is read again after the event is parked.
         entry.inbox.invalidate();

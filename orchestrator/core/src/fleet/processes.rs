@@ -223,8 +223,10 @@ impl Fleet {
         };
         slot.heard(now);
         match slot.up().map(|up| up.stage) {
-            Some(Stage::Spawning) if !is_hello => Err("it spoke before it greeted"),
-            Some(Stage::Ready | Stage::Draining { .. }) if is_hello => Err("it greeted twice"),
+            Some(Stage::Spawning) if !is_hello => Err("it sent a message before the greeting"),
+            Some(Stage::Ready | Stage::Draining { .. }) if is_hello => {
+                Err("it sent a second greeting")
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -248,7 +250,7 @@ impl Fleet {
             Owner::Connector(..) | Owner::Model(..) => ChildRole::Connector,
         };
         if hello.role != expected {
-            return self.on_broken(process, "it is of the wrong kind");
+            return self.on_broken(process, "it is the wrong kind of process");
         }
         let assignment = match owner {
             Owner::Agent(at) => self.agent_assignment(at),
@@ -257,7 +259,7 @@ impl Fleet {
             Owner::Task(id, task) => self.run_assignment(id, task),
         };
         let Some(assignment) = assignment else {
-            return self.on_broken(process, "there is nothing for it to do");
+            return self.on_broken(process, "it has no work");
         };
         if let Some(slot) = self.slot_mut(owner) {
             slot.greeted();

@@ -70,7 +70,7 @@ impl Fleet {
         };
         let awaited = &mut connector.replies.0;
         if awaited.len() >= REPLIES_AWAITED_MAX {
-            let message = format!("{REPLIES_AWAITED_MAX} replies are waited for already");
+            let message = format!("{REPLIES_AWAITED_MAX} clients already wait for replies");
             return self.tell_reply(id, &waiter, open(message));
         }
         awaited.insert(request_id, (at.clone(), event_id.clone()));
@@ -104,10 +104,10 @@ impl Fleet {
             Ok(EventState::Done(outcome)) => Some(Reply::Over { outcome }),
             Ok(EventState::Waiting) => self.wait_for_reply(sought),
             Ok(EventState::Parked(_)) => {
-                Some(open("the event is parked: a person decides about it"))
+                Some(open("the event is parked and needs a person's decision"))
             }
             Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => Some(Reply::Unknown {}),
-            Err(_) => Some(open("the event could not be looked up")),
+            Err(_) => Some(open("failed to look up the event")),
         };
         if let Some(reply) = reply {
             self.tell_reply(id, waiter, reply);

@@ -68,17 +68,18 @@ impl Fleet {
     pub(super) fn wish_restart(&mut self, at: &InstanceRef, reason: String) -> AgentAnswer {
         let chars = reason.chars().count();
         if reason.trim().is_empty() || chars > MAX_RESTART_REASON_CHARS {
-            let message = format!("a reason has 1 to {MAX_RESTART_REASON_CHARS} characters");
+            let message = format!("a reason must have 1 to {MAX_RESTART_REASON_CHARS} characters");
             return Refused::new("E_INVALID_REQUEST", message).into();
         }
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
-            return Refused::new("E_UNAVAILABLE", "the conversation is gone").into();
+            return Refused::new("E_UNAVAILABLE", "the conversation was deleted").into();
         };
         if let Some(wait_ms) = entry.restarts.wait_ms(now_ms) {
             let message = format!(
-                "this agent restarted itself {SELF_RESTARTS_MAX} times within {} s; not before {} s \
-                 from now. What those did not mend, another one will not: say what is wrong instead",
+                "this agent restarted itself {SELF_RESTARTS_MAX} times within {} s; the next \
+                 restart is allowed in {} s. Another restart will not help: report the problem \
+                 instead",
                 SELF_RESTART_WINDOW_MS / 1_000,
                 wait_ms.div_ceil(1_000)
             );

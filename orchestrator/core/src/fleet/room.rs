@@ -265,10 +265,10 @@ impl Fleet {
         }
         let is_over = now_ms.saturating_sub(self.room.last_short_ms) >= ROOM_QUIET_MS;
         let event = match (self.room.short_of.is_empty(), self.room.is_told) {
-            (false, false) => {
-                LogEvent::warn("room for processes runs short; agents idle for longest are stopped")
-            }
-            (true, true) if is_over => LogEvent::info("there is room for processes again"),
+            (false, false) => LogEvent::warn(
+                "resources for processes run short; stopping the longest idle agents",
+            ),
+            (true, true) if is_over => LogEvent::info("resources for processes available again"),
             _ => return,
         };
         self.room.is_told = !self.room.is_told;
@@ -317,7 +317,7 @@ impl Fleet {
             };
             self.room.surplus_ahead = self.room.surplus_ahead.saturating_sub(1);
             self.room.leaving.insert(process);
-            self.drain_agent(&at, None, "its place is needed");
+            self.drain_agent(&at, None, "its resources are needed");
         }
     }
 
@@ -386,7 +386,7 @@ impl Fleet {
         if let Some(slot) = self.slot_mut(&owner) {
             slot.not_started(how.to_owned());
         }
-        let event = LogEvent::warn("there is no room for a process; it is started in a moment");
+        let event = LogEvent::warn("no resources for a process; it starts later");
         self.log(Self::log_of(&owner, event).with("how", how));
         self.room.left = 0;
         self.room.retry_at_ms = self.now.mono_ms.saturating_add(ROOM_RETRY_MS);

@@ -206,7 +206,7 @@ impl Fleet {
             if run.is_told {
                 RunEnd::Exited(None)
             } else {
-                RunEnd::NotStarted(format!("its process could not be started: {how}"))
+                RunEnd::NotStarted(format!("failed to start its process: {how}"))
             }
         });
         Some((run.assignment.run, end))

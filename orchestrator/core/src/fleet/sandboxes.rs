@@ -63,7 +63,7 @@ impl Fleet {
             } => {
                 self.check_worker(at, agent)?;
                 if files.is_empty() {
-                    let message = "name the files and directories that are to be copied";
+                    let message = "list the files and directories to copy";
                     return Err(Refused::new("E_INVALID_REQUEST", message));
                 }
                 ProposalWork::Prepare(PrepareSandbox {
@@ -84,7 +84,7 @@ impl Fleet {
                 ProposalWork::Create(CreateProposal {
                     workspace_id,
                     at: self.sandbox_ref(at, None)?,
-                    notes: format!("handed in by agent `{own}` in `{}`", at.instance_key),
+                    notes: format!("submitted by agent `{own}` in `{}`", at.instance_key),
                     summary: summary.clone(),
                     test_log: test_log.clone(),
                 })
@@ -101,18 +101,18 @@ impl Fleet {
     fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), Refused> {
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
-        let bundle =
-            bundle.ok_or_else(|| Refused::new("E_UNAVAILABLE", "the workspace is gone"))?;
+        let bundle = bundle
+            .ok_or_else(|| Refused::new("E_UNAVAILABLE", "the workspace no longer exists"))?;
         let Some(definition) = bundle.agents.get(agent) else {
             let message = format!(
-                "there is no agent `{agent}`; the agents are: {}",
+                "agent `{agent}` does not exist; the agents are: {}",
                 router::agents_of(bundle)
             );
             return Err(Refused::new("E_AGENT_NOT_FOUND", message));
         };
         if !authority::is_worker(definition) {
             let message = format!(
-                "agent `{agent}` could not hand in what it changes; add `submit` of `proposal` to its \
+                "agent `{agent}` cannot submit its changes; add `submit` of `proposal` to its \
                  `tools` in goondan.yaml"
             );
             return Err(Refused::new("E_INVALID_REQUEST", message));
@@ -123,7 +123,7 @@ impl Fleet {
     fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, Refused> {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|it| it.instances.get(&at.instance_key));
-        let gone = || Refused::new("E_UNAVAILABLE", "the asking instance is gone");
+        let gone = || Refused::new("E_UNAVAILABLE", "the requesting conversation was deleted");
         entry.map(|entry| &entry.agent).ok_or_else(gone)
     }
 
@@ -134,7 +134,7 @@ impl Fleet {
         agent: Option<&AgentName>,
     ) -> Result<SandboxRef, Refused> {
         let own = self.agent_of(at)?;
-        let gone = || Refused::new("E_UNAVAILABLE", "the workspace is gone");
+        let gone = || Refused::new("E_UNAVAILABLE", "the workspace no longer exists");
         let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
         let bundle = bundle_of(workspace).map_err(|_| gone())?;
         let conversation = router::conversation_of(bundle, (own, &at.instance_key));

@@ -274,7 +274,7 @@ impl Slot {
         let since = |ms: u64| now.mono_ms.saturating_sub(ms);
         match up.stage {
             Stage::Spawning if since(up.started_ms) >= HANDSHAKE_TIMEOUT_MS => {
-                Due::Kill(up.process, "it did not greet in time")
+                Due::Kill(up.process, "it sent no greeting in time")
             }
             Stage::Draining { kill_at_ms } if now.mono_ms >= kill_at_ms => {
                 Due::Kill(up.process, "its grace period is over")

@@ -92,12 +92,12 @@ impl Fleet {
         if self.owners.len() >= CHILD_PROCESSES_MAX {
             self.make_place();
             return Some(format!(
-                "{CHILD_PROCESSES_MAX} processes run, as many as there may be; it starts when one ends"
+                "{CHILD_PROCESSES_MAX} processes are running, which is the limit; it starts when one ends"
             ));
         }
         if !self.starts.has_place() {
             return Some(format!(
-                "it waits: {AGENT_STARTS_AT_ONCE_MAX} other processes are being started"
+                "it waits because {AGENT_STARTS_AT_ONCE_MAX} other processes are starting"
             ));
         }
         if self.room.has_place(self.now.mono_ms) {
@@ -107,8 +107,8 @@ impl Fleet {
         self.is_worth_waiting_for(at).then(|| {
             let short_of: Vec<&str> = self.room.short_of().iter().map(|r| r.as_str()).collect();
             match short_of.is_empty() {
-                true => "it waits for room".to_owned(),
-                false => format!("it waits for room: short of {}", short_of.join(", ")),
+                true => "it waits for resources".to_owned(),
+                false => format!("it waits for resources: short of {}", short_of.join(", ")),
             }
         })
     }

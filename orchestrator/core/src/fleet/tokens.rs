@@ -89,7 +89,7 @@ pub(super) fn model_with(mut model: HostedModel, tokens: &Tokens) -> HostedModel
 /// Reason a process without its token is not started.
 pub(super) fn lacks(need: &OAuthNeed) -> String {
     format!(
-        "it waits until somebody has logged in for {need}: `gdn oauth login {}`",
+        "it waits for a login for {need}: `gdn oauth login {}`",
         need.arguments()
     )
 }

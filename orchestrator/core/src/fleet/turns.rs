@@ -127,8 +127,7 @@ impl Fleet {
         self.announce(&at.workspace_id, committed, trace);
         self.count_turn(at, status, began_ms);
         if dropped > 0 {
-            let event =
-                LogEvent::warn("reports of a turn were dropped: there were too many").of(at);
+            let event = LogEvent::warn("too many reports of a turn; some dropped").of(at);
             let event = event.with("turnId", turn_id.as_str());
             self.log(event.with("dropped", dropped).in_trace(trace));
         }
@@ -259,7 +258,7 @@ impl Fleet {
             Err(error) => return self.on_store_failure(at, Some(process), &error),
         };
         for finding in &page.damage {
-            let event = LogEvent::error("a damaged record of a conversation was passed over");
+            let event = LogEvent::error("skipped damaged record of a conversation");
             let path = finding.path.display().to_string();
             self.log(
                 event
@@ -407,10 +406,10 @@ impl Fleet {
             return;
         };
         let message = format!(
-            "the turn appended more than {TURN_BYTES_MAX} bytes to its conversation; what it had \
-             appended before is kept. Give the agent less to do at once, or have it write to files"
+            "the turn appended more than {TURN_BYTES_MAX} bytes to its conversation; earlier \
+             messages are kept. Give the agent smaller tasks, or let it write to files"
         );
-        let event = LogEvent::error("a turn has grown too large and is ended").of(at);
+        let event = LogEvent::error("turn grew too large; ending it").of(at);
         let event = event.with("turnId", turn.turn_id.as_str());
         self.log(
             event
@@ -487,13 +486,13 @@ impl Fleet {
             states,
         } = complete;
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
-            return self.on_broken(process, "it took in an event that it was not given");
+            return self.on_broken(process, "it used an event that it was not given");
         }
         let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
         if !running.is_some_and(|agent| authority::may_remember(&agent.definition, &states)) {
             return self.on_broken(
                 process,
-                "it kept a state for an extension that it does not have",
+                "it stored state for an extension that it does not have",
             );
         }
         if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {

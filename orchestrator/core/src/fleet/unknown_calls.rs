@@ -54,10 +54,10 @@ pub(super) struct HeldBack {
 fn no_call(settle: &SettleCall) -> ControlError {
     let (call, key) = (&settle.tool_call_id, &settle.instance_key);
     let text = format!(
-        "no tool call `{call}` of conversation `{key}` is waiting for a person: its outcome is known, or somebody has \
-         looked after it"
+        "tool call `{call}` of conversation `{key}` does not wait for a person: its outcome is \
+         known, or a person resolved it"
     );
-    ControlError::new(ErrorCode::CallNotFound, text).suggest("`gdn calls` shows those that are")
+    ControlError::new(ErrorCode::CallNotFound, text).suggest("list waiting tool calls: `gdn calls`")
 }
 
 impl Fleet {
@@ -168,7 +168,7 @@ impl Fleet {
     fn on_unknown_noted(&mut self, noting: &NotingUnknown, result: Result<(), StoreError>) {
         let (at, process) = (&noting.instance, noting.process);
         if let Err(error) = result {
-            let event = LogEvent::error("the audit log could not be written").of(at);
+            let event = LogEvent::error("failed to write the audit log").of(at);
             self.log(event.with("error", goondan_log::error_chain(&error)));
         }
         let Some(held) = self.held_back(at, process) else {
@@ -222,7 +222,7 @@ impl Fleet {
     ) -> Result<(), ControlError> {
         let note_bytes = settle.note.as_ref().map_or(0, String::len);
         if note_bytes > MAX_APPROVAL_REASON_BYTES {
-            let text = format!("a note has at most {MAX_APPROVAL_REASON_BYTES} bytes");
+            let text = format!("a note can have at most {MAX_APPROVAL_REASON_BYTES} bytes");
             return Err(ControlError::new(ErrorCode::InvalidRequest, text));
         }
         let workspace = self.workspace(&settle.workspace_id)?;

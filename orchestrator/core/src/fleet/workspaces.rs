@@ -45,7 +45,7 @@ fn check_denied(workspace: &Workspace, names: &BTreeSet<String>) -> Result<(), C
         Some(name) => {
             let text = format!("the workspace may no longer use the secret `{name}`");
             let error = ControlError::new(ErrorCode::SecretNotAllowed, text);
-            Err(error.suggest(format!("`gdn secret allow {name}` allows it again")))
+            Err(error.suggest(format!("allow it again: `gdn secret allow {name}`")))
         }
     }
 }
@@ -77,13 +77,13 @@ impl Fleet {
             match (&workspace.unacknowledged, now) {
                 (None, Some(now)) => events.push(
                     LogEvent::error(
-                        "nothing is acknowledged: the workspace's log confirms nothing",
+                        "nothing is acknowledged: the workspace's log does not confirm writes",
                     )
                     .with("workspaceId", id.as_str())
                     .with("reason", now.reason.clone()),
                 ),
                 (Some(_), None) => events.push(
-                    LogEvent::info("the workspace's log confirms again what is written")
+                    LogEvent::info("workspace's log confirms writes again")
                         .with("workspaceId", id.as_str()),
                 ),
                 (None, None) | (Some(_), Some(_)) => {}
@@ -273,8 +273,8 @@ impl Fleet {
                 sources: sources.clone(),
             });
         } else {
-            let event = LogEvent::warn("the configuration is not kept as the last known good one");
-            let reason = "a secret is written out in it; take it from elsewhere: `valueFrom`";
+            let event = LogEvent::warn("configuration not stored as last known good");
+            let reason = "it contains a literal secret; use `valueFrom`";
             let event = event.with("workspaceId", id.as_str());
             self.log(event.with("reason", reason));
         }
@@ -345,7 +345,7 @@ impl Fleet {
             entry.start_faults.clear();
         }
         self.audit(at, "restarted", json!({}));
-        self.drain_agent(at, None, "a restart was asked for");
+        self.drain_agent(at, None, "a restart was requested");
         self.pump(at);
     }
 
@@ -367,11 +367,11 @@ impl Fleet {
             models.push(name.clone());
         }
         for name in &names {
-            self.drain_connector(id, name, "a restart was asked for");
+            self.drain_connector(id, name, "a restart was requested");
             self.pump_connector(id, name);
         }
         for name in &models {
-            self.drain_model(id, name, "a restart was asked for");
+            self.drain_model(id, name, "a restart was requested");
         }
         running
     }

@@ -48,8 +48,9 @@ impl Core {
         let part = match result {
             Ok(part) => part,
             Err(error @ StoreError::File(FileError::Damaged { .. })) => {
-                let error = control_error(&error)
-                    .suggest("see all of it with `gdn verify`; `--skip-damaged` exports the rest");
+                let error = control_error(&error).suggest(
+                    "list all damage with `gdn verify`; `--skip-damaged` exports the rest",
+                );
                 return self.fleet.respond_error(token, error);
             }
             Err(error) => return self.fleet.respond_error(token, control_error(&error)),
@@ -99,7 +100,7 @@ impl Core {
         }
         let bundle = bundle_of(workspace)?;
         if !bundle.agents.contains_key(agent) {
-            let message = format!("there is no agent `{agent}`");
+            let message = format!("agent `{agent}` does not exist");
             let error = ControlError::new(ErrorCode::AgentNotFound, message);
             return Err(error.suggest(format!(
                 "choose one with `--agent NAME`; the agents are: {}",
@@ -107,7 +108,7 @@ impl Core {
             )));
         }
         if workspace.is_deleting(&at.instance_key) {
-            let message = format!("instance `{}` is being deleted", at.instance_key);
+            let message = format!("conversation `{}` is being deleted", at.instance_key);
             return Err(ControlError::new(ErrorCode::Storage, message).suggest("try again later"));
         }
         Ok(())
@@ -135,18 +136,21 @@ fn import_error(error: &StoreError) -> ControlError {
     let told = control_error(error);
     match error {
         StoreError::KeyTaken { key, .. } => {
-            let message = format!("there is a conversation `{key}` already");
+            let message = format!("conversation `{key}` already exists");
             ControlError::new(ErrorCode::InstanceKeyTaken, message)
                 .suggest("import it under another key: `--instance KEY`")
         }
-        StoreError::BadArchive { .. } => told.suggest(
-            "nothing was changed; take another copy of the archive, or export it again",
-        ),
-        StoreError::File(FileError::Io { operation, .. }) if matches!(*operation, "look at" | "open" | "read") => told
-            .suggest(
-                "the daemon reads the archive itself: put it where the daemon may read it, not in a \
-                 `/tmp` that a service does not share",
-            ),
+        StoreError::BadArchive { .. } => {
+            told.suggest("nothing was changed; use another copy of the archive, or export it again")
+        }
+        StoreError::File(FileError::Io { operation, .. })
+            if matches!(*operation, "look at" | "open" | "read") =>
+        {
+            told.suggest(
+                "the daemon reads the archive: move it to a path that the daemon can read; a \
+                 service does not share `/tmp`",
+            )
+        }
         _ => told,
     }
 }

@@ -82,7 +82,7 @@ impl Core {
                 }
                 (DeleteReply::Policy, Ok(_)) => {}
                 (DeleteReply::Policy, Err(error)) => {
-                    let event = LogEvent::warn("an expired conversation could not be deleted");
+                    let event = LogEvent::warn("failed to delete expired conversation");
                     self.fleet
                         .log(event.of(at).with("error", error.message.clone()));
                 }

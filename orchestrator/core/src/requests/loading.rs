@@ -130,7 +130,7 @@ impl Core {
         id: Option<&WorkspaceId>,
         error: &ControlError,
     ) {
-        let event = LogEvent::error("a workspace could not be loaded");
+        let event = LogEvent::error("failed to load workspace");
         let event = match id {
             Some(id) => event.with("workspaceId", id.as_str()),
             None => event,
@@ -170,7 +170,7 @@ impl Core {
         {
             let error = ControlError::new(
                 ErrorCode::AgentNotFound,
-                format!("there is no agent `{agent}`"),
+                format!("agent `{agent}` does not exist"),
             );
             return self.fleet.respond_error(token, error);
         }

@@ -42,89 +42,89 @@ fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnly> {
 pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
     // Long: one arm for each method.
     match call {
-        Call::CancelEvent(_) => person("to cancel an event", "gdn cancel"),
-        Call::PauseEvent(_) => person("to pause an event", "gdn event pause"),
-        Call::ResumeEvent(_) => person("to resume an event", "gdn event resume"),
-        Call::MoveEvent(_) => person("to move an event", "gdn event move"),
+        Call::CancelEvent(_) => person("canceling an event", "gdn cancel"),
+        Call::PauseEvent(_) => person("pausing an event", "gdn event pause"),
+        Call::ResumeEvent(_) => person("resuming an event", "gdn event resume"),
+        Call::MoveEvent(_) => person("moving an event", "gdn event move"),
 
         Call::AnswerQuestion(call) => question(&call.question_id),
         Call::DeclineQuestion(call) => question(&call.question_id),
         Call::DecideApproval(call) => {
             let id = &call.approval_id;
-            person(format!("tool call `{id}`"), format!("gdn approvals {id}"))
+            person(format!("deciding tool call `{id}`"), format!("gdn approvals {id}"))
         }
         Call::SettleCall(call) => {
-            person(format!("tool call `{}`", call.tool_call_id), "gdn calls")
+            person(format!("resolving tool call `{}`", call.tool_call_id), "gdn calls")
         }
 
-        Call::CheckpointInstance(_) => person("to make a checkpoint", "gdn instance checkpoint"),
-        Call::RewindInstance(_) => person("to rewind a conversation", "gdn rewind"),
+        Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn instance checkpoint"),
+        Call::RewindInstance(_) => person("rewinding a conversation", "gdn rewind"),
 
         Call::PrepareSandbox(call) if !call.allow.is_empty() => {
-            person("to allow a sandbox what is usually refused", PROPOSALS)
+            person("allowing a sandbox files that are usually refused", PROPOSALS)
         }
         Call::RemoveSandbox(call) if call.force => {
-            person("to remove a sandbox with a proposal that waits", PROPOSALS)
+            person("removing a sandbox with a waiting proposal", PROPOSALS)
         }
-        Call::ApplyProposal(_) => person("to apply a proposal", PROPOSALS),
-        Call::RejectProposal(_) => person("to reject a proposal", PROPOSALS),
-        Call::RevertProposal(_) => person("to take a proposal back", PROPOSALS),
-        Call::MergeProposal(_) => person("to merge a proposal", PROPOSALS),
+        Call::ApplyProposal(_) => person("applying a proposal", PROPOSALS),
+        Call::RejectProposal(_) => person("rejecting a proposal", PROPOSALS),
+        Call::RevertProposal(_) => person("reverting a proposal", PROPOSALS),
+        Call::MergeProposal(_) => person("merging a proposal", PROPOSALS),
 
         // New modules start for it.
         Call::RehearseBundle(call) => {
             let command = format!("rehearse {} --key", call.subject);
-            bundle("to rehearse a changeset", &command, &call.instance_key)
+            bundle("rehearsing a changeset", &command, &call.instance_key)
         }
         Call::ApproveChangeset(call) => {
             let command = format!("approve {} --key", call.changeset_id);
-            bundle("to approve a changeset", &command, &call.instance_key)
+            bundle("approving a changeset", &command, &call.instance_key)
         }
         Call::RejectChangeset(call) => {
             let command = format!("reject {} --key", call.changeset_id);
-            bundle("to reject a changeset", &command, &call.instance_key)
+            bundle("rejecting a changeset", &command, &call.instance_key)
         }
         Call::RevertBundle(call) => {
             let to = call.revision.as_ref();
             let to = to.map_or_else(String::new, |to| format!(" --to {to}"));
             let command = format!("revert{to}");
-            bundle("to take a configuration back", &command, &call.instance_key)
+            bundle("reverting a configuration", &command, &call.instance_key)
         }
         Call::PinBundle(call) => {
             let command = if call.pinned { "pin" } else { "pin --off" };
-            bundle("to pin a configuration", command, &call.instance_key)
+            bundle("pinning a configuration", command, &call.instance_key)
         }
 
-        Call::CreateTask(_) => person("to make a task", WAITING_TASKS),
-        Call::ImportTask(_) => person("to import a task", WAITING_TASKS),
-        Call::PruneTasks(call) if !call.dry_run => person("to remove tasks", WAITING_TASKS),
-        Call::StartTask(_) => person("to start a task", WAITING_TASKS),
-        Call::PauseTask(_) => person("to pause a task", WAITING_TASKS),
-        Call::ResumeTask(_) => person("to resume a task", WAITING_TASKS),
-        Call::CancelTask(_) => person("to cancel a task", WAITING_TASKS),
-        Call::ProvideTask(_) => person("to provide what a task needs", WAITING_TASKS),
-        Call::AnswerTask(_) => person("to answer a task's question", WAITING_TASKS),
-        Call::ApproveTask(_) => person("to approve a phase", WAITING_TASKS),
-        Call::ReworkTask(_) => person("to have a phase done better", WAITING_TASKS),
-        Call::SetTaskBudget(_) => person("to set what a task may take", WAITING_TASKS),
-        Call::CheckpointTask(_) => person("to make a checkpoint", WAITING_TASKS),
-        Call::RestoreTask(_) => person("to restore a task", WAITING_TASKS),
-        Call::DrillTask(_) => person("to drill a restore", WAITING_TASKS),
-        Call::RemoveTask(_) => person("to remove a task", WAITING_TASKS),
+        Call::CreateTask(_) => person("creating a task", WAITING_TASKS),
+        Call::ImportTask(_) => person("importing a task", WAITING_TASKS),
+        Call::PruneTasks(call) if !call.dry_run => person("removing tasks", WAITING_TASKS),
+        Call::StartTask(_) => person("starting a task", WAITING_TASKS),
+        Call::PauseTask(_) => person("pausing a task", WAITING_TASKS),
+        Call::ResumeTask(_) => person("resuming a task", WAITING_TASKS),
+        Call::CancelTask(_) => person("canceling a task", WAITING_TASKS),
+        Call::ProvideTask(_) => person("providing a task's dependency", WAITING_TASKS),
+        Call::AnswerTask(_) => person("answering a task's question", WAITING_TASKS),
+        Call::ApproveTask(_) => person("approving a phase", WAITING_TASKS),
+        Call::ReworkTask(_) => person("sending a phase back for rework", WAITING_TASKS),
+        Call::SetTaskBudget(_) => person("setting a task's limits", WAITING_TASKS),
+        Call::CheckpointTask(_) => person("creating a checkpoint", WAITING_TASKS),
+        Call::RestoreTask(_) => person("restoring a task", WAITING_TASKS),
+        Call::DrillTask(_) => person("drilling a restore", WAITING_TASKS),
+        Call::RemoveTask(_) => person("removing a task", WAITING_TASKS),
 
-        Call::SetSecret(_) => person("to set a secret", "gdn secret set"),
-        Call::RemoveSecret(_) => person("to remove a secret", "gdn secret remove"),
-        Call::AllowSecret(_) => person("to allow a project a secret", "gdn secret allow"),
-        Call::DenySecret(_) => person("to deny a project a secret", "gdn secret deny"),
-        Call::RotateSecrets(_) => person("to rotate the identity", "gdn secret rotate"),
+        Call::SetSecret(_) => person("setting a secret", "gdn secret set"),
+        Call::RemoveSecret(_) => person("removing a secret", "gdn secret remove"),
+        Call::AllowSecret(_) => person("allowing a project to use a secret", "gdn secret allow"),
+        Call::DenySecret(_) => person("denying a project a secret", "gdn secret deny"),
+        Call::RotateSecrets(_) => person("rotating the identity", "gdn secret rotate"),
 
-        Call::StorePackage(_) => person("to install a package", "gdn package install"),
-        Call::PrunePackages(_) => person("to remove packages", "gdn package prune"),
+        Call::StorePackage(_) => person("installing a package", "gdn package install"),
+        Call::PrunePackages(_) => person("removing packages", "gdn package prune"),
 
-        Call::BeginLogin(call) => oauth("to log in", &call.app, "login"),
-        Call::FinishLogin(_) => person("to log in", "gdn oauth login APP"),
-        Call::RefreshGrant(call) => oauth("to renew a token", &call.app, "refresh"),
-        Call::RevokeGrant(call) => oauth("to revoke tokens", &call.app, "revoke"),
+        Call::BeginLogin(call) => oauth("logging in", &call.app, "login"),
+        Call::FinishLogin(_) => person("logging in", "gdn oauth login APP"),
+        Call::RefreshGrant(call) => oauth("renewing a token", &call.app, "refresh"),
+        Call::RevokeGrant(call) => oauth("revoking tokens", &call.app, "revoke"),
 
         // Reads.
         Call::Connect(_)
@@ -203,7 +203,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
 
 fn question(id: &impl std::fmt::Display) -> Option<PersonOnly> {
     person(
-        format!("question `{id}`"),
+        format!("answering question `{id}`"),
         format!("gdn question show {id}"),
     )
 }
@@ -232,14 +232,14 @@ pub(crate) fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> 
 pub(crate) fn person_needed(what: &str, command: &str, standing: Standing) -> ControlError {
     let text = match standing {
         Standing::Unknown(why) => {
-            format!("{what} is for a person, and this client is not known to be one: {why}")
+            format!("{what} requires a person, and this client cannot be identified as one: {why}")
         }
         Standing::Person | Standing::BelowDaemon => format!(
-            "{what} is for a person: a program that an agent or a connector started may not"
+            "{what} requires a person; programs started by agents or connectors must not do it"
         ),
     };
     ControlError::new(ErrorCode::PersonNeeded, text)
-        .suggest(format!("do it from a terminal of your own: `{command}`"))
+        .suggest(format!("run it in your own terminal: `{command}`"))
 }
 
 #[cfg(test)]

@@ -46,15 +46,15 @@ pub(crate) enum Asker {
 /// Description of work that only a person may request, matching [`super::persons`] for clients.
 fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     match work {
-        ProposalWork::Apply(_) => Some("to apply a proposal"),
-        ProposalWork::Reject(_) => Some("to reject a proposal"),
-        ProposalWork::Revert(_) => Some("to take a proposal back"),
-        ProposalWork::Merge(_) => Some("to merge a proposal"),
+        ProposalWork::Apply(_) => Some("applying a proposal"),
+        ProposalWork::Reject(_) => Some("rejecting a proposal"),
+        ProposalWork::Revert(_) => Some("reverting a proposal"),
+        ProposalWork::Merge(_) => Some("merging a proposal"),
         ProposalWork::Prepare(prepare) if !prepare.allow.is_empty() => {
-            Some("to allow a sandbox what is usually refused")
+            Some("allowing a sandbox files that are usually refused")
         }
         ProposalWork::Remove(remove) if remove.force => {
-            Some("to remove a sandbox with a proposal that waits")
+            Some("removing a sandbox with a waiting proposal")
         }
         _ => None,
     }
@@ -96,8 +96,9 @@ impl Core {
         let line = self.requests.proposals.0.entry(id.clone()).or_default();
         // Each task asks for one thing at a time, so that theirs are bounded.
         if line.len() >= PROPOSAL_REQUESTS_MAX && !is_of_task {
-            let text =
-                format!("{PROPOSAL_REQUESTS_MAX} requests about proposals wait in `{id}` already");
+            let text = format!(
+                "{PROPOSAL_REQUESTS_MAX} requests about proposals of `{id}` are already waiting"
+            );
             let error = ControlError::new(ErrorCode::Overloaded, text).suggest("try again later");
             return self.answer_asker(&asker, &work.subject(), Err(error));
         }

@@ -45,7 +45,7 @@ impl Core {
         if let Some(workspace) = self.fleet.workspaces().get(id)
             && workspace.closing.is_none()
         {
-            let event = LogEvent::info("files of the project changed; they are read again");
+            let event = LogEvent::info("project files changed; reloading");
             self.fleet.log(event.with("workspaceId", id.as_str()));
             self.read_again(id, LoadPurpose::Watch);
         }

@@ -75,7 +75,7 @@ impl Core {
         if request.older_than_ms.is_none() && keep_ms(workspace.lifecycle()).is_none() {
             let message = "no policy lets conversations of this workspace expire";
             let error = ControlError::new(ErrorCode::InvalidRequest, message).suggest(
-                "name an age with `--older-than`, or set `policy.lifecycle.ttlSeconds` of the Swarm",
+                "pass an age with `--older-than`, or set `policy.lifecycle.ttlSeconds` of the Swarm",
             );
             return self.fleet.respond_error(token, error);
         }
@@ -132,12 +132,12 @@ impl Core {
                 instance_key: prunable.instance_key,
             };
             if before.contains(&at.instance_key) {
-                let event = LogEvent::info("an expired conversation is deleted").of(&at);
+                let event = LogEvent::info("deleting expired conversation").of(&at);
                 self.fleet
                     .log(event.with("updatedAt", prunable.updated_at.to_string()));
                 self.delete_instance(&at, Some(&prunable.agent_name), DeleteReply::Policy);
             } else {
-                let event = LogEvent::info("a conversation has expired and is deleted soon");
+                let event = LogEvent::info("conversation expired; it will be deleted soon");
                 self.fleet.log(
                     event
                         .of(&at)
@@ -158,7 +158,7 @@ impl Core {
         match (purpose, result) {
             (ListPurpose::Policy, Ok(listed)) => self.on_look(id, listed.found),
             (ListPurpose::Policy, Err(error)) => {
-                let event = LogEvent::warn("expired conversations could not be looked for");
+                let event = LogEvent::warn("failed to find expired conversations");
                 let event = event.with("workspaceId", id.as_str());
                 self.fleet.log(event.with("error", error.message));
             }

@@ -356,11 +356,10 @@ impl Core {
     /// is.
     fn unfinished(&mut self, at: &InstanceRef, hold: HoldId, error: ControlError) {
         let text = error.message.clone();
-        let event =
-            LogEvent::error("a rewind has begun and could not be finished; it is tried again");
+        let event = LogEvent::error("failed to finish a rewind; retrying");
         self.fleet.log(event.of(at).with("error", text.clone()));
         self.fleet.put_off(at, &text);
-        let hint = "it has begun and is finished by itself, once the cause is mended; no turn begins before";
+        let hint = "the rewind has started and is finished automatically once the cause is fixed; no turn starts before that";
         self.refuse_hold(at, hold, error.suggest(hint));
     }
 
@@ -368,7 +367,7 @@ impl Core {
         if let Some(token) = self.fleet.token_of_hold(at, hold) {
             self.fleet.respond_error(token, error);
         } else if self.fleet.held_for(at, hold).is_some() && error.code != ErrorCode::Cancelled {
-            let event = LogEvent::warn("a rewind that had begun was given up");
+            let event = LogEvent::warn("rewind abandoned");
             self.fleet.log(event.of(at).with("error", error.message));
         }
         self.end_hold(at, hold);

@@ -10,7 +10,7 @@ use crate::exchange::{SecretWork, SecretsDone};
 use crate::{Core, Effect, LogEvent, RequestToken};
 
 /// Reason sent to processes that are stopped because their workspace lost access to a secret.
-const SECRET_DENIED: &str = "the workspace may no longer use a secret";
+const SECRET_DENIED: &str = "workspace may no longer use a secret";
 
 impl Core {
     pub(super) fn use_secrets(&mut self, token: RequestToken, work: SecretWork) {
@@ -57,7 +57,7 @@ impl Core {
         for consent in &changed.changed {
             self.note_allowed(&consent.workspace_id, &consent.secret);
         }
-        self.reload_for_consent(token, changed, "a workspace may use a secret from now on");
+        self.reload_for_consent(token, changed, "workspace allowed to use a secret");
     }
 
     /// Immediately stops the processes that use the secret, independent of the current files.
@@ -71,7 +71,7 @@ impl Core {
                 self.fleet.withdraw(&consent.workspace_id, SECRET_DENIED);
             }
         }
-        self.reload_for_consent(token, changed, "a workspace may no longer use a secret");
+        self.reload_for_consent(token, changed, "workspace denied a secret");
     }
 
     fn reload_for_consent(
@@ -100,7 +100,7 @@ impl Core {
     /// Reloads every project that names the secret, running or waiting for it, as if its files had
     /// changed (`SUP-8`).
     fn on_secret_changed(&mut self, token: RequestToken, changed: SecretChanged) {
-        let event = LogEvent::info("a secret was changed").with("secret", changed.name.as_str());
+        let event = LogEvent::info("secret changed").with("secret", changed.name.as_str());
         let event = event.with("change", changed.change.as_str());
         self.fleet.log(match &changed.key {
             Some(key) => event.with("key", key.as_str()),

@@ -95,7 +95,7 @@ impl Core {
         {
             let message = format!("conversation `{}` is in a turn", busy.instance_key);
             let error = ControlError::new(ErrorCode::Overloaded, message)
-                .suggest("wait until it is over, `gdn ps` shows it; then repair");
+                .suggest("wait until the turn ends (see `gdn ps`), then repair");
             return self.fleet.respond_error(token, error);
         }
         let is_whole = request.instance_key.is_none();

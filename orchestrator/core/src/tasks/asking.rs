@@ -73,9 +73,9 @@ fn workspace_of(call: &Call) -> (Option<WorkspaceId>, bool) {
 /// Why a phase that is not named cannot be approved, nor be done better.
 fn nothing_to_review(at: &TaskRef) -> ControlError {
     let task = &at.task_id;
-    let text = format!("task `{task}`: no phase of it waits for a review");
+    let text = format!("task `{task}`: no phase waits for a review");
     ControlError::new(ErrorCode::TaskRefused, text)
-        .suggest(format!("`gdn task show {task}` tells how it stands"))
+        .suggest(format!("see its status: `gdn task show {task}`"))
 }
 
 impl Tasks {
@@ -213,7 +213,7 @@ impl Tasks {
             return Err(not_found(at));
         };
         let Some(state) = entry.state() else {
-            let why = entry.damage().unwrap_or("it is being made or removed");
+            let why = entry.damage().unwrap_or("it is being created or removed");
             return Err(super::damaged(at, why));
         };
         let open: Vec<(&str, &Asked)> = state
@@ -230,14 +230,19 @@ impl Tasks {
         match open.as_slice() {
             [(id, _)] => Ok((*id).to_owned()),
             [] => {
-                let text = format!("nothing of that kind waits in task `{}`", at.task_id);
-                Err(ControlError::new(ErrorCode::TaskNotFound, text)
-                    .suggest(format!("`gdn task show {}` tells what does", at.task_id)))
+                let text = format!("task `{}` has nothing of that kind to decide", at.task_id);
+                Err(
+                    ControlError::new(ErrorCode::TaskNotFound, text).suggest(format!(
+                        "see its open decisions: `gdn task show {}`",
+                        at.task_id
+                    )),
+                )
             }
             several => {
                 let ids: Vec<&str> = several.iter().map(|(id, _)| *id).collect();
-                let text = format!("several wait in task `{}`: {}", at.task_id, ids.join(", "));
-                Err(ControlError::new(ErrorCode::TaskRefused, text).suggest("name one of them"))
+                let text = format!("task `{}` has several: {}", at.task_id, ids.join(", "));
+                Err(ControlError::new(ErrorCode::TaskRefused, text)
+                    .suggest("pass one id from the list"))
             }
         }
     }
@@ -545,30 +550,31 @@ fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
     if space.entries.len() < TASKS_PER_WORKSPACE_MAX {
         return Ok(());
     }
-    let text = format!("workspace `{id}` has {TASKS_PER_WORKSPACE_MAX} tasks already");
+    let text = format!("workspace `{id}` already has {TASKS_PER_WORKSPACE_MAX} tasks");
     let error = ControlError::new(ErrorCode::TaskRefused, text);
-    Err(error.suggest("`gdn task rm` removes those that have ended"))
+    Err(error.suggest("remove ended tasks: `gdn task rm`"))
 }
 
 /// Error for a source with an agent that is not a program.
 fn without_source(agent: &AgentName) -> ControlError {
     let text = format!(
-        "agent `{agent}` is of `runtime.kind: llm`, whose tasks work in their work area and in no copy of the project"
+        "agent `{agent}` has `runtime.kind: llm`; its tasks work only in their work area, without \
+         a copy of the project"
     );
     ControlError::new(ErrorCode::TaskRefused, text)
-        .suggest("leave `--source` out, or name an agent that is a program")
+        .suggest("omit `--source`, or choose an agent that is a program")
 }
 
 /// Error for a task id that is in use.
 pub(super) fn taken(id: &WorkspaceId, task: &TaskId) -> ControlError {
-    let text = format!("workspace `{id}` has a task `{task}` already");
-    ControlError::new(ErrorCode::TaskTaken, text).suggest("name another id, or none")
+    let text = format!("task `{task}` already exists in workspace `{id}`");
+    ControlError::new(ErrorCode::TaskTaken, text).suggest("choose another id, or omit it")
 }
 
 /// Error for a task id that is being created.
 fn being_made(id: &WorkspaceId, task: &TaskId) -> ControlError {
-    let text = format!("a task `{task}` is being made in workspace `{id}`");
-    ControlError::new(ErrorCode::Overloaded, text).suggest("ask again in a moment")
+    let text = format!("task `{task}` is being created in workspace `{id}`");
+    ControlError::new(ErrorCode::Overloaded, text).suggest("try again in a moment")
 }
 
 /// Error for a task that was created despite a failure.
@@ -578,7 +584,7 @@ fn there_all_the_same(at: &TaskRef, error: ControlError) -> ControlError {
     }
     let task = &at.task_id;
     error.suggest(format!(
-        "the task is there all the same: `gdn task show {task}` tells how it stands, `gdn task start {task}` starts it"
+        "the task was created anyway: see it with `gdn task show {task}`, start it with `gdn task start {task}`"
     ))
 }
 
@@ -602,8 +608,8 @@ fn free_id(
     });
     let mut free = ids.filter(|task| !is_taken(task));
     free.next().ok_or_else(|| {
-        let text = format!("no id is free that begins with `{day}`");
-        ControlError::new(ErrorCode::TaskTaken, text).suggest("name an id")
+        let text = format!("no free id begins with `{day}`");
+        ControlError::new(ErrorCode::TaskTaken, text).suggest("choose an id")
     })
 }
 

@@ -39,7 +39,7 @@ impl Tasks {
     pub(crate) fn on_agent_ask(&mut self, fleet: &mut Fleet, requester: Requester, ask: AgentAsk) {
         let id = requester.at.workspace_id.clone();
         let Some(space) = self.spaces.get_mut(&id) else {
-            let refused = Refused::new("E_UNAVAILABLE", "the workspace is gone");
+            let refused = Refused::new("E_UNAVAILABLE", "the workspace no longer exists");
             return fleet.answer_agent(&requester, refused.into());
         };
         if !space.is_loaded {
@@ -67,7 +67,7 @@ impl Tasks {
         match ask.question {
             // It might give one to itself, and that again.
             Question::CreateTask { .. } if is_of_task(&requester.at.instance_key) => {
-                let why = "an agent that works for a task gives no tasks itself";
+                let why = "an agent that works on a task cannot create tasks";
                 Err(Refused::new("E_TASK_REFUSED", why).into())
             }
             Question::CreateTask {
@@ -181,8 +181,8 @@ impl Tasks {
         let open = of_it.filter(|entry| entry.created_by() == Some(key) && !entry.has_ended());
         if open.count() >= TASKS_PER_CONVERSATION_MAX {
             let text = format!(
-                "{TASKS_PER_CONVERSATION_MAX} tasks of this conversation have not ended; wait for some of \
-                 them"
+                "{TASKS_PER_CONVERSATION_MAX} tasks of this conversation have not ended; wait \
+                 until some end"
             );
             return Err(ControlError::new(ErrorCode::TaskRefused, text));
         }

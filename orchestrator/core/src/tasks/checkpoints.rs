@@ -42,7 +42,7 @@ impl Tasks {
             return;
         };
         let Some(state) = entry.state() else {
-            let why = entry.damage().unwrap_or("it is being made or removed");
+            let why = entry.damage().unwrap_or("it is being created or removed");
             let error = super::damaged(at, why);
             if let Some(token) = token {
                 fleet.respond_error(token, error);
@@ -89,7 +89,7 @@ impl Tasks {
     ) -> Result<(), ControlError> {
         let entry = self.entry_mut(at).ok_or_else(|| super::not_found(at))?;
         if entry.checkpoints >= TASK_CHECKPOINTS_WAITING_MAX || entry.is_restoring {
-            let why = "checkpoints of it are being made or restored";
+            let why = "a checkpoint is being created or restored";
             return Err(super::busy(at, why));
         }
         entry.checkpoints += 1;
@@ -128,7 +128,7 @@ impl Tasks {
             }
             (Err(error), Some(token)) => fleet.respond_error(token, error),
             (Err(error), None) => {
-                let event = LogEvent::warn("a checkpoint of a task could not be made");
+                let event = LogEvent::warn("failed to create task checkpoint");
                 let event = event.with("workspaceId", at.workspace_id.as_str());
                 let event = event.with("taskId", at.task_id.as_str());
                 fleet.log(event.with("error", error.message));
@@ -183,7 +183,7 @@ impl Tasks {
             return fleet.respond_error(token, super::busy(at, "its files are being restored"));
         }
         let Some(status) = entry.state().map(State::status) else {
-            let why = entry.damage().unwrap_or("it is being made or removed");
+            let why = entry.damage().unwrap_or("it is being created or removed");
             let error = super::damaged(at, why);
             return fleet.respond_error(token, error);
         };

@@ -35,7 +35,7 @@ use crate::fleet::turn::CANCELLED;
 const PAUSED: &str = "the task is paused";
 
 /// Reason for ending a turn when its run is over.
-const ENDED: &str = "the run is over";
+const ENDED: &str = "the run has ended";
 
 /// The code of a turn that failed since a call might have passed a budget.
 const OVER_BUDGET: &str = "E_BUDGET";
@@ -44,7 +44,7 @@ const OVER_BUDGET: &str = "E_BUDGET";
 const COUNTER: &str = "ledger";
 
 /// Error for agents whose conversation is gone.
-const GONE: &str = "the conversation is not there any more";
+const GONE: &str = "the conversation no longer exists";
 
 fn instance_of(id: &WorkspaceId, instance_key: InstanceKey) -> InstanceRef {
     InstanceRef {
@@ -121,7 +121,7 @@ impl Tasks {
                 Ok(of)
             } else {
                 Err(format!(
-                    "there is no agent `{agent}` of `runtime.kind: llm` in `goondan.yaml` any more"
+                    "`goondan.yaml` no longer has an agent `{agent}` with `runtime.kind: llm`"
                 ))
             }
         });
@@ -229,7 +229,7 @@ impl Tasks {
             return Some(result);
         };
         let secrets = result.unwrap_or_else(|lost| {
-            let event = LogEvent::error("what was provided for a task cannot be read");
+            let event = LogEvent::error("failed to read provided values of a task");
             let event = event.with("workspaceId", at.workspace_id.as_str());
             let event = event.with("taskId", at.task_id.as_str());
             fleet.log(event.with("error", lost.error));
@@ -302,7 +302,7 @@ impl Tasks {
             RunNews::Refused(error) => {
                 // The failed write may have survived, so the next run uses a different event.
                 fleet.cancel_run(of, ENDED);
-                let error = format!("the conversation did not take its event: {error}");
+                let error = format!("the conversation did not accept its event: {error}");
                 let input = TaskInput::NotSpawned { run: of.run, error };
                 self.conversing_over(fleet, of, vec![input]);
             }
@@ -336,7 +336,7 @@ impl Tasks {
         let stopped = || vec![TaskInput::Stopped { run, code: None }, TaskInput::Tick];
         match (found, told) {
             (Err(error), _) => {
-                let error = format!("its conversation cannot be read: {error}");
+                let error = format!("failed to read its conversation: {error}");
                 self.conversing_over(fleet, of, vec![TaskInput::NotSpawned { run, error }]);
             }
             // The event was not submitted yet.

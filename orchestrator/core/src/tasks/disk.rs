@@ -82,7 +82,7 @@ impl Tasks {
         result: Result<Measured, String>,
     ) {
         if let Err(error) = &result {
-            let event = LogEvent::warn("it cannot be told what the work area of a task takes");
+            let event = LogEvent::warn("failed to measure the work area of a task");
             let event = event.with("workspaceId", at.workspace_id.as_str());
             let event = event.with("taskId", at.task_id.as_str());
             fleet.log(event.with("error", error.as_str()));

@@ -56,7 +56,7 @@ impl Tasks {
         // A failed drill is not retried immediately, so that other tasks get their turn.
         entry.drill_at_ms = now.mono_ms.saturating_add(TASK_DRILL_AGAIN_MS);
         let begun = if entry.state().is_none() {
-            let why = entry.damage().unwrap_or("it is being made or removed");
+            let why = entry.damage().unwrap_or("it is being created or removed");
             Err(super::damaged(at, why))
         } else {
             self.begin_checkpoint_work(at, token)
@@ -109,19 +109,17 @@ impl Tasks {
             (Ok(drill), _) => drill,
             (Err(error), Some(token)) => return fleet.respond_error(token, error),
             (Err(error), None) => {
-                let event = of(LogEvent::warn(
-                    "a restore drill of a task could not be made",
-                ));
+                let event = of(LogEvent::warn("failed to run a task's restore drill"));
                 return fleet.log(event.with("error", error.message));
             }
         };
         let event = match &drill.problem {
             Some(problem) => {
                 let message =
-                    "a restore drill of a task failed: its newest checkpoint is of no use";
+                    "restore drill of a task failed: its newest checkpoint cannot be restored";
                 LogEvent::error(message).with("error", problem.as_str())
             }
-            None => LogEvent::info("a checkpoint of a task was restored in a drill"),
+            None => LogEvent::info("restore drill of a task succeeded"),
         };
         fleet.log(of(event).with("checkpointId", drill.checkpoint_id.as_str()));
         let decision = token.map(|token| Decision {

@@ -107,7 +107,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one for each task, and almost all are open"
+    reason = "each task needs one, and almost all are open"
 )]
 enum Body {
     /// Its work area is being made.
@@ -330,7 +330,7 @@ impl Entry {
         let task = match &mut self.body {
             Body::Open(task) => task,
             Body::Damaged { why, .. } => return Err(NotTaken::Damaged(why.clone())),
-            Body::New(..) => return Err(NotTaken::Busy("it is being made")),
+            Body::New(..) => return Err(NotTaken::Busy("it is being created")),
             Body::Leaving(_) => return Err(NotTaken::Busy("it is being removed")),
         };
         let mut output = task.handle(input, now).map_err(NotTaken::Refused)?;

@@ -220,7 +220,7 @@ fn ckpt_4_a_drill_that_cannot_be_made_keeps_no_other_task_from_its_own() {
     world.settle();
     let count = |world: &World| {
         let failed = world.logged.iter();
-        let failed = failed.filter(|line| line.contains("drill of a task could not be made"));
+        let failed = failed.filter(|line| line.contains("failed to run a task's restore drill"));
         failed.count()
     };
     assert_eq!(count(&world), 1, "it is left in peace for a while");

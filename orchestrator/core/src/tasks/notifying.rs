@@ -26,7 +26,7 @@ use crate::fleet::availability::Availability;
 use crate::limits::TASK_NOTIFICATION_WAIT_MS;
 
 /// Error of a notification that was in flight when the daemon ended.
-const LOST: &str = "the daemon ended before it was known whether it arrived";
+const LOST: &str = "the daemon ended before the delivery was confirmed";
 
 /// Notifications in progress.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Delivery {
             service, action, ..
         } = told;
         let declared = action_of(service, action)
-            .ok_or_else(|| format!("this version knows no action `{action}` of `{service}`"))?;
+            .ok_or_else(|| format!("this version has no action `{action}` of `{service}`"))?;
         let plan = (declared.plan)(&ActionCall {
             connection: &told.connection,
             call_id: &format!("{}.{}", of.at.task_id, of.id),
@@ -134,7 +134,7 @@ impl Tasks {
         // If the configuration cannot be read, the connection may still exist.
         let bundle = fleet.bundle(&of.at.workspace_id);
         if bundle.is_some_and(|bundle| !bundle.connections.contains_key(&name)) {
-            let why = format!("there is no connection `{name}` in the configuration any more");
+            let why = format!("the configuration no longer has a connection `{name}`");
             return self.end_notification(fleet, of, Err(why));
         }
         let delivery = match Delivery::of(of, told) {
@@ -155,7 +155,7 @@ impl Tasks {
                 self.end_notification(fleet, of, Err(why));
             }
             Availability::Consent if is_late => {
-                let why = format!("{target} waits for a login; `gdn status` tells which");
+                let why = format!("{target} waits for a login; see `gdn status`");
                 self.end_notification(fleet, of, Err(why));
             }
             Availability::Not(error) if is_late => {
@@ -223,7 +223,7 @@ impl Tasks {
                 let (made, all) = (delivery.made, delivery.requests.len());
                 let mut why = words_of(&error);
                 if made > 0 {
-                    why = format!("{made} of {all} parts of it arrived; then: {why}");
+                    why = format!("{made} of {all} parts were delivered; then: {why}");
                 }
                 self.end_notification(fleet, &of, Err(why));
             }
@@ -239,7 +239,7 @@ impl Tasks {
         self.notifying.waiting.remove(of);
         self.notifying.under_way.remove(of);
         if let (Err(why), Some((told, ..))) = (&result, self.notification(of)) {
-            let event = LogEvent::warn("a notification of a task failed");
+            let event = LogEvent::warn("task notification failed");
             let event = event
                 .with("workspaceId", of.at.workspace_id.as_str())
                 .with("taskId", of.at.task_id.as_str())

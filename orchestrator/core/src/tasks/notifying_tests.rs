@@ -153,7 +153,7 @@ fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent
     assert!(
         world
             .logged
-            .contains(&"a notification of a task failed".to_owned())
+            .contains(&"task notification failed".to_owned())
     );
     world.kill_daemon();
     world.settle();

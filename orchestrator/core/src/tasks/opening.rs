@@ -40,7 +40,7 @@ impl Tasks {
                 for task in found {
                     opened.push(TaskRef::new(id, &task.task_id));
                     if let Err(why) = &task.result {
-                        let event = LogEvent::error("a task cannot be read");
+                        let event = LogEvent::error("failed to read task");
                         let event = event.with("workspaceId", id.as_str());
                         let event = event.with("taskId", task.task_id.as_str());
                         fleet.log(event.with("error", why.as_str()));
@@ -50,7 +50,7 @@ impl Tasks {
                 }
             }
             Err(why) => {
-                let event = LogEvent::error("the tasks of a workspace cannot be listed");
+                let event = LogEvent::error("failed to list the tasks of a workspace");
                 let event = event.with("workspaceId", id.as_str());
                 fleet.log(event.with("error", why));
             }

@@ -180,7 +180,7 @@ impl Tasks {
                     TaskInput::Stopped { run, code: None }
                 } else {
                     let why = in_words(&error);
-                    let error = format!("its copy of the project could not be made: {why}");
+                    let error = format!("failed to create its copy of the project: {why}");
                     TaskInput::NotSpawned { run, error }
                 };
                 self.input(fleet, at, input, None);
@@ -355,7 +355,7 @@ impl Tasks {
             Step::Remove => match result {
                 // A task that never ran has no sandbox.
                 Err(error) if error.code != ErrorCode::SandboxNotFound => {
-                    let event = LogEvent::warn("the sandbox of a removed task stays");
+                    let event = LogEvent::warn("failed to remove the sandbox of a removed task");
                     let event = event.with("workspaceId", at.workspace_id.as_str());
                     let event = event.with("taskId", at.task_id.as_str());
                     fleet.log(event.with("error", error.message.as_str()));
@@ -370,7 +370,7 @@ impl Tasks {
 fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
     let task = &at.task_id;
     let text = format!(
-        "task `{task}` is not approved, since its proposal is not applied: {}",
+        "task `{task}` was not approved because its proposal could not be applied: {}",
         error.message
     );
     let mut hint = String::new();
@@ -379,8 +379,9 @@ fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
         hint.push_str("; ");
     }
     hint.push_str(&format!(
-        "`gdn task approve {task} --allow-moved-base` delivers it though other files of the project have changed, \
-         `--without-delivery` approves it as it is, `gdn task rework {task} TEXT` has its agent do it again"
+        "deliver it despite other changes in the project: `gdn task approve {task} \
+         --allow-moved-base`; approve it without delivery: `--without-delivery`; send it back to \
+         its agent: `gdn task rework {task} TEXT`"
     ));
     ControlError::new(error.code, text).suggest(hint)
 }

@@ -93,7 +93,7 @@ impl Tasks {
     ) -> Result<TaskDetail, ControlError> {
         let entry = self.entry(at).ok_or_else(|| super::not_found(at))?;
         let Some(state) = entry.durable() else {
-            let why = entry.damage().unwrap_or("it is being made");
+            let why = entry.damage().unwrap_or("it is being created");
             return Err(super::damaged(at, why));
         };
         let work_area = fleet.work_area(at);
@@ -167,6 +167,6 @@ fn shown(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
 
 /// Error when too many requests are waiting.
 pub(super) fn too_many(id: &WorkspaceId, most: usize) -> ControlError {
-    let text = format!("{most} requests about tasks of `{id}` wait already");
+    let text = format!("{most} requests about tasks of `{id}` are already waiting");
     ControlError::new(ErrorCode::Overloaded, text).suggest("try again later")
 }

@@ -118,9 +118,9 @@ impl Tasks {
         let before = std::mem::replace(&mut space.seen.due, seen);
         for task in due {
             let (message, is_removed) = if before.contains(&task.task_id) {
-                ("a task that ended long ago is removed", true)
+                ("removing old ended task", true)
             } else {
-                ("a task ended long ago and is removed soon", false)
+                ("ended task will be removed soon", false)
             };
             let event = LogEvent::info(message).with("workspaceId", id.as_str());
             let event = event.with("taskId", task.task_id.as_str());
@@ -146,9 +146,9 @@ impl Tasks {
             .older_than_ms
             .or_else(|| workspace.task_policy().keep_ms);
         let Some(keep_ms) = keep_ms else {
-            let message = "the policy of this workspace keeps tasks for ever";
+            let message = "the policy of this workspace keeps tasks forever";
             let error = ControlError::new(ErrorCode::InvalidRequest, message).suggest(
-                "name an age with `--older-than`, or set `policy.tasks.keepDays` of the Swarm",
+                "pass an age with `--older-than`, or set `policy.tasks.keepDays` of the Swarm",
             );
             return fleet.respond_error(token, error);
         };
@@ -234,7 +234,7 @@ impl Tasks {
     ) {
         let RemovalFor::Prune(token) = reply else {
             if let Err(error) = result {
-                let event = LogEvent::warn("a task that ended long ago could not be removed");
+                let event = LogEvent::warn("failed to remove old ended task");
                 let event = event.with("workspaceId", at.workspace_id.as_str());
                 let event = event.with("taskId", at.task_id.as_str());
                 fleet.log(event.with("error", error.message));
@@ -280,12 +280,12 @@ impl Tasks {
             .state()
             .is_none_or(|state| state.status().is_final() && state.run.is_none());
         if entry.checkpoints > 0 || entry.is_restoring {
-            return Err(super::busy(at, "a checkpoint is being made or restored"));
+            return Err(super::busy(at, "a checkpoint is being created or restored"));
         }
         if is_running || !is_over || entry.is_busy() {
             let text = format!("task `{}` has not ended", at.task_id);
             let error = ControlError::new(ErrorCode::TaskRefused, text);
-            let hint = format!("`gdn task cancel {}` ends it", at.task_id);
+            let hint = format!("cancel it: `gdn task cancel {}`", at.task_id);
             return Err(error.suggest(hint));
         }
         Ok(())

@@ -24,7 +24,7 @@ use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
 
 /// Reason sent to a run's process to end its program.
-const ENDED: &str = "the run is over";
+const ENDED: &str = "the run has ended";
 
 impl Tasks {
     /// Queues a run until there is capacity for it.
@@ -128,7 +128,7 @@ impl Tasks {
                 Err(lost) => {
                     self.forget_start(at);
                     let error = format!(
-                        "what was provided for {} cannot be read: {}; provide it again with `gdn task provide`",
+                        "failed to read the value provided for {}: {}; provide it again with `gdn task provide`",
                         lost.names.join(", "),
                         lost.error
                     );
@@ -164,11 +164,11 @@ impl Tasks {
                 let kind = order.kind;
                 agent.for_run(kind).ok_or_else(|| {
                     let setting = kind.as_str();
-                    format!("agent `{name}` has no `runtime.{setting}` in `goondan.yaml` any more")
+                    format!("agent `{name}` no longer has `runtime.{setting}` in `goondan.yaml`")
                 })
             } else {
                 Err(format!(
-                    "agent `{name}` now has the format of another kind than when the task was made"
+                    "the `format` of agent `{name}` has changed since the task was created"
                 ))
             }
         });
@@ -285,7 +285,7 @@ impl Tasks {
     ) -> Result<(), String> {
         let read = |text: &str| {
             serde_json::from_str::<Event>(text)
-                .map_err(|error| format!("it told what is no event: {error}"))
+                .map_err(|error| format!("it reported an invalid event: {error}"))
         };
         let events = told.events.iter().map(|raw| read(raw.get()));
         let events: Vec<Event> = events.collect::<Result<_, _>>()?;
@@ -310,7 +310,7 @@ impl Tasks {
         let TaskOutput { stream, mut text } = output;
         // A mask may be longer than the masked text.
         if text.len() > 2 * TASK_OUTPUT_BYTES_MAX {
-            return Err("it sent more output at once than it may".to_owned());
+            return Err("it sent too much output at once".to_owned());
         }
         let Some(entry) = self.entry_mut(at) else {
             return Ok(());
@@ -382,7 +382,7 @@ impl Tasks {
     /// Resources were exhausted when a run's process was started: the task retries.
     pub(crate) fn on_no_room(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         self.start_at_ms = fleet.now().mono_ms.saturating_add(ROOM_RETRY_MS);
-        let why = "there is no room for its process";
+        let why = "no resources for its process";
         let gone = fleet.take_run(&at.workspace_id, &at.task_id, why);
         if let Some((run, end)) = gone {
             self.on_run_gone(fleet, at, run, end);
@@ -392,7 +392,7 @@ impl Tasks {
     /// A write failed: none of its facts is acknowledged, and the task continues from disk.
     pub(super) fn on_damaged(&mut self, fleet: &mut Fleet, at: &TaskRef, error: &ControlError) {
         let (id, task) = (&at.workspace_id, &at.task_id);
-        let event = LogEvent::error("what happened to a task could not be written");
+        let event = LogEvent::error("failed to write task events");
         let event = event.with("workspaceId", id.as_str());
         let event = event.with("taskId", task.as_str());
         fleet.log(event.with("error", error.message.as_str()));
@@ -452,7 +452,7 @@ fn agent_of(
     let bundle = bundle_of(workspace).map_err(|error| error.message)?;
     let agent = bundle.cli_agent(name).cloned();
     agent.ok_or_else(|| {
-        format!("there is no agent `{name}` of `runtime.kind: cli` in `goondan.yaml` any more")
+        format!("`goondan.yaml` no longer has an agent `{name}` with `runtime.kind: cli`")
     })
 }
 

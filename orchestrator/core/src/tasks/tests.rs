@@ -446,7 +446,7 @@ fn task_8_an_agent_that_left_the_configuration_is_named_and_asked_about() {
     }
     assert_eq!(world.status("t"), "waiting_question");
     let text = format!("{:?}", world.disk);
-    assert!(text.contains("there is no agent `coder`"), "{text}");
+    assert!(text.contains("agent `coder` does not exist"), "{text}");
     world.configure(true);
     world
         .get("task.answer", &json!({"taskId": "t", "text": "go on"}))

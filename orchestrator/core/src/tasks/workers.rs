@@ -95,10 +95,10 @@ pub(super) fn worker_for(
         let names = programs.chain(bundle.agents.keys());
         let names: Vec<&str> = names.map(AgentName::as_str).collect();
         let text = match named {
-            Some(name) => format!("there is no agent `{name}`"),
-            None => "the project has several agents, and none is named for the task".to_owned(),
+            Some(name) => format!("agent `{name}` does not exist"),
+            None => "the project has several agents, and the task has none".to_owned(),
         };
-        let hint = format!("name one with `--agent`: {}", names.join(", "));
+        let hint = format!("choose one with `--agent`: {}", names.join(", "));
         ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint)
     })
 }

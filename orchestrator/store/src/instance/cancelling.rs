@@ -140,7 +140,7 @@ mod tests {
     use super::super::{EventState, sweep};
     use super::*;
 
-    const REASON: &str = "a person cancelled it";
+    const REASON: &str = "canceled by a person";
 
     fn outcome() -> TurnOutcome {
         TurnOutcome::Failed {

@@ -48,17 +48,17 @@ continuation! {
 
 pub(super) fn no_approval(id: &ApprovalId) -> ControlError {
     let text = format!(
-        "no tool call waits under `{id}`: its turn is over, or it was asked about under another id"
+        "no tool call waits for approval `{id}`: its turn has ended, or it has another approval id"
     );
     ControlError::new(ErrorCode::ApprovalNotFound, text)
-        .suggest("`gdn approvals` shows those that wait")
+        .suggest("list waiting tool calls: `gdn approvals`")
 }
 
 fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> ControlError {
-    let how = decision.map_or("decided about", ApprovalDecision::as_str);
-    let text = format!("`{id}` was {how} already; nothing was changed");
+    let how = decision.map_or("decided", ApprovalDecision::as_str);
+    let text = format!("`{id}` was already {how}; nothing was changed");
     ControlError::new(ErrorCode::ApprovalDecided, text)
-        .suggest("`gdn approvals` shows those that wait")
+        .suggest("list waiting tool calls: `gdn approvals`")
 }
 
 /// Description of a decision for display.
@@ -101,7 +101,7 @@ impl Fleet {
             .as_ref()
             .is_some_and(|it| it.len() > MAX_APPROVAL_REASON_BYTES)
         {
-            let text = format!("a reason has at most {MAX_APPROVAL_REASON_BYTES} bytes");
+            let text = format!("a reason can have at most {MAX_APPROVAL_REASON_BYTES} bytes");
             return Err(ControlError::new(ErrorCode::InvalidRequest, text));
         }
         let at = self.find_approval(&workspace_id, &id);
