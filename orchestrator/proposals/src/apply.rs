@@ -61,8 +61,8 @@ impl Sandboxes<'_> {
     ) -> Result<(), ProposalError> {
         match &request.digest {
             Some(digest) if *digest != kept.standing.digest => Err(ProposalError::invalid(
-                "it is not the proposal that was looked at: another one was handed in meanwhile",
-                "look at it again: `gdn proposal show`",
+                "a newer proposal was submitted in the meantime",
+                "review it again: `gdn proposal show`",
             )),
             _ => Ok(()),
         }
@@ -103,7 +103,7 @@ impl Sandboxes<'_> {
             return Err(ProposalError::Standing {
                 at: at.clone(),
                 state,
-                problem: "only one that was applied can be taken back",
+                problem: "only an applied proposal can be reverted",
             });
         }
         let changes = changes_of(&open, &kept).into_iter().map(Change::inverse);
@@ -112,8 +112,8 @@ impl Sandboxes<'_> {
         self.check_journal(&open, &kept)?;
         if kept.folder.look(done).during("look at", done)?.is_none() {
             return Err(ProposalError::invalid(
-                "it was applied on another node, which alone has what the files were before",
-                "take it back there, or in the project's repository",
+                "it was applied on another node, and only that node has the previous files",
+                "revert it there, or in the project's repository",
             ));
         }
         let done = kept.folder.below(done).during("open", done)?;
@@ -133,7 +133,7 @@ impl Sandboxes<'_> {
         let stat = open.folder.look(&plan).during("look at", &plan)?;
         let lost = |path: &Path| ProposalError::Damaged {
             path: open.path.join(path),
-            problem: "what the files were before is not as it was kept".to_owned(),
+            problem: "the stored previous files are damaged".to_owned(),
         };
         match stat {
             None if is_here => return Err(lost(&plan)),
@@ -156,8 +156,8 @@ impl Sandboxes<'_> {
     pub fn reject(&mut self, at: &SandboxRef, reason: &str) -> Result<ProposalInfo, ProposalError> {
         if reason.len() > SUMMARY_BYTES_MAX {
             return Err(ProposalError::invalid(
-                format!("a reason may have {SUMMARY_BYTES_MAX} bytes at most"),
-                "say it shorter",
+                format!("a reason can have at most {SUMMARY_BYTES_MAX} bytes"),
+                "shorten it",
             ));
         }
         let open = self.open(at)?;
@@ -167,7 +167,7 @@ impl Sandboxes<'_> {
             return Err(ProposalError::Standing {
                 at: at.clone(),
                 state,
-                problem: "only one that waits can be rejected",
+                problem: "only a waiting proposal can be rejected",
             });
         }
         let digest = Some(kept.standing.digest.as_str());
@@ -255,7 +255,7 @@ impl Sandboxes<'_> {
         for aside in &aside {
             let at = aside.at.display();
             detail.push_str(&format!(
-                "; what a person wrote to {} is in {at}",
+                "; a person's changes to {} were saved to {at}",
                 aside.path
             ));
         }

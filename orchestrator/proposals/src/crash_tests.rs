@@ -331,7 +331,7 @@ fn meddle_everywhere(base: &World, path: &'static str, work: &dyn Fn(&mut Sandbo
         let is_there = world.read(PROJECT, path).as_deref() == Some(WORDS);
         let history = world.sandboxes().show(&at()).unwrap().history;
         let is_told = history.iter().any(|event| {
-            event.detail.contains("what a person wrote")
+            event.detail.contains("a person's changes")
                 && event.detail.contains("/project/.goondan-swap/")
         });
         assert!(is_there || is_told, "call {call} on {path}: {history:?}");

@@ -33,7 +33,7 @@ use crate::sandboxes::{Open, Sandboxes};
 use crate::wording::made_summary;
 
 /// Reason for rejecting a task's proposal after the agent has reverted all of its changes.
-const TAKEN_BACK: &str = "the agent has taken back all that it had changed";
+const TAKEN_BACK: &str = "the agent has reverted all its changes";
 
 /// A patch for an independent check.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Sandboxes<'_> {
             return Err(ProposalError::Standing {
                 at: at.clone(),
                 state: standing.state,
-                problem: "what follows needs a new sandbox, of the files as they are now",
+                problem: "for further changes, prepare a new sandbox from the current files",
             });
         }
         let digest = self.keep(&open, request, git)?;
@@ -357,8 +357,8 @@ impl Sandboxes<'_> {
         ] {
             if bytes > SUMMARY_BYTES_MAX {
                 return Err(ProposalError::invalid(
-                    format!("{what} may have {SUMMARY_BYTES_MAX} bytes at most"),
-                    "say it shorter",
+                    format!("{what} can have at most {SUMMARY_BYTES_MAX} bytes"),
+                    "shorten it",
                 ));
             }
         }
@@ -370,8 +370,8 @@ impl Sandboxes<'_> {
         if let Some(text) = &test_log {
             if text.len() > TEST_LOG_BYTES_MAX + CUT_LINE_BYTES {
                 return Err(ProposalError::invalid(
-                    format!("what the tests said may have {TEST_LOG_BYTES_MAX} bytes at most"),
-                    "hand in the end of it",
+                    format!("the test log can have at most {TEST_LOG_BYTES_MAX} bytes"),
+                    "submit only its last part",
                 ));
             }
             write_file(folder, TEST_LOG, text)?;
@@ -391,8 +391,8 @@ fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
     let outside = outside.iter().map(|path| Refusal {
         kind: RefusalKind::NotAllowed,
         path: Some(path.to_string()),
-        reason: "it lies outside of what the sandbox was given; prepare one with it, or with \
-                 `--may-create` for its directory"
+        reason: "the sandbox does not include it; prepare a sandbox that includes it, or pass \
+            `--may-create` for its directory"
             .to_owned(),
         given: None,
         proposed: None,

@@ -72,12 +72,12 @@ impl Found {
     pub(crate) fn obstacle(&self) -> Option<String> {
         match self {
             Self::Entry(_) => None,
-            Self::Special => Some("a pipe, a socket or a device is there by now".to_owned()),
-            Self::BehindLink(above) => Some(format!(
-                "`{above}` is a link by now, and no link is followed"
-            )),
+            Self::Special => Some("it is now a pipe, a socket or a device".to_owned()),
+            Self::BehindLink(above) => {
+                Some(format!("`{above}` is now a link; links are not followed"))
+            }
             Self::BehindSpecial(above) => {
-                Some(format!("`{above}` is a pipe, a socket or a device by now"))
+                Some(format!("`{above}` is now a pipe, a socket or a device"))
             }
         }
     }

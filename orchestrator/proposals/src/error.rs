@@ -17,19 +17,19 @@ use crate::limits::REFUSALS_TOLD_MAX;
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
     /// There is no such sandbox.
-    #[error("there is no sandbox of `{}` in run `{}`", at.agent_id, at.run_id)]
+    #[error("sandbox of `{}` in run `{}` does not exist", at.agent_id, at.run_id)]
     NoSandbox {
         /// The sandbox.
         at: SandboxRef,
     },
     /// There is one already.
-    #[error("`{}` has a sandbox in run `{}` already", at.agent_id, at.run_id)]
+    #[error("`{}` already has a sandbox in run `{}`", at.agent_id, at.run_id)]
     Taken {
         /// The sandbox.
         at: SandboxRef,
     },
     /// There is no proposal.
-    #[error("`{}` has handed nothing in, in run `{}`", at.agent_id, at.run_id)]
+    #[error("`{}` has submitted no proposal in run `{}`", at.agent_id, at.run_id)]
     NoProposal {
         /// The worker's sandbox.
         at: SandboxRef,
@@ -79,7 +79,7 @@ pub enum ProposalError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A directory cannot be opened.
-    #[error("cannot {operation} `{}`", path.display())]
+    #[error("failed to {operation} `{}`", path.display())]
     Io {
         /// The failed operation, as a verb.
         operation: &'static str,
@@ -99,13 +99,14 @@ pub enum ProposalError {
     },
     /// The disk failed in the middle, and again while taking it back.
     #[error(
-        "the project's files are between old and new; the next request, or start of the daemon, finishes it"
+        "the project's files are only partly changed; the next request, or the next start of the \
+         daemon, finishes the change"
     )]
     Unfinished(#[source] Box<SwapError>),
 }
 
 fn told(what: &str, refusals: &[Refusal], kept: &[KeptAside]) -> String {
-    let mut text = format!("{what} is refused, and nothing was changed");
+    let mut text = format!("{what} was refused; nothing was changed");
     for refusal in refusals.iter().take(REFUSALS_TOLD_MAX) {
         match &refusal.path {
             Some(path) => text.push_str(&format!("\n  {path}: {}", refusal.reason)),
@@ -118,7 +119,7 @@ fn told(what: &str, refusals: &[Refusal], kept: &[KeptAside]) -> String {
     for kept in kept {
         let at = kept.at.display();
         text.push_str(&format!(
-            "\n  what was written to {} meanwhile is in {at}",
+            "\n  changes made to {} in the meantime were saved to {at}",
             kept.path
         ));
     }
@@ -177,7 +178,7 @@ impl From<ProposalError> for ControlError {
         let (code, hint) = match error {
             ProposalError::NoSandbox { .. } => (
                 ErrorCode::SandboxNotFound,
-                "see what there is: `gdn sandbox list`".to_owned(),
+                "list sandboxes: `gdn sandbox list`".to_owned(),
             ),
             ProposalError::Taken { .. } => (
                 ErrorCode::SandboxTaken,
@@ -187,13 +188,13 @@ impl From<ProposalError> for ControlError {
             ProposalError::NoProposal { at } => (
                 ErrorCode::ProposalNotFound,
                 format!(
-                    "make one of what was changed: `gdn proposal create {} {}`",
+                    "create a proposal from its changes: `gdn proposal create {} {}`",
                     at.run_id, at.agent_id
                 ),
             ),
             ProposalError::Standing { .. } => (
                 ErrorCode::ProposalRefused,
-                "see what happened to it: `gdn proposal show`".to_owned(),
+                "see its status: `gdn proposal show`".to_owned(),
             ),
             ProposalError::Unchanged { work, .. } => (
                 ErrorCode::InvalidRequest,
@@ -204,7 +205,7 @@ impl From<ProposalError> for ControlError {
                 ErrorCode::ProposalRefused,
                 match merge {
                     Some(at) => format!(
-                        "`gdn proposal merge {} {}` makes a new one on top of the files as they are now",
+                        "create a new proposal on top of the current files: `gdn proposal merge {} {}`",
                         at.run_id, at.agent_id
                     ),
                     None => "see every reason, with digests: `gdn proposal check`".to_owned(),
@@ -215,16 +216,16 @@ impl From<ProposalError> for ControlError {
             | ProposalError::Io { .. }
             | ProposalError::Unfinished(_) => (
                 ErrorCode::Storage,
-                "mend the cause and try again".to_owned(),
+                "fix the cause and try again".to_owned(),
             ),
             ProposalError::Tree(TreeError::Damaged { .. }) | ProposalError::Damaged { .. } => (
                 ErrorCode::Damaged,
-                "see all that is damaged: `gdn verify`; `gdn sandbox remove --force` takes a damaged sandbox away"
+                "list all damage: `gdn verify`; remove a damaged sandbox: `gdn sandbox remove --force`"
                     .to_owned(),
             ),
             ProposalError::Tree(_) => (
                 ErrorCode::InvalidRequest,
-                "leave it out with `--exclude`, or change it and try again".to_owned(),
+                "exclude it with `--exclude`, or change it and try again".to_owned(),
             ),
         };
         Self::new(code, text).suggest(hint)

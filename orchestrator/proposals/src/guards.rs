@@ -18,7 +18,7 @@ pub(crate) fn path_of(text: &str) -> Result<RelativePath, ProposalError> {
     RelativePath::from_text(trimmed).map_err(|problem| {
         ProposalError::invalid(
             problem.to_string(),
-            "name it relative to the project's directory, such as `src/main.rs`",
+            "write its path relative to the project's directory, such as `src/main.rs`",
         )
     })
 }
@@ -31,7 +31,7 @@ pub(crate) fn excludes(
     let guarded = GUARDED.iter().map(|pattern| (*pattern).to_owned());
     let all: Vec<String> = guarded.chain(patterns.iter().cloned()).collect();
     let excludes = Excludes::new(&all).map_err(|error| {
-        ProposalError::invalid(error.to_string(), "give patterns as in `.gitignore`")
+        ProposalError::invalid(error.to_string(), "write patterns as in `.gitignore`")
     })?;
     let excludes = excludes.rule(holds_secrets, "it looks like a file with secrets");
     Ok(excludes.except(allow))
@@ -50,10 +50,10 @@ pub(crate) fn options(excludes: Excludes, special: Unwanted) -> Options {
 /// The reason that a path is omitted, for display.
 pub(crate) fn in_words(reason: &Reason) -> String {
     match reason {
-        Reason::Excluded(pattern) => format!("`{pattern}` leaves it out"),
+        Reason::Excluded(pattern) => format!("`{pattern}` excludes it"),
         Reason::Rule(what) => (*what).to_owned(),
-        Reason::NotChosen => "it was not chosen".to_owned(),
-        Reason::Special => "it is neither file, directory nor link".to_owned(),
+        Reason::NotChosen => "it was not selected".to_owned(),
+        Reason::Special => "it is not a file, directory or link".to_owned(),
         Reason::OutsideLink => "it is a link that leads out of the project".to_owned(),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn refuse_guarded(
         if let Some(reason) = excludes.reason(part.as_bytes(), true) {
             return Err(ProposalError::invalid(
                 format!("`{path}` is not copied: {}", in_words(&reason)),
-                format!("if a worker is to have it, say so: `--allow {path}`"),
+                format!("to copy it anyway: `--allow {path}`"),
             ));
         }
     }

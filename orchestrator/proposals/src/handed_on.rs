@@ -286,7 +286,7 @@ impl Sandboxes<'_> {
 }
 
 fn fault(error: &dyn std::error::Error) -> ProposalError {
-    ProposalError::invalid(error.to_string(), "this is a fault in goondan")
+    ProposalError::invalid(error.to_string(), "this is a bug in goondan")
 }
 
 /// An archive being written. It is synced regularly to bound the amount of data that waits for

@@ -52,7 +52,7 @@ pub(crate) fn read(
             if count > IGNORE_LINES_MAX {
                 return Err(ProposalError::invalid(
                     format!(
-                        "the `.gitignore` files of the project have over {IGNORE_LINES_MAX} lines"
+                        "the project's `.gitignore` files have more than {IGNORE_LINES_MAX} lines"
                     ),
                     "shorten them",
                 ));

@@ -134,9 +134,7 @@ impl Sandboxes<'_> {
         let review = self.examine_and_record(open, kept)?;
         if review.can_apply {
             return Err(ProposalError::invalid(
-                format!(
-                    "the proposal of `{agent_id}` can be applied as it is: there is nothing to merge"
-                ),
+                format!("the proposal of `{agent_id}` can be applied without a merge"),
                 format!("apply it: `gdn proposal apply {run_id} {agent_id}`"),
             ));
         }
@@ -191,8 +189,8 @@ impl Sandboxes<'_> {
             };
             let Ok(agent_id) = name.parse() else {
                 return Err(ProposalError::invalid(
-                    format!("`{name}` is too long for the name of a worker"),
-                    "give the new proposal another one: `--into NAME`",
+                    format!("`{name}` is too long for a worker's name"),
+                    "choose another name for the new proposal: `--into NAME`",
                 ));
             };
             let at = of(agent_id);
@@ -201,7 +199,7 @@ impl Sandboxes<'_> {
             }
         }
         Err(ProposalError::invalid(
-            format!("there are {MERGED_NAMES_MAX} merged proposals of `{agent}` already"),
+            format!("`{agent}` already has {MERGED_NAMES_MAX} merged proposals"),
             "remove some: `gdn sandbox remove`",
         ))
     }
@@ -323,10 +321,8 @@ fn merge_sides(
     if *merged.manifest() == now.manifest {
         let SandboxRef { run_id, agent_id } = &source.open.at;
         return Err(ProposalError::invalid(
-            format!(
-                "the project has all that `{agent_id}` changed already: there is nothing to merge"
-            ),
-            format!("turn the proposal down: `gdn proposal reject {run_id} {agent_id}`"),
+            format!("the project already contains all changes of `{agent_id}`"),
+            format!("reject the proposal: `gdn proposal reject {run_id} {agent_id}`"),
         ));
     }
     merged.write(ours.as_ref(), theirs.as_ref(), sandbox, WORK)?;

@@ -93,11 +93,11 @@ fn prop_4_what_contradicts_each_other_is_told_file_by_file_and_nothing_is_made()
         ),
         (
             "src/long.txt",
-            "the project and the proposal both changed the same place: in the project line 1",
+            "the project and the proposal both changed the same lines: in the project line 1",
         ),
         (
             "src/new.rs",
-            "it is new in the project and in the proposal, with another content",
+            "it is new in the project and in the proposal, with different content",
         ),
     ];
     assert_eq!(told, expected);
@@ -138,7 +138,9 @@ fn prop_4_a_merge_that_is_not_needed_or_cannot_help_is_refused() {
     let world = World::with_proposal();
     let refused = world.merged().unwrap_err();
     assert!(
-        refused.to_string().contains("nothing to merge"),
+        refused
+            .to_string()
+            .contains("can be applied without a merge"),
         "{refused}"
     );
     // A user made all the same changes.

@@ -54,7 +54,7 @@ impl Sandboxes<'_> {
         // The run's log, and what is kept beside it when it was damaged.
         if sandbox_name(at).starts_with(EVENTS) {
             return Err(ProposalError::invalid(
-                format!("the name of an agent cannot begin with `{EVENTS}`"),
+                format!("an agent's name must not begin with `{EVENTS}`"),
                 "choose another `--agent`",
             ));
         }
@@ -164,8 +164,8 @@ impl Sandboxes<'_> {
             match found.map(|stat| stat.kind) {
                 None => {
                     return Err(ProposalError::invalid(
-                        format!("there is no `{path}` in the project"),
-                        "name files that are there; new ones go where `--may-create DIR` says",
+                        format!("`{path}` does not exist in the project"),
+                        "list existing files; allow new files with `--may-create DIR`",
                     ));
                 }
                 Some(goondan_durable::disk::NodeKind::Directory) => below.push(path.clone()),
@@ -215,7 +215,7 @@ impl Sandboxes<'_> {
         let work = sandbox.below(Path::new(WORK)).during("open", path)?;
         let everything = Options {
             excludes: Excludes::new::<&str>(&[]).map_err(|error| {
-                ProposalError::invalid(error.to_string(), "this is a fault in goondan")
+                ProposalError::invalid(error.to_string(), "this is a bug in goondan")
             })?,
             ..copied
         };
@@ -223,7 +223,7 @@ impl Sandboxes<'_> {
         if input.manifest != frozen.manifest {
             return Err(ProposalError::invalid(
                 "the copies of the files differ",
-                "this is a fault of the disk; try again",
+                "this is a disk error; try again",
             ));
         }
         for name in [PROPOSAL, KEPT] {
@@ -261,7 +261,7 @@ impl Sandboxes<'_> {
         // After a concurrent commit, the recorded head would not match the copied files.
         if head()? != before {
             return Err(ProposalError::invalid(
-                "the git head moved while the files were copied",
+                "the git HEAD moved while the files were copied",
                 "try again",
             ));
         }
@@ -292,7 +292,7 @@ impl Sandboxes<'_> {
             return Err(ProposalError::Standing {
                 at: at.clone(),
                 state: ProposalState::Open,
-                problem: "it waits for a person; reject it first, or remove it with `--force`",
+                problem: "it waits for review; reject it first, or remove it with `--force`",
             });
         }
         let run = run_dir(&self.dir, &at.run_id);

@@ -114,7 +114,7 @@ pub(crate) fn read_end(
     let line = text.iter().position(|byte| *byte == b'\n');
     let rest = line.and_then(|at| text.get(at + 1..)).unwrap_or(&text);
     let head = format!(
-        "… {} bytes before this were left out\n",
+        "… {} bytes before this were omitted\n",
         len - rest.len() as u64
     );
     Ok(Some([head.as_bytes(), rest].concat()))

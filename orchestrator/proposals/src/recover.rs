@@ -76,21 +76,21 @@ impl Sandboxes<'_> {
                 for aside in self.told(kept) {
                     let at = aside.at.display();
                     detail.push_str(&format!(
-                        "; what a person wrote to {} is in {at}",
+                        "; a person's changes to {} were saved to {at}",
                         aside.path
                     ));
                 }
                 self.note(&open.at, kind, digest, detail)
             }
             Recovered::Old { left, kept } => {
-                let mut detail = "it was interrupted, and taken back".to_owned();
+                let mut detail = "it was interrupted and rolled back".to_owned();
                 for path in left {
-                    detail.push_str(&format!("; {path} was changed meanwhile and left so"));
+                    detail.push_str(&format!("; {path} was changed in the meantime and kept"));
                 }
                 for aside in self.told(kept) {
                     let at = aside.at.display();
                     detail.push_str(&format!(
-                        "; what a person wrote to {} is in {at}",
+                        "; a person's changes to {} were saved to {at}",
                         aside.path
                     ));
                 }

@@ -114,7 +114,7 @@ impl Sandboxes<'_> {
         let base = base.filter(|_| has_repository).ok_or_else(|| {
             ProposalError::invalid(
                 "the project is not the root of a git repository with a commit",
-                "write `deliver: apply`, or make a first commit and a new task",
+                "write `deliver: apply`, or create a first commit and a new task",
             )
         })?;
         let summary = read_file(kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
@@ -133,7 +133,7 @@ impl Sandboxes<'_> {
         };
         maker.branch(&wanted).map_err(|problem| {
             ProposalError::invalid(
-                format!("the branch `{branch}` cannot be made: {problem}"),
+                format!("failed to create branch `{branch}`: {problem}"),
                 "apply the proposal instead, with `gdn proposal apply`",
             )
         })?;
@@ -153,8 +153,8 @@ impl Sandboxes<'_> {
         }
         maker.make(wanted).map_err(|problem| {
             ProposalError::invalid(
-                format!("git cannot copy the project's repository: {problem}"),
-                "mend the repository and try again",
+                format!("git failed to copy the project's repository: {problem}"),
+                "repair the repository and try again",
             )
         })
     }

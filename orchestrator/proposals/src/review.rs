@@ -74,7 +74,7 @@ impl Sandboxes<'_> {
             return Err(ProposalError::Standing {
                 at: open.at.clone(),
                 state,
-                problem: "only one that waits can be checked and applied",
+                problem: "only a waiting proposal can be checked and applied",
             });
         }
         let mut refusals = unsound(open, kept)?;
@@ -120,8 +120,8 @@ fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
         })
     };
     let reason = format!(
-        "the git head is {}, and was {} when the sandbox was prepared; a person may apply it all the \
-         same: `--allow-moved-base`",
+        "the git HEAD is {}, but was {} when the sandbox was prepared; a person can apply it \
+         anyway: `--allow-moved-base`",
         short(found),
         short(given)
     );
@@ -153,12 +153,12 @@ fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
             .ok()
             .and_then(|folder| read_file(folder.as_ref(), name, max).ok()?);
         if found.as_ref() != Some(&made) {
-            let found = found.map_or("nothing that can be read".to_owned(), |found| {
+            let found = found.map_or("nothing readable".to_owned(), |found| {
                 Digest::of(&found).to_string()
             });
             let reason = format!(
-                "it is not as it was handed in: {} was, {found} is there; hand it in again with \
-                 `gdn proposal create`",
+                "it has changed since it was submitted: expected {}, found {found}; submit it \
+                 again with `gdn proposal create`",
                 Digest::of(&made)
             );
             let path = format!("{PROPOSAL}/{name}");
@@ -180,10 +180,10 @@ fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
     }
     let text = read_file(kept.folder.as_ref(), PATCH, PATCH_BYTES_MAX)?.unwrap_or_default();
     if Digest::of(&text).to_string() != record.patch_sha256 {
-        return wrong("the patch has not the digest that the proposal tells".to_owned());
+        return wrong("the patch does not match the proposal's digest".to_owned());
     }
     if kept.details.after.digest()?.to_string() != record.result_sha256 {
-        return wrong("the files have not the digest that the proposal tells".to_owned());
+        return wrong("the files do not match the proposal's digest".to_owned());
     }
     let patch = match Patch::parse(&text) {
         Ok(patch) => patch,
@@ -209,7 +209,7 @@ fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
         .collect();
     let made: Vec<String> = applied.keys().map(RelativePath::to_string).collect();
     if told != made {
-        return wrong("the patch does not change the files that the proposal tells".to_owned());
+        return wrong("the patch does not change the files listed in the proposal".to_owned());
     }
     Ok(Vec::new())
 }
@@ -249,7 +249,7 @@ fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, Pr
             && !is_wanted
             && let Some(twin) = twin(root, path)?
         {
-            let reason = format!("`{twin}` is there, and differs in case only");
+            let reason = format!("`{twin}` exists and differs only in case");
             let path = Some(path.to_string());
             refusals.push(about(RefusalKind::NeverGiven, path, reason));
         }
@@ -263,8 +263,8 @@ fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, Pr
             let mut refusal = about(
                 RefusalKind::BaseChanged,
                 Some(path.to_string()),
-                "the worker was given it, left it as it was, and it is another one by now; a person may \
-                 apply the rest all the same: `--allow-moved-base`",
+                "the worker did not change it, but the project's file has changed since; a person \
+                 can apply the rest anyway: `--allow-moved-base`",
             );
             refusal.given = Some(standing(Some(entry)));
             refusal.found = Some(found.standing());
@@ -301,7 +301,7 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
 
 /// Refusal because of a file that the proposal does not change, at a path that the proposal needs.
 pub(crate) fn in_the_way(by: &RelativePath) -> Refusal {
-    let reason = "it is in the way of what the proposal puts there; move it away";
+    let reason = "it is in the way of the proposal's file; move it away";
     about(RefusalKind::Blocked, Some(by.to_string()), reason)
 }
 
@@ -328,8 +328,8 @@ fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal
         };
         let is_mount = why.kind() == ErrorKind::ReadOnlyFilesystem;
         let reason = if is_mount {
-            "it is read-only for the daemon; of a service, add it by `gdn service install --writable DIR`, or by \
-             `ReadWritePaths=` in its unit, and restart it"
+            "it is read-only for the daemon; for a service, add it with `gdn service install \
+             --writable DIR`, or with `ReadWritePaths=` in its unit, and restart the service"
                 .to_owned()
         } else {
             format!("the daemon cannot write it: {why}")
@@ -352,11 +352,11 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
     };
     let usual = match kind {
         RefusalKind::Created => {
-            "it is there, and the worker was not given it: somebody made it since, or it never was \
-             part of the sandbox"
+            "it exists in the project but not in the sandbox: it was created later, or never \
+             copied"
         }
-        RefusalKind::Deleted => "somebody deleted it since the sandbox was prepared",
-        _ => "somebody changed it since the sandbox was prepared",
+        RefusalKind::Deleted => "it was deleted after the sandbox was prepared",
+        _ => "it was changed after the sandbox was prepared",
     };
     Refusal {
         kind,

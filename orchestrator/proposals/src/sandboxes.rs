@@ -173,14 +173,14 @@ impl<'f> Sandboxes<'f> {
         };
         let record: SandboxRecord = match read_record(folder.as_ref(), SANDBOX) {
             Ok(Some(record)) => record,
-            Ok(None) => return Err(damaged("it is not there".to_owned())),
+            Ok(None) => return Err(damaged("it does not exist".to_owned())),
             Err(ProposalError::Damaged { problem, .. }) => return Err(damaged(problem)),
             Err(error) => return Err(error),
         };
         if record.at != *at {
             let SandboxRef { run_id, agent_id } = &record.at;
             return Err(damaged(format!(
-                "it is that of `{agent_id}` in run `{run_id}`"
+                "it belongs to `{agent_id}` in run `{run_id}`"
             )));
         }
         Ok(Open {
@@ -210,13 +210,13 @@ impl<'f> Sandboxes<'f> {
             problem: problem.to_owned(),
         };
         let text = read_file(folder.as_ref(), RECORD, RECORD_BYTES_MAX)?
-            .ok_or_else(|| damaged("it is not there"))?;
+            .ok_or_else(|| damaged("it does not exist"))?;
         if Digest::of(&text).to_string() != standing.digest {
-            return Err(damaged("it is not the one that was handed in"));
+            return Err(damaged("it is not the submitted one"));
         }
         let record = serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
         let details = read_record(folder.as_ref(), DETAILS)?
-            .ok_or_else(|| damaged("what belongs to it is not there"))?;
+            .ok_or_else(|| damaged("its files do not exist"))?;
         Ok(Kept {
             folder,
             record,

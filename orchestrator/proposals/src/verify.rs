@@ -50,7 +50,7 @@ impl Sandboxes<'_> {
                 None => out.findings.push(Finding::new(
                     &path,
                     FindingKind::UnknownFile,
-                    "its name is none of a sandbox",
+                    "its name is not a sandbox name",
                 )),
             }
         }
@@ -66,7 +66,7 @@ impl Sandboxes<'_> {
                 .as_encoded_bytes()
                 .starts_with(REMOVING.as_bytes())
             {
-                let problem = "a sandbox whose removal was cut short";
+                let problem = "a sandbox whose removal was interrupted";
                 out.findings.push(Finding::new(
                     &run.join(entry.name),
                     FindingKind::UnknownFile,
@@ -77,11 +77,11 @@ impl Sandboxes<'_> {
         let path = run.join(EVENTS);
         let finding = |kind, problem: String| {
             Finding::new(&path, kind, problem).advice(
-                "how proposals of this run stand may be told wrong: look at the project before you apply one",
+                "the status of this run's proposals may be wrong: check the project before you apply one",
             )
         };
         if disk.stat(&path).during("look at", &path)?.is_none() {
-            let problem = "nothing says what happened to the run's proposals".to_owned();
+            let problem = "the history of the run's proposals is missing".to_owned();
             let finding = finding(FindingKind::MissingFile, problem);
             out.findings.push(finding.severity(Severity::Error));
             return Ok(());
@@ -115,7 +115,7 @@ impl Sandboxes<'_> {
     ) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = at;
         let renew = format!(
-            "`gdn sandbox remove --force {run_id} {agent_id}` takes it away; then prepare a new one"
+            "remove it with `gdn sandbox remove --force {run_id} {agent_id}`, then prepare a new one"
         );
         let open = match self.look(at) {
             Ok(open) => open,
@@ -132,7 +132,7 @@ impl Sandboxes<'_> {
         let given = &open.record.given;
         let input = path.join(INPUT);
         let base = (input.as_path(), open.input(), given);
-        check_tree(base, "nothing can be proved against it", &renew, out)?;
+        check_tree(base, "files cannot be verified against it", &renew, out)?;
         let standing = self.standing(at)?;
         check_journals(&open, standing.as_ref(), out)?;
         match self.kept(&open) {
@@ -159,14 +159,14 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
     let dir = open.path.join(KEPT).join(&kept.standing.digest);
     let advice = match kept.standing.state {
         ProposalState::Open => format!(
-            "hand it in again: `gdn proposal create {run_id} {agent_id}`; it is refused as it is"
+            "submit it again: `gdn proposal create {run_id} {agent_id}`; the damaged one is refused"
         ),
         ProposalState::Applied => {
-            "what it changed is in the project; to take it back, use a backup or your repository"
+            "its changes are in the project; to revert them, use a backup or your repository"
                 .to_owned()
         }
         ProposalState::Rejected | ProposalState::Reverted => {
-            "nothing to do: it is not applied any more".to_owned()
+            "nothing to do: it is no longer applied".to_owned()
         }
     };
     let folder = kept.folder.as_ref();
@@ -179,9 +179,9 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
             out.count(text.len() as u64);
             let digest = Digest::of(&text).to_string();
             (digest != kept.record.patch_sha256)
-                .then(|| "it has not the digest that the proposal tells".to_owned())
+                .then(|| "it does not match the proposal's digest".to_owned())
         }
-        Ok(None) => Some("it is not there".to_owned()),
+        Ok(None) => Some("it does not exist".to_owned()),
         Err(error) if error.is_shortage() => return Err(error),
         Err(error) => Some(goondan_log::error_chain(&error)),
     };
@@ -191,13 +191,13 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
     }
     let after = &kept.details.after;
     if after.digest()?.to_string() != kept.record.result_sha256 {
-        let problem = "the files it tells have not the digest that the proposal tells";
+        let problem = "its list of files does not match the proposal's digest";
         let finding = Finding::new(&dir.join(DETAILS), FindingKind::ReplacedFile, problem);
         out.findings.push(finding.advice(&advice));
     }
     let at = Path::new(AFTER);
     let found = folder.below(at).during("open", &dir.join(at));
-    let what = "it is not what was handed in";
+    let what = "it is not the submitted content";
     check_tree((&dir.join(at), found, after), what, &advice, out)
 }
 
@@ -227,12 +227,12 @@ fn check_journals(
         }
         let advice = match state {
             Some(ProposalState::Applied) => {
-                "it cannot be taken back as it is: restore the folder from a backup, or use your repository"
+                "it cannot be reverted: restore the folder from a backup, or use your repository"
             }
-            _ => "nothing to do: it is not needed any more",
+            _ => "nothing to do: it is no longer needed",
         };
         let folder = open.folder.below(&name).during("open", &name)?;
-        let problem = "what the files were before is not as it was kept";
+        let problem = "the stored previous files are damaged";
         let findings = match swap::check(folder.as_ref(), Names::Portable) {
             Ok(damage) => damage
                 .into_iter()
@@ -287,7 +287,7 @@ fn check_tree(
             .push(finding.severity(Severity::Error).advice(advice));
     }
     if more > 0 {
-        let problem = format!("{more} more files are not as they were written: {what}");
+        let problem = format!("{more} more files are damaged: {what}");
         let finding = Finding::new(path, FindingKind::ReplacedFile, problem);
         out.findings.push(finding.advice(advice));
     }
@@ -328,11 +328,11 @@ fn look_through(
             ) if (*bytes, *sha256) == (found_bytes, found) => out.count(found_bytes),
             (expected, Some(found)) if *expected == found => {}
             (_, None) => {
-                let finding = Finding::new(&at, FindingKind::MissingFile, "it is not there");
+                let finding = Finding::new(&at, FindingKind::MissingFile, "it does not exist");
                 findings.push(finding);
             }
             _ => {
-                let problem = "it is not as it was written";
+                let problem = "its content has changed since it was written";
                 findings.push(Finding::new(&at, FindingKind::ReplacedFile, problem));
             }
         }

@@ -21,7 +21,7 @@ pub(crate) fn contradiction(reason: &ConflictReason) -> String {
         ConflictReason::Lines { ours } => {
             let lines: Vec<String> = ours.iter().map(lines_in_words).collect();
             return format!(
-                "the project and the proposal both changed the same place: in the project {}",
+                "the project and the proposal both changed the same lines: in the project {}",
                 lines.join(", ")
             );
         }
@@ -29,22 +29,20 @@ pub(crate) fn contradiction(reason: &ConflictReason) -> String {
             "the project and the proposal both changed it, and its lines cannot be compared"
         }
         ConflictReason::AddedTwice => {
-            "it is new in the project and in the proposal, with another content"
+            "it is new in the project and in the proposal, with different content"
         }
         ConflictReason::DeletedByUs => "it was deleted in the project, and the proposal changes it",
         ConflictReason::DeletedByThem => {
             "it was changed in the project, and the proposal deletes it"
         }
-        ConflictReason::Links => "the project and the proposal both made the link lead elsewhere",
-        ConflictReason::Kinds => {
-            "it is a file, directory or link in the project, and another of these in the proposal"
-        }
+        ConflictReason::Links => "the project and the proposal both changed the link's target",
+        ConflictReason::Kinds => "its file type differs between the project and the proposal",
         ConflictReason::Modes => "the project and the proposal both changed its permission bits",
         ConflictReason::InTheWay { of } => {
-            return format!("`{of}` is a directory on the one side, and no directory on the other");
+            return format!("`{of}` is a directory on one side only");
         }
         ConflictReason::Twins { other } => {
-            return format!("it differs from `{other}` in case only");
+            return format!("it differs from `{other}` only in case");
         }
     };
     text.to_owned()

@@ -551,30 +551,30 @@ impl Task {
         if state.failures > RETRIES_MAX {
             let why = state.last_failure().unwrap_or_default();
             return Some(format!(
-                "The agent failed {} times in a row, the last time: {why}",
+                "The agent failed {} times in a row, most recently: {why}",
                 state.failures
             ));
         }
         if state.recoveries > RETRIES_MAX {
             return Some(format!(
-                "The agent reported an error {} times and completed nothing since",
+                "The agent reported an error {} times and has completed nothing since",
                 state.recoveries
             ));
         }
         if state.fruitless > RETRIES_MAX {
             return Some(format!(
-                "The agent began again {} times and completed nothing since",
+                "The agent started again {} times and has completed nothing since",
                 state.fruitless
             ));
         }
         if state.rate_limited > RATE_LIMITED_RUNS_MAX {
             return Some(format!(
-                "The agent met a rate limit {} times in a row",
+                "The agent hit a rate limit {} times in a row",
                 state.rate_limited
             ));
         }
         if state.unknown > 1 || (state.unknown > 0 && self.session().is_none()) {
-            return Some("How the agent's last run ended is not known".to_owned());
+            return Some("The outcome of the agent's last run is unknown".to_owned());
         }
         let phase = state.current_phase;
         state

@@ -428,7 +428,7 @@ impl Translation {
             data.entry("reason").or_insert("person".into());
         }
         if event == "task_failed" {
-            data.entry("reason").or_insert("it is not known why".into());
+            data.entry("reason").or_insert("unknown reason".into());
         }
         let fact = serde_json::json!({"event": event, "data": data});
         serde_json::from_value(fact).ok()

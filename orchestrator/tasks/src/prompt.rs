@@ -5,16 +5,16 @@ use crate::preamble::Preamble;
 use crate::state::{Asked, Note, State};
 
 /// Prompt text after a run was lost.
-const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Look at what is there before you \
-    repeat anything, and ask again what was not answered.";
+const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Check the current state \
+    before you repeat anything, and ask unanswered questions again.";
 
 /// Prompt text after the program lost its session.
-const SESSION_LOST: &str = "The work on this has begun, in a session that is gone. Look at what is in this \
-    directory, and go on from there.";
+const SESSION_LOST: &str = "Work on this has started, in a session that no longer exists. Check \
+    the contents of this directory and continue from there.";
 
 /// Prompt text for an agent without memory of earlier work.
-const BEGUN: &str = "The work on this has begun, and you do not remember it. Look at what is in this directory, and go \
-    on from there.";
+const BEGUN: &str = "Work on this has started, but you do not remember it. Check the contents of \
+    this directory and continue from there.";
 
 /// Prompt of the next run. A resumed session receives the changes since its last run; any other
 /// receives the whole task (`AGENT-3`): description, answers, provided dependencies, approved
@@ -94,9 +94,7 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
             Some(Asked::Question(_, asked, Some(answer))) => {
                 let answer = match answer {
                     Answer::Person(text) | Answer::TimedOut(Some(text)) => text,
-                    Answer::TimedOut(None) | Answer::Withdrawn => {
-                        "nobody answered; decide yourself"
-                    }
+                    Answer::TimedOut(None) | Answer::Withdrawn => "no answer; decide yourself",
                 };
                 format!("Answer {id} to \"{}\": {answer}", asked.question)
             }
@@ -111,7 +109,7 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
                         format!("Not provided {id}: for `{name}` use {text}")
                     }
                     Provision::TimedOut(None) => {
-                        format!("Not provided {id}: go on without `{name}`.")
+                        format!("Not provided {id}: continue without `{name}`.")
                     }
                 }
             }
@@ -126,18 +124,18 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
         Note::Unverified(output) => {
-            format!("The command that proves your work failed. Its output ends with:\n{output}")
+            format!("The command that verifies your work failed. End of its output:\n{output}")
         }
         Note::OutcomeUnknown => OUTCOME_UNKNOWN.to_owned(),
         Note::Failed(why) => format!("Your last run failed: {why}"),
         Note::Moved(before) => format!(
-            "This was on another machine until now, `{before}`. The files here may lack what was done there, or be \
-             older. Look at what is there before you go on."
+            "This task ran on another machine until now, `{before}`. The files here may be older \
+             or incomplete. Check them before you continue."
         ),
-        Note::Interrupted => "Your last run was interrupted. Go on where it stopped.".to_owned(),
+        Note::Interrupted => "Your last run was interrupted. Continue where it stopped.".to_owned(),
         Note::Restored(checkpoint) => format!(
-            "The files here were taken back to {checkpoint}, and what was done after it is not there any more. \
-             Look at what is there before you go on."
+            "The files here were restored to {checkpoint}; later changes are gone. Check the files \
+             before you continue."
         ),
         Note::Refused(protocol, problem) => {
             format!("Your block {protocol} was refused: {problem}")

@@ -479,7 +479,7 @@ impl State {
                     Asked::Dependency(..) => {}
                 });
                 if self.is_given_up(id) {
-                    self.fail("a person gave it up", at);
+                    self.fail("given up by a person", at);
                 }
             }
             Fact::WorkVerified { verdict, .. } => self.proposing.verified(verdict),

@@ -115,7 +115,7 @@ impl State {
         let drill = self.drill.as_ref()?;
         let problem = drill.problem.as_ref()?;
         let id = &drill.checkpoint_id;
-        Some(format!("{id} could not be restored in a drill: {problem}"))
+        Some(format!("the restore drill of {id} failed: {problem}"))
     }
 
     /// Warning that its budget is nearly spent (`TASK-6`), while it can still be raised.
@@ -124,7 +124,7 @@ impl State {
         (self.budget_warned && !is_held).then(|| {
             let percent = self.tokens.percent_of(&self.task.budget);
             let id = &self.task.task_id;
-            format!("{percent} % of its budget are spent; `gdn task budget {id}` raises it")
+            format!("{percent} % of its budget are spent; raise it with `gdn task budget {id}`")
         })
     }
 

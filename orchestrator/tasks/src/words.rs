@@ -115,7 +115,7 @@ fn detail(fact: &Fact) -> String {
             format!("run {run}, {}", kind.as_str())
         }
         Fact::RunRequested { run, session, .. } => match session {
-            Some(session) => format!("run {run}, goes on with session {session}"),
+            Some(session) => format!("run {run}, resumes session {session}"),
             None => format!("run {run}"),
         },
         Fact::AgentStarted { run, pid, .. } => match pid {
@@ -129,7 +129,7 @@ fn detail(fact: &Fact) -> String {
             format!("{} of {} steps are done", done.count(), steps.len())
         }
         Fact::PromptTaken { run } => format!("run {run}"),
-        Fact::SessionLost { problem, .. } => format!("it has forgotten its session: {problem}"),
+        Fact::SessionLost { problem, .. } => format!("its session is lost: {problem}"),
         Fact::SessionOpened { session, model, .. } => match model {
             Some(model) => format!("{session}, {model}"),
             None => session.clone(),
@@ -152,7 +152,7 @@ fn detail(fact: &Fact) -> String {
         },
         Fact::ProposalMade { problem, .. } => match problem {
             Some(problem) => format!("none: {problem}"),
-            None => "none: nothing was changed".to_owned(),
+            None => "none: no changes".to_owned(),
         },
         Fact::ProposalDelivered { digest, branch } => match branch {
             Some(branch) => format!("as the branch {branch}"),
@@ -185,7 +185,7 @@ fn detail(fact: &Fact) -> String {
         Fact::QuestionAnswered { id, answer } => match answer {
             Answer::Person(text) => format!("{id} {text}"),
             Answer::TimedOut(_) => format!("{id} not in time"),
-            Answer::Withdrawn => format!("{id} is asked no more"),
+            Answer::Withdrawn => format!("{id} is withdrawn"),
         },
         Fact::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
         Fact::ErrorReported { error } => error.message.clone(),
@@ -195,7 +195,7 @@ fn detail(fact: &Fact) -> String {
             Some(cost) => format!("{} tokens, {cost}", usage.total()),
             None => format!("{} tokens", usage.total()),
         },
-        Fact::BudgetWarned { percent } => format!("{percent} % are taken"),
+        Fact::BudgetWarned { percent } => format!("{percent} % are used"),
         Fact::NotificationRequested { id, notification } => {
             let (on, connection) = (notification.on.as_str(), &notification.connection);
             format!("{id} {on} by {connection} {}", notification.action)
@@ -206,9 +206,9 @@ fn detail(fact: &Fact) -> String {
         Fact::TaskPaused { reason, why: None } => match reason {
             PauseReason::Person => String::new(),
             PauseReason::Budget | PauseReason::SharedBudget => {
-                "the next call might pass the budget".to_owned()
+                "the next call might exceed the budget".to_owned()
             }
-            PauseReason::Quota => "its work area takes more of the disk than it may".to_owned(),
+            PauseReason::Quota => "its work area exceeds its disk limit".to_owned(),
         },
         Fact::TaskFailed { reason } => reason.clone(),
         Fact::BudgetChanged { .. }
@@ -222,10 +222,10 @@ pub(crate) fn outcome_words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done => "done".to_owned(),
         Outcome::Failed(why) => format!("failed: {why}"),
-        Outcome::Blocked(why) => format!("failed, and a retry cannot help: {why}"),
+        Outcome::Blocked(why) => format!("failed, retry would not help: {why}"),
         Outcome::Ended => "ended on purpose".to_owned(),
-        Outcome::RateLimited(until) => format!("the provider serves again at {until}"),
-        Outcome::Unknown => "how it ended is not known".to_owned(),
+        Outcome::RateLimited(until) => format!("the provider is available again at {until}"),
+        Outcome::Unknown => "its outcome is unknown".to_owned(),
         Outcome::NotStarted(why) => format!("not started: {why}"),
     }
 }

@@ -66,14 +66,14 @@ pub enum WorkAreaError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The directory already contains a task.
-    #[error("`{}` holds a task already", .0.display())]
+    #[error("`{}` already contains a task", .0.display())]
     Taken(PathBuf),
     /// The directory contains no task.
-    #[error("`{}` holds no task: `{HISTORY}` is missing or empty", .0.display())]
+    #[error("`{}` contains no task: `{HISTORY}` is missing or empty", .0.display())]
     NoTask(PathBuf),
     /// The directory contains unrelated files, which a task must not take over.
     #[error(
-        "`{}` holds files and no task; `{}` is the first of them: move them away, or take another id",
+        "`{}` contains files but no task, such as `{}`: move the files away, or choose another id",
         directory.display(), file.display()
     )]
     Occupied {
@@ -91,7 +91,7 @@ pub enum WorkAreaError {
         problem: String,
     },
     /// The guide could not be copied.
-    #[error("the guide cannot be copied")]
+    #[error("failed to copy the guide")]
     Guide(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The task is invalid.
     #[error(transparent)]
@@ -158,7 +158,7 @@ fn check_directory(disk: &dyn Disk, path: &Path) -> Result<(), WorkAreaError> {
     match disk.stat(path).during("look at", path)? {
         Some(stat) if stat.kind != EntryKind::Directory => Err(WorkAreaError::Damaged {
             path: path.to_owned(),
-            problem: "it is no directory".to_owned(),
+            problem: "it is not a directory".to_owned(),
         }),
         _ => Ok(()),
     }
@@ -326,7 +326,7 @@ impl WorkArea {
                 (Some(state), fact) if !matches!(fact, Fact::TaskCreated(_)) => state.apply(&entry),
                 _ => {
                     return Err(damaged(format!(
-                        "line {}: a task is made once, first",
+                        "line {}: the creation of the task must be the first record and occur once",
                         span.line
                     )));
                 }

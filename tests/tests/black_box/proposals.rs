@@ -56,7 +56,7 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
         .prints(&["r1", "coder", "none"]);
     home.gdn(&["sandbox", "show", "r1", "coder"])
         .exits(0)
-        .prints(&["src/a.txt", "goondan.yaml", "it was not chosen"]);
+        .prints(&["src/a.txt", "goondan.yaml", "it was not selected"]);
     let made = home.gdn_json(&["proposal", "create", "r1", "coder", "--notes", "for Ada"]);
     assert_eq!(made["state"], "open");
     home.gdn(&["proposal", "show", "r1", "coder"])
@@ -118,7 +118,7 @@ fn prop_4_what_a_person_edited_since_is_not_overwritten_and_every_reason_is_told
         .exits(10)
         .prints(&[
             "src/a.txt",
-            "somebody changed it",
+            "it was changed after",
             "given",
             "proposed",
             "found",
@@ -147,7 +147,7 @@ fn prop_4_a_stale_proposal_is_merged_into_a_new_one_and_applied() {
     home.gdn(&["proposal", "create", "r1", "coder"]).exits(0);
     home.gdn(&["proposal", "merge", "r1", "coder"])
         .exits(2)
-        .tells(&["nothing to merge"]);
+        .tells(&["can be applied without a merge"]);
     home.write("project/src/long.txt", "1\n2\n3\n4\nfive\n");
     home.write("project/src/b.txt", "a person's\n");
     for refused in ["apply", "check"] {
@@ -192,7 +192,7 @@ fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
     home.gdn(&["proposal", "merge", "r1", "coder"])
         .exits(10)
         .prints(&[
-            "src/a.txt: the project and the proposal both changed the same place: in the project line 1",
+            "src/a.txt: the project and the proposal both changed the same lines: in the project line 1",
             "src/old.txt: it was changed in the project, and the proposal deletes it",
         ])
         .tells(&["2 files in conflict", "nothing was created"]);

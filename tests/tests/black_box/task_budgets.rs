@@ -100,7 +100,7 @@ fn task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is
     ]);
     home.gdn(&["task", "resume", "menu"])
         .exits(10)
-        .tells(&["goes on by itself when the budget allows it"]);
+        .tells(&["resumes automatically when the budget allows it"]);
 
     daemon.kill();
     let _daemon = Daemon::serving(&home);

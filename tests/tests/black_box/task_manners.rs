@@ -132,7 +132,7 @@ fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
                 first["failed"]
                     .as_str()
                     .unwrap()
-                    .starts_with("it told more"),
+                    .starts_with("it reported more"),
                 "{task}: {first}"
             ),
             // Without a result, the exit code determines the outcome.

@@ -416,7 +416,7 @@ fn task_1_a_new_task_never_takes_over_a_folder_with_files() {
     for _ in 0..2 {
         home.gdn(&new)
             .exits(10)
-            .tells(&["docs/old.md", "move them away"]);
+            .tells(&["docs/old.md", "move the files away"]);
     }
     fs::remove_dir_all(area(&home)).unwrap();
     home.gdn(&new).exits(0);

@@ -802,7 +802,7 @@ fn each_further_kind_and_field_is_checked() {
     };
     assert!(on("@goondan/base", "one").contains("is not a range of versions"));
     assert!(on("@goondan/base", ">=99").contains("which `>=99` excludes"));
-    assert!(on("@acme/x", "^1").contains("there is no `goondan.lock`"));
+    assert!(on("@acme/x", "^1").contains("`goondan.lock` does not exist"));
 
     let hook = |events: &str, rule: &str| {
         let connector = document(

@@ -17,10 +17,10 @@ impl Task {
             return Ok(self.next_id(kind));
         }
         if self.state.asks.len() >= ASKS_MAX {
-            return Err("the task has asked as much as it may");
+            return Err("the task has reached its limit of requests");
         }
         if self.state.open_asks().count() >= OPEN_ASKS_MAX {
-            return Err("too much waits for an answer already");
+            return Err("too many requests are already waiting for an answer");
         }
         Ok(self.next_id(kind))
     }
@@ -177,7 +177,7 @@ impl Task {
             Origin::Agent => {}
             Origin::Permission { .. } => self.program_answered(origin, &text, now),
             Origin::Supervisor if text == GIVE_UP => {
-                let reason = "a person gave it up".to_owned();
+                let reason = "given up by a person".to_owned();
                 self.record(now, Fact::TaskFailed { reason });
             }
             Origin::Supervisor => {}
@@ -260,7 +260,7 @@ impl Task {
                     let answer = Answer::TimedOut(question.default);
                     self.record(now, Fact::QuestionAnswered { id, answer });
                     if let Origin::Permission { run, request, .. } = origin {
-                        let why = "nobody answered in time".to_owned();
+                        let why = "not answered in time".to_owned();
                         self.answer_permission(run, request, Decision::Refuse(why), now);
                     }
                 }

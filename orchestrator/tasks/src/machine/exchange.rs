@@ -291,36 +291,36 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "documented by the error messages")]
 pub enum Refused {
-    #[error("it is {0}, and that cannot be changed any more")]
+    #[error("it is {0}, which is final")]
     Final(Status),
     #[error("it is {0}, which does not allow that")]
     WrongStatus(Status),
-    #[error("nothing waits by the id `{0}`; `gdn task show` lists what does")]
+    #[error("`{0}` is not open; list open requests: `gdn task show`")]
     Unknown(String),
-    #[error("`{0}` has its answer already")]
+    #[error("`{0}` is already answered")]
     Closed(String),
-    #[error("`{0}` is not what that id asks for")]
+    #[error("`{0}` is not a valid answer to this id")]
     WrongKind(String),
-    #[error("`{answer}` is none of the options: {options}")]
+    #[error("`{answer}` is not one of the options: {options}")]
     NoOption { answer: String, options: String },
     #[error("phase {0} is not under review")]
     NotUnderReview(u32),
-    #[error("the proposal of phase {0} is not in the project yet")]
+    #[error("the proposal of phase {0} is not yet applied to the project")]
     NotDelivered(u32),
     #[error(
-        "no proposal could be made of phase {0}; have it done better, or approve it as it is with \
-         `gdn task approve TASK --without-delivery`"
+        "failed to create a proposal for phase {0}; send it back with `gdn task rework TASK TEXT`, \
+         or approve it without delivery: `gdn task approve TASK --without-delivery`"
     )]
     NoProposal(u32),
-    #[error("the text is empty or over {TEXT_CHARS_MAX} characters long")]
+    #[error("the text is empty or longer than {TEXT_CHARS_MAX} characters")]
     BadText,
-    #[error("the next call might pass the budget, of which {percent} % are taken; raise it first")]
+    #[error("the next call might exceed the budget ({percent} % used); raise it first")]
     OverBudget { percent: u64 },
-    #[error("{0}; it goes on by itself when the budget allows it")]
+    #[error("{0}; it resumes automatically when the budget allows it")]
     OverSharedBudget(String),
     #[error(
-        "its work area takes {} bytes of the disk, and may take {}; remove files from it, or let it take more with \
-         `gdn task budget TASK --max-disk-mib MIB`", .0.bytes, .0.quota_bytes
+        "its work area uses {} bytes of disk, and its limit is {}; remove files from it, or raise \
+         the limit with `gdn task budget TASK --max-disk-mib MIB`", .0.bytes, .0.quota_bytes
     )]
     OverQuota(DiskUse),
     #[error(

@@ -42,17 +42,18 @@ impl Occasion {
             Fact::TaskPaused { reason, .. } if *reason == PauseReason::Budget => {
                 let percent = state.tokens.percent_of(&state.task.budget);
                 let need = format!(
-                    "{percent} % of the budget are taken, and the next run might pass it. Raise the budget, then \
-                     resume the task."
+                    "{percent} % of the budget are used, and the next run might exceed it. Raise \
+                     the budget, then resume the task."
                 );
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
             Fact::TaskPaused { why: Some(why), .. } => {
-                let need = format!("{why}. It goes on by itself when the budget allows it.");
+                let need = format!("{why}. It resumes automatically when the budget allows it.");
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
             Fact::TaskPaused { reason, .. } if *reason == PauseReason::Quota => {
-                let need = "The work area takes more than it may. Make room, then resume the task.";
+                let need =
+                    "The work area exceeds its disk limit. Remove files, then resume the task.";
                 let command = format!("task show {task}");
                 (NotifyOn::Budget, need.to_owned(), command)
             }
@@ -65,7 +66,7 @@ impl Occasion {
                 (NotifyOn::Failed, need, format!("task show {task}"))
             }
             Fact::TaskCancelled {} => {
-                let need = "The task was cancelled.".to_owned();
+                let need = "The task was canceled.".to_owned();
                 (NotifyOn::Cancelled, need, format!("task show {task}"))
             }
             _ => return None,
@@ -170,7 +171,8 @@ impl Task {
             };
             self.record(now, requested);
             if open >= NOTIFICATIONS_OPEN_MAX {
-                let why = format!("{NOTIFICATIONS_OPEN_MAX} others are on their way already");
+                let why =
+                    format!("{NOTIFICATIONS_OPEN_MAX} other notifications are already being sent");
                 self.record(now, Fact::NotificationFailed { id, why });
             } else {
                 self.effect(Effect::Notify { id });

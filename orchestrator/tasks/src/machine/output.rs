@@ -31,7 +31,7 @@ impl Task {
         self.told_within_bounds(run, event, now);
         self.watch.facts += self.output.facts.len();
         if self.watch.facts > RUN_FACTS_MAX {
-            let flood = format!("it told more than {RUN_FACTS_MAX} things");
+            let flood = format!("it reported more than {RUN_FACTS_MAX} events");
             self.watch.result.get_or_insert(Err(flood));
             self.end_run(run);
         }
@@ -160,7 +160,7 @@ impl Task {
                     let problem = "the task has phases; complete them one by one";
                     self.refuse("CUSTOM_TASK_COMPLETE", problem.to_owned(), now);
                 } else if let Some(why) = self.watch.tools.all_failed() {
-                    let problem = format!("{why}; find out why, or say how the work was done");
+                    let problem = format!("{why}; find out why, or explain how the work was done");
                     self.refuse("CUSTOM_TASK_COMPLETE", problem, now);
                 } else if !self.state.is_work_completed {
                     let documents = done.documents;
@@ -184,8 +184,7 @@ impl Task {
         }
         if phase == 0 || phase != self.state.current_phase || self.state.review.is_some() {
             let current = self.state.current_phase;
-            let problem =
-                format!("phase {phase} is not the one that is under way, which is {current}");
+            let problem = format!("phase {phase} is not the current phase, {current}");
             self.refuse("PHASE_COMPLETE", problem, now);
             return;
         }
@@ -269,7 +268,7 @@ impl Task {
         };
         if !self.ask(origin, question, wait, now) {
             // This will never be shown to a person: the agent must not wait for it.
-            let why = "too much was asked already".to_owned();
+            let why = "the limit of requests is reached".to_owned();
             self.answer_permission(run, request, Decision::Refuse(why), now);
         }
     }
@@ -285,7 +284,7 @@ impl Task {
             None | Some(ProgramAsk::Plan) => match (text, refusal) {
                 (ALLOW_FOR_TASK, _) => Decision::AllowForTask,
                 (ALLOW | APPROVE, _) => Decision::Allow,
-                (_, Some("")) => Decision::Refuse("a person refused it".to_owned()),
+                (_, Some("")) => Decision::Refuse("denied by a person".to_owned()),
                 (_, Some(why)) => Decision::Refuse(why.to_owned()),
                 (text, None) => Decision::Refuse(text.to_owned()),
             },
@@ -298,7 +297,7 @@ impl Task {
                     if self.ask(origin, question, None, now) {
                         return;
                     }
-                    Decision::Refuse("too much was asked already".to_owned())
+                    Decision::Refuse("the limit of requests is reached".to_owned())
                 } else {
                     Decision::Answers(std::mem::take(answers))
                 }
@@ -402,7 +401,7 @@ fn permission_question(asked: &PermissionRequest) -> UserQuestion {
 fn plan_question(plan: &str) -> UserQuestion {
     UserQuestion {
         category: QuestionCategory::Confirmation,
-        question: shortened(format!("The agent would begin with this plan:\n{plan}")),
+        question: shortened(format!("The agent proposes this plan:\n{plan}")),
         options: vec![APPROVE.to_owned(), REFUSE.to_owned()],
         default: None,
         required: true,

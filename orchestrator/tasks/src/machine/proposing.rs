@@ -158,7 +158,7 @@ impl Task {
         let outcome = match (self.run_kind(), outcome) {
             (TaskRunKind::Setup, Outcome::Failed(why)) => {
                 let end = end_of(&printed, CHECK_OUTPUT_CHARS_ASKED);
-                Outcome::Failed(format!("{why}, and its output ends with:\n{end}"))
+                Outcome::Failed(format!("{why}; end of its output:\n{end}"))
             }
             (TaskRunKind::Verify, outcome) => {
                 let why = match &outcome {
@@ -166,7 +166,7 @@ impl Task {
                     Outcome::Failed(why) => Some(why.clone()),
                     Outcome::NotStarted(why) if lost >= RETRIES_MAX => Some(why.clone()),
                     Outcome::Unknown if lost >= RETRIES_MAX => {
-                        Some("how it ended is not known".to_owned())
+                        Some("its outcome is unknown".to_owned())
                     }
                     _ => None,
                 };

@@ -614,7 +614,7 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
     };
     for said in [
         "Build a shop.",
-        "in a session that is gone",
+        "in a session that no longer exists",
         "Answer q-0001 to \"Which?\": a",
         "Phases approved so far: 1.",
         "- docs/a.md",

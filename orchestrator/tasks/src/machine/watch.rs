@@ -84,7 +84,7 @@ impl Tools {
         };
         Some(match self.last.as_str() {
             "" => calls,
-            name => format!("{calls}, the last one: {name}"),
+            name => format!("{calls}, most recently {name}"),
         })
     }
 }

@@ -40,7 +40,7 @@ impl Proposing {
     /// Reason why there is no proposal, shown in the review instead.
     pub(crate) fn problem(&self) -> Option<&str> {
         let is_unchanged = self.is_made && self.proposal.is_none();
-        let unchanged = is_unchanged.then_some("nothing of the project was changed");
+        let unchanged = is_unchanged.then_some("the project was not changed");
         self.problem.as_deref().or(unchanged)
     }
 
@@ -98,7 +98,7 @@ impl Proposing {
                 self.setup_problem = Some(why.clone());
             }
             Outcome::Unknown if self.lost > RETRIES_MAX => {
-                self.setup_problem = Some("how it ended is not known".to_owned());
+                self.setup_problem = Some("its outcome is unknown".to_owned());
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ const HISTORY_BYTES_MAX: usize = 1 << 40;
 
 /// Reason for pausing a task whose history lacks records.
 const WHY_PAUSED: &str =
-    "records of its history are lost; look at its work area before it is resumed";
+    "records of its history are lost; check its work area before you resume it";
 
 /// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]

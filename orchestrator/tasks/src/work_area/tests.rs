@@ -453,7 +453,7 @@ fn task_1_a_link_in_place_of_a_directory_is_not_followed() {
             area.log(&RealDisk, Log::Stdout, b"there").unwrap_err();
         }
         let refused = WorkArea::load(&RealDisk, &root).unwrap_err().to_string();
-        assert!(refused.contains("it is no directory"), "{refused}");
+        assert!(refused.contains("it is not a directory"), "{refused}");
         std::fs::remove_file(&path).unwrap();
         RealDisk.rename(&aside, &path).unwrap();
     }

@@ -151,7 +151,7 @@ fn agent_3_a_lost_session_is_replaced_once_and_the_next_run_is_no_retry() {
     else {
         panic!("{effects:?}");
     };
-    assert!(prompt.contains("Build a shop.") && prompt.contains("session that is gone"));
+    assert!(prompt.contains("Build a shop.") && prompt.contains("session that no longer exists"));
     assert!(!prompt.contains("interrupted"), "{prompt}");
     assert_eq!(task.task.state().failures, 0);
 }
@@ -263,7 +263,7 @@ fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     task.ends_well();
     assert_eq!(task.status(), Status::Running, "it is not completed");
     let effects = task.waits(RETRY_MS);
-    let why = "its only tool call failed, the last one: bash -lc make";
+    let why = "its only tool call failed, most recently bash -lc make";
     assert!(started(&effects).contains(why), "{effects:?}");
     // Its report that all work is done is then rejected.
     task.tells(tool(bwrap, ToolState::Failed));

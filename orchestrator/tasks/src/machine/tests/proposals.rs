@@ -126,7 +126,7 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
     let state = task.task.state();
     assert_eq!(
         state.proposing.problem(),
-        Some("nothing of the project was changed")
+        Some("the project was not changed")
     );
     task.does(approve(1));
     assert_eq!(task.status(), Status::Completed);
