@@ -62,12 +62,12 @@ impl NameKind {
             ErrorCode::CallNotFound => Self::Call,
             ErrorCode::SandboxNotFound => Self::Sandbox,
             ErrorCode::ProposalNotFound => Self::Proposal,
-            ErrorCode::TaskNotFound if begins("there is no checkpoint") => Self::TaskCheckpoint,
+            ErrorCode::TaskNotFound if begins("checkpoint `") => Self::TaskCheckpoint,
             ErrorCode::TaskNotFound => Self::Task,
             ErrorCode::SecretNotFound => Self::Secret,
             ErrorCode::OauthNotFound => Self::OAuthApp,
-            ErrorCode::InvalidRequest if begins("there is no changeset") => Self::Changeset,
-            _ if error.message.contains("` was not lately heard") => Self::Node,
+            ErrorCode::InvalidRequest if begins("changeset `") => Self::Changeset,
+            _ if error.message.contains("` has not recently reported") => Self::Node,
             _ => return None,
         })
     }

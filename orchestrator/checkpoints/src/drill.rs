@@ -78,6 +78,6 @@ impl Store {
         let differs = goondan_trees::changes(manifest, &found);
         Ok(differs
             .first()
-            .map(|change| format!("`{}` is not as it was when it was unpacked", change.path)))
+            .map(|change| format!("`{}` has changed since it was unpacked", change.path)))
     }
 }

@@ -13,22 +13,22 @@ use crate::id::{CheckpointId, IdError};
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// No checkpoint exists.
-    #[error("there is no checkpoint; make one first")]
+    #[error("no checkpoint exists; create one first")]
     None,
     /// The id is unknown.
-    #[error("there is no checkpoint `{id}`")]
+    #[error("checkpoint `{id}` does not exist")]
     Unknown {
         /// The id.
         id: CheckpointId,
     },
     /// The text is neither an id nor a name of a checkpoint.
-    #[error("there is no checkpoint `{name}`: no id and no name of one")]
+    #[error("checkpoint `{name}` does not exist, neither as an id nor as a name")]
     UnknownName {
         /// The name.
         name: String,
     },
     /// The checkpoint is damaged.
-    #[error("`{id}` is damaged: {problem}; take an earlier one")]
+    #[error("`{id}` is damaged: {problem}; use an earlier one")]
     Damaged {
         /// The checkpoint.
         id: CheckpointId,
@@ -55,14 +55,15 @@ pub enum CheckpointError {
         problem: String,
     },
     /// The limit of checkpoints is reached.
-    #[error("there are {limit} checkpoints already; remove some, or keep fewer")]
+    #[error("{limit} checkpoints exist already; remove some, or keep fewer")]
     TooMany {
         /// The limit.
         limit: usize,
     },
     /// The file system has too little free space (`TASK-9`). Nothing was written.
     #[error(
-        "a checkpoint may take {needed_bytes} bytes, of which {free_bytes} are free, and {kept_bytes} are to stay free; make room, or remove checkpoints"
+        "a checkpoint may need {needed_bytes} bytes, but only {free_bytes} are free and \
+         {kept_bytes} must stay free; free disk space, or remove checkpoints"
     )]
     NoRoom {
         /// Maximum size of the checkpoint.
@@ -76,7 +77,7 @@ pub enum CheckpointError {
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// The file system failed.
-    #[error("cannot {operation} `{path}` of the work area")]
+    #[error("failed to {operation} `{path}` of the work area")]
     Io {
         /// The operation, as a verb.
         operation: &'static str,
@@ -87,19 +88,21 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// A record cannot be serialized, which is a bug in goondan.
-    #[error("a record of a checkpoint could not be made: {problem}")]
+    #[error("failed to create a record of a checkpoint: {problem}")]
     Unwritable {
         /// The problem.
         problem: String,
     },
     /// Files were written concurrently during the restore, which was rolled back.
-    #[error("nothing was restored, since somebody writes in the work area; stop it first")]
+    #[error("nothing was restored because a process writes in the work area; stop it first")]
     Busy(#[source] Box<SwapError>),
     /// A file that is in no checkpoint blocks a path. Nothing was changed.
     #[error("nothing was restored")]
     Blocked(#[source] Box<SwapError>),
     /// The disk failed during the restore and again during the rollback.
-    #[error("the work area is between old and new; opening its checkpoints again finishes it")]
+    #[error(
+        "the work area is only partly restored; opening its checkpoints again finishes the restore"
+    )]
     Unfinished(#[source] Box<SwapError>),
 }
 

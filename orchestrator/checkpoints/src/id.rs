@@ -14,7 +14,7 @@ const DIGITS_MAX: usize = 9;
 
 /// The text is not a valid checkpoint id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no id of a checkpoint; they are `checkpoint_001` and so on")]
+#[error("`{0}` is not a checkpoint id; expected `checkpoint_001` or similar")]
 pub struct IdError(String);
 
 /// The id of a checkpoint, and the name of its directory: `checkpoint_001` and so on (`CKPT-1`).

@@ -49,7 +49,7 @@ impl Store {
     ) -> Result<Made, CheckpointError> {
         if request.kind == PRE_RESTORE {
             return Err(CheckpointError::invalid(format!(
-                "`{PRE_RESTORE}` is the type of the checkpoints that a restore makes; take another word"
+                "`{PRE_RESTORE}` is reserved for checkpoints that a restore creates; use another type"
             )));
         }
         self.make_any(request, now).map(|held| held.made)
@@ -292,7 +292,7 @@ pub(crate) fn not_held(found: &Survey) -> Vec<NotHeld> {
             // Paths that no snapshot ever contains are not listed in each one.
             Reason::Excluded(_) | Reason::NotChosen | Reason::OutsideLink => return None,
             Reason::Rule(what) => (*what).to_owned(),
-            Reason::Special => "it is neither file, directory nor link".to_owned(),
+            Reason::Special => "it is not a file, directory or link".to_owned(),
         };
         Some(NotHeld {
             path: left.path.clone(),

@@ -64,12 +64,12 @@ impl MakeCheckpoint<'_> {
             || !self.kind.bytes().all(is_word)
         {
             return Err(CheckpointError::invalid(format!(
-                "the type of a checkpoint is a word of 1 to {CHECKPOINT_TYPE_CHARS_MAX} lower-case letters and `_`"
+                "the type of a checkpoint must have 1 to {CHECKPOINT_TYPE_CHARS_MAX} lower-case letters and `_`"
             )));
         }
         if self.progress > 100 {
             return Err(CheckpointError::invalid(
-                "the progress of a task is at most 100 percent",
+                "the progress of a task must be at most 100 percent",
             ));
         }
         let is_name = |name: &String| {
@@ -78,7 +78,7 @@ impl MakeCheckpoint<'_> {
         };
         if self.name.as_ref().is_some_and(|name| !is_name(name)) {
             return Err(CheckpointError::invalid(format!(
-                "the name of a checkpoint is one line of 1 to {CHECKPOINT_NAME_CHARS_MAX} characters"
+                "the name of a checkpoint must be one line of 1 to {CHECKPOINT_NAME_CHARS_MAX} characters"
             )));
         }
         if let Some(name) = &self.name
@@ -178,7 +178,7 @@ pub(crate) fn write(
 /// Parses the part of `metadata.json` besides the files.
 pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
     let summary: Summary = serde_json::from_slice(text)
-        .map_err(|error| format!("`metadata.json` cannot be read: {error}"))?;
+        .map_err(|error| format!("failed to read `metadata.json`: {error}"))?;
     Ok(summary)
 }
 
@@ -186,18 +186,19 @@ pub(crate) fn read_summary(text: &[u8]) -> Result<Summary, String> {
 pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, String> {
     let Some(expected) = summary.manifest_digest else {
         return Err(
-            "another program made it, and its archive is missing or cannot be unpacked".to_owned(),
+            "another program created it, and its archive is missing or cannot be unpacked"
+                .to_owned(),
         );
     };
     let WithManifest { manifest } = serde_json::from_slice(text)
-        .map_err(|error| format!("the manifest in `metadata.json` cannot be read: {error}"))?;
+        .map_err(|error| format!("failed to read the manifest in `metadata.json`: {error}"))?;
     let digest = manifest.digest().map_err(|error| error.to_string())?;
     if digest != expected {
-        return Err("the manifest in `metadata.json` is not as it was written".to_owned());
+        return Err("the manifest in `metadata.json` has been changed".to_owned());
     }
     for (path, entry) in manifest.entries() {
         if mode_of(entry) & !0o777 != 0 {
-            return Err(format!("`{path}` has modes that no checkpoint has"));
+            return Err(format!("`{path}` has modes that checkpoints do not store"));
         }
     }
     Ok(manifest)

@@ -20,7 +20,7 @@ impl Store {
             None => root.create_dir(at, 0o700).during("create", at)?,
             Some(_) => {
                 return Err(CheckpointError::invalid(format!(
-                    "`{CHECKPOINTS}` is no directory; move it away"
+                    "`{CHECKPOINTS}` is not a directory; move it away"
                 )));
             }
         }
@@ -39,7 +39,7 @@ impl Store {
                 let path = below(&name);
                 remove_all(root, &path)?;
                 if text != DRILL && !text.ends_with(TEMPORARY) {
-                    let problem = "work that was interrupted; it was taken back";
+                    let problem = "interrupted work; it was rolled back";
                     findings.push(Finding::new(&path, FindingKind::UnfinishedWork, problem));
                 }
             }
@@ -64,7 +64,7 @@ impl Store {
             }
             None => remove_all(self.root.as_ref(), &path)?,
         }
-        let problem = "it did not name the newest checkpoint; it was written anew";
+        let problem = "it did not name the newest checkpoint; it was written again";
         Ok(Some(Finding::new(
             &path,
             FindingKind::UnfinishedWork,

@@ -370,8 +370,8 @@ impl Store {
         })?;
         let (of, what, kept) = match recovered {
             Recovered::New { kept } => (note.used, "it was finished", kept),
-            Recovered::Old { kept, .. } => (note.pre_restore, "it was taken back", kept),
-            Recovered::Nothing => (note.pre_restore, "it had not begun", Vec::new()),
+            Recovered::Old { kept, .. } => (note.pre_restore, "it was rolled back", kept),
+            Recovered::Nothing => (note.pre_restore, "it had not started", Vec::new()),
         };
         let mut problem = format!("a restore of `{}` was interrupted: {what}", note.used);
         for kept in kept {
@@ -380,7 +380,7 @@ impl Store {
         match self.described(of)? {
             Ok(whole) => set_modes(self.scope, self.files(), &whole.manifest)?,
             Err(damage) => problem.push_str(&format!(
-                "; modes of directories may be wider than they were, since `{of}` is damaged: {damage}"
+                "; directory modes may be more permissive than before, because `{of}` is damaged: {damage}"
             )),
         }
         self.forget_restore()?;

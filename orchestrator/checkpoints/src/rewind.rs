@@ -64,7 +64,7 @@ impl Store {
     pub fn plan_rewind(&mut self, which: Which) -> Result<Plan, CheckpointError> {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         if self.scope != Scope::Conversation || whole.summary.pinned.is_none() {
-            let problem = format!("`{id}` is no checkpoint of a conversation");
+            let problem = format!("`{id}` is not a checkpoint of a conversation");
             return Err(CheckpointError::invalid(problem));
         }
         let current = self.current()?;

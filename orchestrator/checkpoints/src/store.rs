@@ -212,7 +212,7 @@ impl Store {
                 let path = folder_of(id);
                 findings.push(
                     Finding::new(&path, FindingKind::DamagedRecord, problem)
-                        .advice("take an earlier checkpoint, and remove this one's folder"),
+                        .advice("use an earlier checkpoint, and remove this one's folder"),
                 );
             }
         }
@@ -222,7 +222,7 @@ impl Store {
             findings.push(Finding::new(
                 &below(LATEST),
                 FindingKind::UnfinishedWork,
-                "it does not name the newest checkpoint; opening the checkpoints mends it",
+                "it does not name the newest checkpoint; opening the checkpoints repairs it",
             ));
         }
         Ok(findings)
@@ -263,7 +263,7 @@ impl Store {
                         std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidInput
                     ) =>
                 {
-                    Err(format!("`{METADATA}` cannot be read: {source}"))
+                    Err(format!("failed to read `{METADATA}`: {source}"))
                 }
                 Err(error) => return Err(error),
             },
@@ -310,7 +310,7 @@ impl Store {
         }
         let mut file = match self.root.read(&path) {
             Ok(file) => file,
-            Err(error) => return Ok(Err(format!("`{SNAPSHOT}` cannot be read: {error}"))),
+            Err(error) => return Ok(Err(format!("failed to read `{SNAPSHOT}`: {error}"))),
         };
         let mut hasher = Sha256::new();
         let mut chunk = vec![0; ARCHIVE_WRITE_BYTES];
@@ -318,7 +318,7 @@ impl Store {
         loop {
             let read = match read_full(file.as_mut(), &mut chunk, offset) {
                 Ok(read) => read,
-                Err(error) => return Ok(Err(format!("`{SNAPSHOT}` cannot be read: {error}"))),
+                Err(error) => return Ok(Err(format!("failed to read `{SNAPSHOT}`: {error}"))),
             };
             hasher.update(chunk.get(..read).unwrap_or_default());
             offset += read as u64;
@@ -331,7 +331,7 @@ impl Store {
         Ok(if is_whole {
             Ok(whole)
         } else {
-            Err(format!("`{SNAPSHOT}` is not as it was written"))
+            Err(format!("`{SNAPSHOT}` has been changed"))
         })
     }
 
@@ -378,6 +378,6 @@ fn own(summary: Summary, id: CheckpointId) -> Result<Summary, String> {
     if summary.id == id {
         Ok(summary)
     } else {
-        Err(format!("`{METADATA}` is that of `{}`", summary.id))
+        Err(format!("`{METADATA}` belongs to `{}`", summary.id))
     }
 }

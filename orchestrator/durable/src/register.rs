@@ -188,7 +188,7 @@ impl<'d> Register<'d> {
             tracing::warn!(
                 path = %self.path().display(),
                 error = &error as &dyn std::error::Error,
-                "failed to note how far files are durable; losses of them can go unnoticed"
+                "failed to record the durable length of files; later losses may go unnoticed"
             );
         }
     }

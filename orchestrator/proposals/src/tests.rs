@@ -421,7 +421,7 @@ fn git_that_does_not_agree_refuses_the_proposal() {
     impl PatchVerifier for Against {
         fn verify(&self, check: &PatchCheck<'_>) -> Result<GitCheck, String> {
             assert_eq!(check.changed.len(), 3);
-            Err("git finds other files".to_owned())
+            Err("git lists other files".to_owned())
         }
     }
     let world = World::with_work();

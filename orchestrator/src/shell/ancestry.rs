@@ -63,7 +63,7 @@ mod linux {
     const ANCESTORS_MAX: usize = 256;
 
     const ENDED: &str = "its process has ended";
-    const HIDDEN: &str = "one of its ancestors cannot be seen in `/proc` (see `hidepid`)";
+    const HIDDEN: &str = "one of its ancestors is not visible in `/proc` (see `hidepid`)";
 
     /// Origin of the process at the other end of a socket.
     pub(in crate::shell) fn standing(
@@ -72,7 +72,7 @@ mod linux {
         descent: &Descent,
     ) -> Standing {
         let Some(pid) = pid else {
-            return Standing::Unknown("the kernel does not name its process");
+            return Standing::Unknown("the kernel does not report its process");
         };
         // Processes of this pid namespace and its descendants have a pid here. A descendant of the
         // daemon cannot leave, because a process can only enter descendant namespaces.
@@ -181,7 +181,7 @@ mod linux {
         if pid == daemon {
             return Standing::BelowDaemon;
         }
-        let mut why = "its ancestors change too fast to be read";
+        let mut why = "its ancestors change too fast";
         for _ in 0..READS_MAX {
             let first = match line(processes, pid, daemon) {
                 Ok(first) => first,

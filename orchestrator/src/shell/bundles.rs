@@ -73,11 +73,11 @@ impl FullLoad<'_> {
             GuardedDisk::default().remove_tree(&ground)?;
             std::fs::create_dir(&ground)
         };
-        prepared().map_err(|error| format!("`{}` cannot be made: {error}", ground.display()))?;
+        prepared().map_err(|error| format!("failed to create `{}`: {error}", ground.display()))?;
         let done = work(&ground);
         if let Err(error) = GuardedDisk::default().remove_tree(&ground) {
             let path = ground.display();
-            tracing::warn!(%path, %error, "what was left of a trial cannot be removed");
+            tracing::warn!(%path, %error, "failed to remove leftovers of a trial");
         }
         Ok(done)
     }
@@ -116,7 +116,7 @@ impl Gate for FullLoad<'_> {
     fn load(&self, files: &Tree) -> Result<Self::Loaded, String> {
         let mut bundle = self.projects.load_overlay(&self.of, files)?;
         let definition = bundle.agents.remove(self.agent);
-        let gone = || format!("agent `{}` is not in it", self.agent);
+        let gone = || format!("it has no agent `{}`", self.agent);
         definition.map(Box::new).ok_or_else(gone)
     }
 
@@ -298,7 +298,7 @@ pub(super) fn waiting(
                 tracing::warn!(
                     instance_key = %key,
                     error = &error as &dyn std::error::Error,
-                    "the changesets of a conversation cannot be read"
+                    "failed to read changesets of a conversation"
                 );
                 page.unreadable.push(key.clone());
             }

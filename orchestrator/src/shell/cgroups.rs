@@ -26,10 +26,10 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoGroups {
     /// The system has no cgroups of version 2.
-    #[error("this process is in no control group of version 2")]
+    #[error("this process is not in a version 2 control group")]
     NotThere,
     /// The daemon's cgroup contains other processes.
-    #[error("`{}` is not the daemon's alone", dir.display())]
+    #[error("`{}` also contains other processes", dir.display())]
     Shared { dir: PathBuf },
     /// The daemon's cgroup is not delegated to it.
     #[error("`{}` is not delegated to the daemon", dir.display())]
@@ -155,7 +155,7 @@ impl Cgroups {
                 if for_program && let Err(error) = make_group(&program_group(&root.dir, process)) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the program of a task gets no control group of its own: signals pause it"
+                        "no control group for a task's program; pausing it with signals"
                     );
                 }
                 Ok(Some(group))
@@ -163,7 +163,7 @@ impl Cgroups {
             Err(error) if limits.is_none() => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "a process gets no control group of its own"
+                    "no control group for a process"
                 );
                 Ok(None)
             }
@@ -257,10 +257,10 @@ impl Cgroup {
         }
         Some(match self.memory_bytes {
             Some(bytes) => format!(
-                "out of memory: it and its tools may take {} MiB together",
+                "out of memory: the limit is {} MiB for the process and its tools together",
                 bytes >> 20
             ),
-            None => "out of memory: the machine has none left".to_owned(),
+            None => "out of memory: the machine has no free memory".to_owned(),
         })
     }
 }
@@ -463,7 +463,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             group.out_of_memory().unwrap(),
-            "out of memory: it and its tools may take 64 MiB together"
+            "out of memory: the limit is 64 MiB for the process and its tools together"
         );
         write(&group.dir, "memory.current", "1234\n").unwrap();
         assert_eq!(group.memory_bytes(), Some(1_234));

@@ -274,7 +274,7 @@ async fn log_end(collected: impl Future<Output = io::Result<()>>) {
     if let Err(error) = collected.await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "a child's output was cut off"
+            "output of a child process truncated"
         );
     }
 }
@@ -344,7 +344,7 @@ async fn live(
     };
     let how = match status {
         Ok(status) => describe(status, &limited),
-        Err(error) => format!("its end could not be awaited: {error}"),
+        Err(error) => format!("failed to wait for its exit: {error}"),
     };
     reports.input(Input::Exited { process, how }).await;
 }
@@ -448,9 +448,7 @@ fn describe(status: ExitStatus, limited: &Limited) -> String {
     let is_abort = status.signal() == Some(Signal::SIGABRT as i32);
     if let Some(bytes) = limited.by_system.memory_bytes.filter(|_| is_abort) {
         let mib = bytes >> 20;
-        return format!(
-            "killed by SIGABRT, as a process ends that gets no more memory; it may take {mib} MiB"
-        );
+        return format!("killed by SIGABRT, probably out of memory; the limit is {mib} MiB");
     }
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),

@@ -118,7 +118,7 @@ impl Server {
         let peer = match check_peer(&stream, &self.descent) {
             Ok(peer) => peer,
             Err(problem) => {
-                tracing::warn!(problem, "a control connection was refused");
+                tracing::warn!(problem, "control connection refused");
                 return;
             }
         };
@@ -201,8 +201,7 @@ impl Server {
             }
             (_, Greeting::Same) | (Call::Status(_) | Call::Stop(_), Greeting::Other) => {}
             (_, Greeting::Other) => {
-                let problem =
-                    "a client of another version has `daemon.status` and `daemon.shutdown`";
+                let problem = "a client of another version can use only `daemon.status` and `daemon.shutdown`";
                 let error = ControlError::new(ErrorCode::VersionMismatch, problem);
                 client.respond(id, Err(error.suggest(OTHER_VERSION_HINT)));
                 return false;
@@ -326,7 +325,7 @@ fn check_peer(stream: &Stream, descent: &Descent) -> Result<Peer, String> {
             Ok(Peer { pid, standing })
         }
         Some(theirs) => Err(format!("the peer is user {theirs}, not {ours}")),
-        None => Err("the peer's user is not known".to_owned()),
+        None => Err("the peer's user is unknown".to_owned()),
     }
 }
 
@@ -338,8 +337,8 @@ fn invalid(problem: &str) -> ControlError {
 fn overloaded(no_place: NoPlace) -> ControlError {
     let suggestion = match no_place {
         NoPlace::Waiting(_) | NoPlace::OfOneClient(_) => {
-            "try again in a moment, or do not wait: `gdn send --no-wait`; end clients that you do not need, such as \
-             `gdn logs -f` and `gdn watch`"
+            "try again in a moment, or do not wait: `gdn send --no-wait`; end unneeded clients, \
+             such as `gdn logs -f` and `gdn watch`"
         }
         NoPlace::Brief(_) | NoPlace::OfOneConnection(_) => "try again in a moment",
     };
@@ -417,7 +416,7 @@ async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs
                 Ok(_) => {}
                 Err(RecvError::Lagged(missed)) => {
                     let at = Timestamp::from_unix_millis(goondan_log::unix_millis_now());
-                    let text = format!("{missed} lines were dropped: this client reads too slowly");
+                    let text = format!("{missed} lines dropped: this client reads too slowly");
                     let line = goondan_log::line_head(at, "warn", &text);
                     send_line(client, id, &goondan_log::line_bytes(&line)).await;
                 }

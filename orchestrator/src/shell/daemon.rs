@@ -129,8 +129,8 @@ fn start(args: &Args) -> Result<(), StartFailure> {
     }
     let state_root = args.state_root().ok_or_else(|| StartFailure {
         code: 1,
-        message: "there is no home directory for the state".to_owned(),
-        hint: Some("name a state directory with `--state-root`".to_owned()),
+        message: "no home directory for the state".to_owned(),
+        hint: Some("pass a state directory with `--state-root`".to_owned()),
     })?;
     if let Some(project) = &args.open {
         check_apart(project, &state_root)?;
@@ -159,14 +159,14 @@ fn not_taken(error: &StoreError) -> StartFailure {
     let failure = StartFailure::new(error);
     let (code, hint) = match error {
         StoreError::RootInUse { .. } => {
-            let hint = "attach to it with `gdn status`, or stop it with `gdn shutdown`";
+            let hint = "see it with `gdn status`, or stop it with `gdn shutdown`";
             (EXIT_IN_USE, hint.to_owned())
         }
         StoreError::NewerFormat { source, .. } => (EXIT_NEWER_FORMAT, source.hint()),
         StoreError::UnknownFormat { path, .. } => {
             let path = path.display();
             let hint = format!(
-                "put the file back from a backup; if no newer goondan ever ran here: `rm '{path}'`"
+                "restore the file from a backup; if no newer goondan ever ran here: `rm '{path}'`"
             );
             (failure.code, hint)
         }
@@ -185,7 +185,7 @@ fn check_owners(state_root: &Path) -> Result<(), StartFailure> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let message = format!("failed to read the owner of `{}`: {error}", path.display());
-                let hint = format!("check who may read it: `ls -ld '{}'`", path.display());
+                let hint = format!("check its permissions: `ls -ld '{}'`", path.display());
                 return Err(StartFailure {
                     code: 1,
                     message,
@@ -427,16 +427,16 @@ fn has_left(layout: &Layout) -> StartFailure {
     StartFailure {
         code: 1,
         message: format!(
-            "`{}` names no server of `replication`, and `{}` says how far logs of workspaces were followed here",
+            "`{}` has no `replication`, but `{}` shows that this node has followed logs of workspaces",
             layout.config_file().display(),
             dir.display()
         ),
         hint: None,
     }
     .hint(
-        "put `replication` back and start the daemon. To leave the other nodes for good: `gdn node drain`, then take \
-         `replication` out while the daemon runs, and `gdn node leave`. Without that, other nodes and this one could \
-         run the same workspaces",
+        "restore `replication` and start the daemon. To leave the other nodes permanently: run \
+         `gdn node drain`, remove `replication` while the daemon runs, and run `gdn node leave`. \
+         Otherwise several nodes could run the same workspaces",
     )
 }
 
@@ -457,7 +457,9 @@ fn deposed_failure(why: String) -> StartFailure {
         message: why,
         hint: None,
     }
-    .hint("start the daemon again, as a service does by itself: it follows the workspace then")
+    .hint(
+        "start the daemon again (a service restarts automatically); it then follows the workspace",
+    )
 }
 
 /// A project as it was read, and from what.
@@ -486,7 +488,7 @@ fn read_opened(args: &Args, projects: &Projects) -> Result<Option<Opened>, Start
 fn listen(layout: &Layout) -> Result<Socket, StartFailure> {
     let path = layout.socket();
     Socket::bind(layout).map_err(|error| {
-        let message = format!("cannot listen on `{}`: {error}", path.display());
+        let message = format!("failed to listen on `{}`: {error}", path.display());
         StartFailure {
             code: 1,
             message,
@@ -502,7 +504,7 @@ fn adopt_orphans() -> bool {
     if let Err(error) = &adopted {
         tracing::warn!(
             error = error as &dyn std::error::Error,
-            "orphans of children cannot be adopted; only process groups are ended, and no client is taken for a person"
+            "cannot adopt orphans: only process groups are ended, and no client counts as a person"
         );
     }
     adopted.is_ok()
@@ -513,7 +515,7 @@ fn take_cgroups() -> Cgroups {
         let why = error.to_string();
         tracing::info!(
             why,
-            "no control groups for processes: limits hold for each process by itself"
+            "no control groups: limits apply to each process separately"
         );
         Cgroups::default()
     })
@@ -529,7 +531,7 @@ fn log_start(layout: &Layout, launcher: &Launcher) {
     if let Some(missing) = launcher.missing() {
         tracing::warn!(
             error = missing as &dyn std::error::Error,
-            "no connection can run, and no model but `scripted`"
+            "no connections and no models except `scripted` can run"
         );
     }
     if is_memory_open() {
@@ -574,18 +576,15 @@ fn end_orphans(root: &Path) -> Option<Mark> {
         Ok(mark) => {
             let count = orphans::end_all(mark);
             if count > 0 {
-                tracing::warn!(
-                    count,
-                    "processes that an earlier daemon left behind were ended"
-                );
+                tracing::warn!(count, "ended processes left over from an earlier daemon");
             }
             Some(mark)
         }
         Err(error) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "what this daemon starts cannot be marked: if it is killed together with its children, \
-                 their tools may live on, and they may then decide what is for a person"
+                "cannot mark child processes: if the daemon is killed together with its children, \
+                 their tools may survive and then make decisions that require a person"
             );
             None
         }
@@ -629,7 +628,7 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the registered workspaces could not be listed"
+                    "failed to list registered workspaces"
                 );
                 return all;
             }
@@ -638,7 +637,7 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
             tracing::warn!(
                 path = %found.path.display(),
                 error = &found.error as &dyn std::error::Error,
-                "a workspace cannot be used and is left alone"
+                "skipping unusable workspace"
             );
         }
         for record in records {
@@ -668,7 +667,7 @@ fn remove_socket(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "the socket was not removed"
+            "failed to remove the socket"
         );
     }
 }

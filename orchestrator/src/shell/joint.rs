@@ -37,7 +37,7 @@ use super::tasks::boot;
 use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
 /// Hint for an unknown checkpoint.
-const LIST_HINT: &str = "`gdn instance checkpoints` lists those there are";
+const LIST_HINT: &str = "list checkpoints: `gdn instance checkpoints`";
 
 /// Retention of a conversation's joint checkpoints.
 const KEPT: Retention = Retention {
@@ -166,7 +166,7 @@ fn told(error: &CheckpointError) -> ControlError {
         _ => ErrorCode::Storage,
     };
     let hint = match error {
-        CheckpointError::None => "`gdn instance checkpoint` makes one",
+        CheckpointError::None => "create one: `gdn instance checkpoint`",
         CheckpointError::Unknown { .. } | CheckpointError::UnknownName { .. } => LIST_HINT,
         _ => return ControlError::new(code, text),
     };
@@ -185,7 +185,7 @@ fn note(store: &Store, register: &Register<'_>) {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
             error,
-            "failed to note the joint checkpoints of a conversation; losses of them can go unnoticed"
+            "failed to record joint checkpoints of a conversation; later losses may go unnoticed"
         );
     }
 }
@@ -193,11 +193,11 @@ fn note(store: &Store, register: &Register<'_>) {
 fn open(layout: &Layout, boot: &str, at: &InstanceRef) -> Result<Store, ControlError> {
     let path = directory(layout, at);
     if !path.is_dir() {
-        let text = format!("there is no instance `{}`", at.instance_key);
+        let text = format!("conversation `{}` does not exist", at.instance_key);
         return Err(ControlError::new(ErrorCode::InstanceNotFound, text));
     }
     let folder = RealFolder::open(&path).map_err(|error| {
-        let text = format!("cannot open `{}`: {error}", path.display());
+        let text = format!("failed to open `{}`: {error}", path.display());
         ControlError::new(ErrorCode::Storage, text)
     })?;
     open_in(Box::new(folder), boot).map_err(|error| told(&error))
@@ -209,7 +209,7 @@ fn open_in(folder: Box<dyn Folder>, boot: &str) -> Result<Store, CheckpointError
         tracing::warn!(
             path = %finding.path.display(),
             problem = finding.problem,
-            "the joint checkpoints of a conversation were not as they were left"
+            "joint checkpoints of a conversation were damaged"
         );
     }
     Ok(store)
@@ -247,14 +247,14 @@ fn make(
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
             error,
-            "old joint checkpoints of a conversation could not be removed"
+            "failed to remove old joint checkpoints of a conversation"
         );
     }
     let id = made.checkpoint_id.to_string();
     let mut all = list(store)?.into_iter();
     let found = all.find(|one| one.checkpoint_id == id);
     found.ok_or_else(|| {
-        let text = format!("`{id}` was made and is gone");
+        let text = format!("`{id}` was created but no longer exists");
         ControlError::new(ErrorCode::Storage, text)
     })
 }
@@ -386,12 +386,12 @@ fn not_rewound(events: u64, sandbox: Option<&Path>) -> Vec<String> {
     if events > 0 {
         let what = if events == 1 { "event" } else { "events" };
         told.push(format!(
-            "{events} {what} accepted since: what was answered is not answered again, what waits has its turn"
+            "{events} {what} accepted since: answered events are not answered again, waiting events run"
         ));
     }
     if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_dir()) {
         told.push(format!(
-            "the sandbox `{}` and the proposal in it: see `gdn sandbox list` and `gdn proposal list`",
+            "the sandbox `{}` and its proposal: see `gdn sandbox list` and `gdn proposal list`",
             sandbox.display()
         ));
     }

@@ -118,7 +118,7 @@ impl Launcher {
     ///
     /// The operating system's error.
     pub(super) fn launch_program(&self, program: PathBuf) -> io::Result<Launched> {
-        let gone = || io::Error::other("the thread that starts processes is gone");
+        let gone = || io::Error::other("the thread that starts processes has ended");
         let way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
         way.asked.send(program).map_err(|_| gone())?;
         let handed = way.started.recv().map_err(|_| gone())??;
@@ -201,7 +201,7 @@ fn hand_over(
         let mut rights = SendAncillaryBuffer::new(&mut space);
         let fds = [ends[0].as_fd(), ends[1].as_fd()];
         if !rights.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return Err(io::Error::other("no room for two descriptors"));
+            return Err(io::Error::other("no free file descriptors"));
         }
         let byte = [io::IoSlice::new(&[0])];
         sendmsg(way, &byte, &mut rights, SendFlags::NOSIGNAL)?;

@@ -34,12 +34,12 @@ pub(super) fn apply(pid: u32, limits: &ProcessLimits) -> io::Result<()> {
             .ok_or(rustix::io::Errno::SRCH)
             .and_then(|pid| prlimit(Some(pid), resource, both));
         set.map(drop)
-            .map_err(|errno| io::Error::other(format!("its {what} could not be limited: {errno}")))
+            .map_err(|errno| io::Error::other(format!("failed to limit its {what}: {errno}")))
     };
     if limits.processes.is_some() {
         tracing::warn!(
             child_pid = pid_of,
-            "`limits.processes` does not hold here: there are no control groups for processes"
+            "`limits.processes` has no effect: no control groups"
         );
     }
     // Not the address space, because JavaScript engines reserve gigabytes of it and use little.
@@ -110,7 +110,7 @@ mod tests {
         };
         let error = apply(gone.id(), &limits).unwrap_err().to_string();
         assert!(
-            error.starts_with("its open files could not be limited: "),
+            error.starts_with("failed to limit its open files: "),
             "{error}"
         );
     }

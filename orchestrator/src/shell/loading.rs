@@ -144,11 +144,11 @@ impl Projects {
             Ok(root) => root,
             Err(error) => {
                 let text = format!(
-                    "cannot open the project `{}`: {error}",
+                    "failed to open the project `{}`: {error}",
                     project_root.display()
                 );
                 let error = ControlError::new(ErrorCode::InvalidConfiguration, text)
-                    .suggest("name an existing project; `gdn init` makes a new one");
+                    .suggest("pass an existing project, or create one with `gdn init`");
                 return (Arc::new(Sources::of(project_root)), Err(error));
             }
         };
@@ -286,7 +286,7 @@ impl Projects {
             Ok(None) => return self.read_instances(record, Err(error), wanted),
             Err(unreadable) => {
                 let why = format!(
-                    "{}\n\nThe last known good configuration cannot be read: {}",
+                    "{}\n\nFailed to read the last known good configuration: {}",
                     error.message,
                     goondan_log::error_chain(&unreadable)
                 );
@@ -315,7 +315,7 @@ impl Projects {
             }
             Err(problems) => {
                 let message = format!(
-                    "{}\n\nThe last known good configuration, that of {}, cannot run either:\n{problems}",
+                    "{}\n\nThe last known good configuration of {} cannot run either:\n{problems}",
                     error.message, kept.since
                 );
                 (Err(ControlError { message, ..error }), None)
@@ -477,7 +477,7 @@ impl Projects {
         let Some(files) = files.collect::<Option<BTreeMap<_, _>>>() else {
             tracing::warn!(
                 workspace_id = %id,
-                "a path of the configuration is no text; it is not kept as the last known good one"
+                "a path of the configuration is not UTF-8; not storing it as last known good"
             );
             return;
         };
@@ -501,7 +501,7 @@ impl Projects {
             tracing::warn!(
                 workspace_id = %id,
                 error = &error as &dyn std::error::Error,
-                "the configuration could not be kept as the last known good one"
+                "failed to store the last known good configuration"
             );
         }
     }
@@ -509,11 +509,11 @@ impl Projects {
 
 fn renamed(root: &Path, id: &WorkspaceId) -> ControlError {
     let text = format!(
-        "the project `{}` is now workspace `{id}`: its package was renamed",
+        "the project `{}` is now workspace `{id}` because its package was renamed",
         root.display()
     );
     ControlError::new(ErrorCode::WorkspaceConflict, text)
-        .suggest("run it under its new name with `gdn run`, or name the package as it was")
+        .suggest("run it under its new name with `gdn run`, or restore the package's old name")
 }
 
 fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) -> ControlError {
@@ -530,12 +530,12 @@ fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) ->
     {
         let error = ControlError::new(ErrorCode::SecretNotAllowed, message);
         return error.suggest(format!(
-            "if you trust the project with it: `gdn secret allow {name}`, in `{}`",
+            "if you trust the project with it, run `gdn secret allow {name}` in `{}`",
             project_root.display()
         ));
     }
     ControlError::new(ErrorCode::InvalidConfiguration, message).suggest(format!(
-        "mend it; `gdn validate {}` checks it again",
+        "fix it, then check it with `gdn validate {}`",
         project_root.display()
     ))
 }
@@ -545,7 +545,7 @@ fn not_here(id: &WorkspaceId, why: &NotHere) -> ControlError {
         ErrorCode::WorkspaceElsewhere,
         format!("workspace `{id}`: {why}"),
     )
-    .suggest("see where it is with `gdn node list`")
+    .suggest("find its node: `gdn node list`")
 }
 
 fn storage(error: &StoreError) -> ControlError {
@@ -603,7 +603,7 @@ impl Warned {
                 tracing::warn!(
                     path = %found.path.display(),
                     error = &found.error as &dyn std::error::Error,
-                    "a directory of the state cannot be used and is left alone"
+                    "skipping unusable state directory"
                 );
             }
         }

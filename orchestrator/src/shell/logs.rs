@@ -140,7 +140,7 @@ impl LogHub {
         // Set once per process. Two daemons in one process are not supported.
         drop(tracing::subscriber::set_global_default(subscriber));
         std::panic::set_hook(Box::new(|panic| {
-            tracing::error!(panic = %panic, "a fault of goondan: please report it");
+            tracing::error!(panic = %panic, "a bug in goondan: please report it");
         }));
     }
 

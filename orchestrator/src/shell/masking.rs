@@ -143,7 +143,7 @@ impl Masks {
             }
             Err(error) => tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "values of a configuration cannot be masked"
+                "failed to mask values of a configuration"
             ),
         }
     }
@@ -289,7 +289,7 @@ impl Masks {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "an event cannot be masked; those who watch are told nothing of it"
+                    "failed to mask an event; not sent to watchers"
                 );
                 None
             }

@@ -31,7 +31,7 @@ pub(super) fn start_modules(
     agent_process: &Path,
     assignment: &AgentAssignment,
 ) -> Result<(), String> {
-    let cannot = |error: &dyn std::fmt::Display| format!("modules cannot be tried: {error}");
+    let cannot = |error: &dyn std::fmt::Display| format!("failed to test modules: {error}");
     let assignment = serde_json::to_vec(assignment).map_err(|error| cannot(&error))?;
     let asked = Asked {
         arguments: &[

@@ -50,7 +50,7 @@ pub(super) struct PackageKeeper {
 enum KeepError {
     #[error("{0}")]
     Request(String),
-    #[error("the archive {} cannot be read", path.display())]
+    #[error("failed to read the archive {}", path.display())]
     Archive {
         path: PathBuf,
         #[source]
@@ -58,18 +58,18 @@ enum KeepError {
     },
     #[error("the archive {} has more than {ARCHIVE_BYTES_MAX} bytes", .0.display())]
     TooLarge(PathBuf),
-    #[error("{what} is not what was locked: its {of} is {found}, and {wanted} is wanted")]
+    #[error("{what} does not match the lockfile: expected {of} {wanted}, found {found}")]
     Other {
         what: String,
         of: &'static str,
         found: String,
         wanted: String,
     },
-    #[error("the archive {} is not one that is unpacked", .0.display())]
+    #[error("failed to unpack the archive {}", .0.display())]
     Hostile(PathBuf, #[source] TreeError),
     #[error("{0}")]
     Manifest(String),
-    #[error("cannot {operation} {}", path.display())]
+    #[error("failed to {operation} {}", path.display())]
     Io {
         operation: &'static str,
         path: PathBuf,
@@ -210,7 +210,7 @@ impl PackageKeeper {
         let tree = tree_digest(&incoming)?;
         if let Some(expected) = wanted.tree.filter(|it| *it != tree) {
             return Err(KeepError::Other {
-                what: format!("what is in `{}` {}", own.name, own.version),
+                what: format!("the content of `{}` {}", own.name, own.version),
                 of: "digest",
                 found: tree.to_string(),
                 wanted: expected.to_string(),
@@ -332,17 +332,17 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
 fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
     if !dir.join(MANIFEST).exists() && !dir.join(SKILL_FILE).exists() {
-        let text = "the archive holds no goondan.yaml and no SKILL.md, so that it is no package of goondan";
+        let text = "the archive is not a goondan package: it has no goondan.yaml and no SKILL.md";
         return refused(text.to_owned());
     }
     let package = match package_of(dir) {
         Ok(package) => package,
         Err(problems) => {
-            return refused(format!("the archive's goondan.yaml is wrong: {problems}"));
+            return refused(format!("the archive's goondan.yaml is invalid: {problems}"));
         }
     };
     let Some(package) = package else {
-        let text = "the archive is no package: its goondan.yaml does not begin with a document of `kind: Package`";
+        let text = "the archive is not a goondan package: its goondan.yaml does not begin with a document of `kind: Package`";
         return refused(text.to_owned());
     };
     let name: PackageName = match package.name.parse() {
@@ -350,23 +350,19 @@ fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
         Err(error) => return refused(format!("the archive's package has no name: {error}")),
     };
     if let Some(wanted) = wanted.name.as_ref().filter(|wanted| **wanted != name) {
-        return refused(format!(
-            "the archive holds the package `{name}`, not `{wanted}`"
-        ));
+        return refused(format!("expected the package `{wanted}`, found `{name}`"));
     }
     let version = package.version.as_deref();
     let Some(version) = version.and_then(|it| Version::parse(it).ok()) else {
-        return refused(format!("the package `{name}` says no `version`"));
+        return refused(format!("the package `{name}` has no `version`"));
     };
     if let Some(wanted) = wanted.version.as_ref().filter(|it| **it != version) {
-        return refused(format!(
-            "the archive holds `{name}` {version}, not {wanted}"
-        ));
+        return refused(format!("expected `{name}` {wanted}, found {version}"));
     }
     let requires = as_text(&package.requires);
     match &wanted.requires {
         Some(wanted) if *wanted != requires => refused(format!(
-            "the archive's `{name}` {version} requires {}, and it is said to require {}",
+            "the archive's `{name}` {version} requires {}, but its registry entry lists {}",
             listed(&requires),
             listed(wanted)
         )),

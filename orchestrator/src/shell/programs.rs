@@ -15,7 +15,7 @@ pub(super) struct Programs {
 
 /// A binary is neither next to the daemon's own nor in `PATH`.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("`{name}` is neither beside `{}` nor in PATH; install all of goondan's binaries together", beside.display())]
+#[error("`{name}` is neither next to `{}` nor in PATH; install all goondan binaries together", beside.display())]
 pub(super) struct ProgramMissing {
     name: &'static str,
     beside: PathBuf,

@@ -166,14 +166,14 @@ pub(super) fn recover(
         tracing::error!(
             workspace_id = %workspace_id,
             error = &problem as &dyn std::error::Error,
-            "a proposal that another node handed on cannot be unpacked yet"
+            "cannot yet unpack a proposal from another node"
         );
     }
     for problem in sandboxes.recover_all() {
         tracing::error!(
             workspace_id = %workspace_id,
             error = &problem as &dyn std::error::Error,
-            "what an earlier daemon did about a proposal cannot be finished yet"
+            "cannot yet finish an earlier daemon's change of a proposal"
         );
     }
     let happened = sandboxes.take_happened();

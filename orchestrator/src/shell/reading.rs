@@ -95,11 +95,11 @@ fn trace(
 
 fn no_trace(of: Option<&str>) -> ControlError {
     let message = match of {
-        Some(of) => format!("no trace, turn or event `{of}` is known"),
-        None => "no turn has begun yet".to_owned(),
+        Some(of) => format!("no trace, turn or event `{of}`"),
+        None => "no turn has started yet".to_owned(),
     };
     ControlError::new(ErrorCode::EventNotFound, message)
-        .suggest("`gdn instance history --turns` shows the turns of a conversation")
+        .suggest("list the turns of a conversation: `gdn instance history --turns`")
 }
 
 fn answer(value: &impl Serialize) -> Result<Value, ControlError> {

@@ -40,7 +40,7 @@ pub(super) fn check_turns(turns: u32) -> Result<(), BundleError> {
     if (1..=REHEARSAL_TURNS_MAX).contains(&turns) {
         return Ok(());
     }
-    let text = format!("1 to {REHEARSAL_TURNS_MAX} turns can be rehearsed, not {turns}");
+    let text = format!("expected 1 to {REHEARSAL_TURNS_MAX} turns to rehearse, found {turns}");
     Err(BundleError::Invalid(text))
 }
 
@@ -109,11 +109,9 @@ fn notes_of(recent: &Recent) -> Option<String> {
     match (is_partial, unreadable) {
         (false, 0) => None,
         (true, 0) => Some(format!(
-            "messages before the last {REHEARSAL_BYTES_MAX} bytes of the conversation were left out"
+            "messages before the last {REHEARSAL_BYTES_MAX} bytes of the conversation were omitted"
         )),
-        (_, count) => Some(format!(
-            "messages that cannot be read were left out: {count}"
-        )),
+        (_, count) => Some(format!("unreadable messages omitted: {count}")),
     }
 }
 
@@ -132,12 +130,12 @@ fn play(agent_process: &Path, script: &RehearsalScript) -> Result<Played, String
         arguments: &[REHEARSE.to_owned()],
         limit_ms: REHEARSAL_MS,
     };
-    let cannot = |error: &dyn std::fmt::Display| format!("the turns cannot be played: {error}");
+    let cannot = |error: &dyn std::fmt::Display| format!("failed to replay the turns: {error}");
     let script = serde_json::to_vec(script).map_err(|error| cannot(&error))?;
     let said = module_gate::ask(agent_process, &asked, script).map_err(|error| cannot(&error))?;
     let Some(said) = said else {
         return Err(cannot(&format!("they took more than {REHEARSAL_MS} ms")));
     };
     serde_json::from_slice(&said)
-        .map_err(|_| cannot(&"the process that plays them ended early; its log says why"))
+        .map_err(|_| cannot(&"the process that replays them ended early; see its log"))
 }

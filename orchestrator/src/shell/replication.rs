@@ -58,7 +58,7 @@ const REPLICA: &str = "goondan-replica";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReplicationFault {
     /// The node has no name that is one.
-    #[error("`replication.node` in `{}` is no name of a node: {why}", config.display())]
+    #[error("`replication.node` in `{}` is not a valid node name: {why}", config.display())]
     Node {
         /// Path of the configuration.
         config: PathBuf,
@@ -200,5 +200,7 @@ fn node_name(given: Option<&str>) -> Result<NodeId, String> {
     }
     let host = nix::unistd::gethostname().map_err(|error| error.to_string())?;
     let host = host.to_string_lossy().to_lowercase();
-    NodeId::new(&host).map_err(|error| format!("{error}; the machine is called so: name one"))
+    NodeId::new(&host).map_err(|error| {
+        format!("{error}; the default is the machine's name; set `replication.node`")
+    })
 }

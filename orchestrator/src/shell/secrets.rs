@@ -52,7 +52,7 @@ enum KeepError {
     Vault(#[from] VaultError),
     #[error(transparent)]
     Store(#[from] FileError),
-    #[error("cannot open the project `{}`", path.display())]
+    #[error("failed to open the project `{}`", path.display())]
     Project {
         path: PathBuf,
         #[source]
@@ -60,11 +60,11 @@ enum KeepError {
     },
     #[error("the workspace of `{}` has no id: {why}", path.display())]
     Unnamed { path: PathBuf, why: String },
-    #[error("there is no identity yet, and nothing that is encrypted for one")]
+    #[error("no identity exists yet, and nothing is encrypted")]
     NothingToRotate,
-    #[error("`{0}` cannot name a secret")]
+    #[error("`{0}` is not a valid secret name")]
     NoKey(String),
-    #[error("there is no secret `{name}`{}", key_text(key.as_ref()))]
+    #[error("secret `{name}`{} does not exist", key_text(key.as_ref()))]
     NotFound {
         name: SecretName,
         key: Option<SecretKey>,
@@ -87,15 +87,15 @@ impl From<KeepError> for ControlError {
         match error {
             KeepError::Store(error) => control_error(&error.into()),
             KeepError::NotFound { .. } => {
-                Self::new(ErrorCode::SecretNotFound, text).suggest("`gdn secret list` shows all")
+                Self::new(ErrorCode::SecretNotFound, text).suggest("list all: `gdn secret list`")
             }
             KeepError::NothingToRotate => Self::new(ErrorCode::SecretNotFound, text)
-                .suggest("`gdn secret set` makes an identity with the first secret"),
+                .suggest("`gdn secret set` creates an identity with the first secret"),
             KeepError::NoKey(_) => Self::new(ErrorCode::InvalidRequest, text),
             KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
-                .suggest("name an existing project; `gdn init` makes a new one"),
+                .suggest("pass an existing project, or create one with `gdn init`"),
             KeepError::Unnamed { .. } => Self::new(ErrorCode::InvalidRequest, text)
-                .suggest("give the project's package a shorter name"),
+                .suggest("shorten the name of the project's package"),
             KeepError::Vault(error) => {
                 let code = match error {
                     VaultError::Io { .. } => ErrorCode::Storage,
@@ -177,7 +177,7 @@ impl SecretKeeper {
         let identities = identity.as_ref().map(|found| &found.identities);
         let too_many = (names.len() > MAX_SECRETS).then(|| {
             let count = names.len();
-            format!("there are {count} secrets, of which the first {MAX_SECRETS} are shown")
+            format!("{count} secrets; only the first {MAX_SECRETS} are shown")
         });
         let secrets = names.into_iter().take(MAX_SECRETS);
         let is_identity_bad = problem.is_some();
@@ -223,11 +223,11 @@ impl SecretKeeper {
         let mut keys = outline.keys;
         let problem = match opened {
             Err(VaultError::NoIdentity { .. }) if is_identity_bad => {
-                Some("the identity that opens it cannot be used".to_owned())
+                Some("its identity is not usable".to_owned())
             }
             Err(error) => Some(goondan_log::error_chain(&error)),
             Ok(()) if keys.len() > MAX_SECRET_KEYS => Some(format!(
-                "it has {} entries, of which the first {MAX_SECRET_KEYS} are shown",
+                "it has {} entries; only the first {MAX_SECRET_KEYS} are shown",
                 keys.len()
             )),
             Ok(()) => None,
@@ -409,7 +409,7 @@ impl SecretKeeper {
             // The change has been made, and is not rolled back for this.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the audit log could not be written"
+                "failed to write the audit log"
             );
         }
     }

@@ -219,7 +219,7 @@ fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
     for key in ["k", "other"] {
         let error = set(&keeper, "a", key, "two").unwrap_err();
         assert_eq!(error.code, ErrorCode::SecretUnreadable, "{error}");
-        assert!(error.message.contains("damaged or changed"), "{error}");
+        assert!(error.message.contains("damaged, or changed"), "{error}");
     }
     let now = keeper.files.read(&path, 1 << 20).unwrap().unwrap();
     assert_eq!(now, damaged.as_bytes());
@@ -229,7 +229,7 @@ fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
             .problem
             .as_ref()
             .unwrap()
-            .contains("damaged or changed")
+            .contains("damaged, or changed")
     );
 }
 

@@ -199,7 +199,7 @@ impl Supervisor {
     async fn submit_jobs(&mut self) {
         let jobs = std::mem::take(&mut self.jobs);
         if !jobs.is_empty() && self.writers.submit(jobs).await.is_err() {
-            tracing::error!("a writer thread is gone; the daemon cannot go on");
+            tracing::error!("a writer thread has ended; the daemon cannot continue");
             self.is_over = true;
         }
     }
@@ -451,10 +451,7 @@ impl Supervisor {
         };
         let ended = strays::end_all(started);
         if ended > 0 {
-            tracing::warn!(
-                count = ended,
-                "processes that a child left behind were ended"
-            );
+            tracing::warn!(count = ended, "ended processes left over from a child");
         }
     }
 
@@ -465,7 +462,7 @@ impl Supervisor {
         if let Some(pause) = read.pause {
             tracing::warn!(
                 duration_ms = millis(pause),
-                "the daemon did not run for a while; every deadline is so much later"
+                "the daemon was suspended for a while; deadlines are extended by that time"
             );
         }
         let wall = Timestamp::from_unix_millis(unix_millis_now());
@@ -560,7 +557,7 @@ impl Supervisor {
             tracing::warn!(
                 dropped = dropped - self.announced_drops,
                 dropped_in_all = dropped,
-                "log lines were dropped: the log is read too slowly"
+                "log lines dropped: log readers are too slow"
             );
             // If this line was dropped, too, it is logged again with the next count.
             if self.reports.hub.dropped_lines().count == dropped {

@@ -127,7 +127,7 @@ impl TaskThread {
     pub(super) fn finish(self) {
         drop(self.works);
         if self.thread.join().is_err() {
-            tracing::error!("the thread of the tasks ended badly");
+            tracing::error!("the task thread failed");
         }
     }
 }

@@ -126,9 +126,9 @@ impl Verification<'_> {
                 mark(
                     findings,
                     &match repaired.lost {
-                        0 => "repaired with what its checkpoints hold".to_owned(),
+                        0 => "repaired from its checkpoints".to_owned(),
                         lost => format!(
-                            "{lost} records are lost; the task is paused: look at its work area, then resume it"
+                            "{lost} records are lost; the task is paused: check its work area, then resume it"
                         ),
                     },
                 );

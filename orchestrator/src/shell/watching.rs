@@ -125,7 +125,7 @@ impl Watcher {
                 Ok(Hint::Changed) => {}
                 Ok(Hint::Overflowed) => tracing::warn!(
                     workspace_id = %self.id,
-                    "more files changed than the system could tell of; all are compared"
+                    "too many file changes to report; comparing all files"
                 ),
                 Ok(Hint::Failed(problem)) => {
                     system = None;
@@ -174,7 +174,7 @@ impl Watcher {
         match self.watch_directories(sources) {
             Ok(system) => {
                 if self.how == Watching::Polling {
-                    tracing::info!(workspace_id = %self.id, "the system tells of changed files again");
+                    tracing::info!(workspace_id = %self.id, "file change notifications work again");
                 }
                 self.now(Watching::Events);
                 Some(system)
@@ -211,7 +211,7 @@ impl Watcher {
                 workspace_id = %self.id,
                 problem,
                 every_ms = WATCH_POLL_MS,
-                "the system cannot tell of changed files; they are compared instead"
+                "no file change notifications; comparing files instead"
             );
         }
         self.now(Watching::Polling);

@@ -248,12 +248,14 @@ fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Resu
         let key = instance_key_of(&name);
         let is_older = renamed_directory(&name).is_some();
         let advice = key.map_or_else(
-            || match is_older {
-                true => "start the daemon with this workspace: it gives the folder its name of today",
-                false => "take the folder away: its name is none of a conversation",
-            }
-            .to_owned(),
-            |key| format!("`gdn verify --instance {key} --repair` makes its metadata anew"),
+            || {
+                match is_older {
+                    true => "start the daemon with this workspace to rename the folder",
+                    false => "remove the folder: its name is not a conversation's",
+                }
+                .to_owned()
+            },
+            |key| format!("recreate its metadata: `gdn verify --instance {key} --repair`"),
         );
         let problem = format!("the conversation is left out of every list: {error}");
         let at = path.join(Metadata::FILE);
@@ -269,9 +271,9 @@ fn check_configuration(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Resu
     let mut file = disk.open_read(path).during("open", path)?;
     let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", path)?;
     if !configuration::is_as_written(&bytes) {
-        let problem = "it is not as it was written, so it is no configuration to fall back to";
+        let problem = "it was changed, so it is not used as a fallback configuration";
         let finding = Finding::new(path, FindingKind::ReplacedFile, problem);
-        let advice = "nothing to do: the next configuration that runs takes its place";
+        let advice = "nothing to do: the next valid configuration replaces it";
         out.findings
             .push(finding.severity(Severity::Warning).advice(advice));
     }
@@ -390,10 +392,10 @@ fn check_record(
     };
     let advice = match &copy {
         Some(copy) => format!(
-            "`gdn run` in `{}` puts it back as it was last written",
+            "run `gdn run` in `{}` to restore its last written state",
             copy.record.project_root.display()
         ),
-        None => "run the project again to remake it, or take the folder away".to_owned(),
+        None => "run the project again to recreate it, or remove the folder".to_owned(),
     };
     let finding = match workspace::read(disk, dir) {
         Ok(Some(found)) => {
@@ -401,12 +403,12 @@ fn check_record(
             if name != found.workspace_id.as_str() {
                 let problem = format!("it names workspace `{}`", found.workspace_id);
                 let finding = Finding::new(&path, FindingKind::WrongOwner, problem);
-                finding.advice("give the folder its own name again")
+                finding.advice("rename the folder back")
             } else if copy.is_some_and(|copy| !copy.knows(&found)) {
-                let problem = "it is not as it was written: edited, or an older copy";
+                let problem = "it was edited, or replaced by an older copy";
                 let finding = Finding::new(&path, FindingKind::ReplacedFile, problem);
                 finding.severity(Severity::Warning).advice(
-                    "look whether it says what it should: it is gone by; the next change of it is noted",
+                    "check its content, which is used as it is; its next change is recorded",
                 )
             } else {
                 return Ok(());
@@ -415,10 +417,7 @@ fn check_record(
         Err(error @ FileError::Io { .. }) => return Err(error.into()),
         Ok(None) => {
             let kept = count_instances(disk, dir)?;
-            let problem = format!(
-                "the folder does not say which project it stands for{}",
-                told_of(kept)
-            );
+            let problem = format!("the folder does not name its project{}", told_of(kept));
             Finding::new(&path, FindingKind::MissingFile, problem)
                 .severity(Severity::Error)
                 .advice(advice)
@@ -435,8 +434,8 @@ fn check_record(
 fn told_of(instances: usize) -> String {
     match instances {
         0 => String::new(),
-        1 => "; the conversation in it is in no list".to_owned(),
-        count => format!("; the {count} conversations in it are in no list"),
+        1 => "; its conversation is not listed".to_owned(),
+        count => format!("; its {count} conversations are not listed"),
     }
 }
 

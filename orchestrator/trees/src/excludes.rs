@@ -26,7 +26,7 @@ pub enum Reason {
 
 /// A pattern is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("invalid pattern `{pattern}`; escape characters that are meant literally")]
+#[error("invalid pattern `{pattern}`; escape literal special characters")]
 pub struct ExcludeError {
     pattern: String,
     #[source]

@@ -118,7 +118,7 @@ impl Document {
         let mac = metadata.text("mac").and_then(|mac| key.open(mac, modified));
         let expected = mac_text(hash);
         if mac.is_none_or(|mac| *mac.bytes != expected.as_bytes()) {
-            let why = "its checksum (`mac`) is another".to_owned();
+            let why = "its checksum (`mac`) does not match".to_owned();
             return Err(DocumentError::Damaged(why));
         }
         let foreign = foreign_part(&entries, &metadata, &recipients, identities);
@@ -138,7 +138,7 @@ impl Document {
             return Err(DocumentError::Unsupported("a list or a mapping as a value"));
         };
         let text = std::str::from_utf8(&plain.bytes)
-            .map_err(|_| DocumentError::Unsupported("a value that is no text"))?;
+            .map_err(|_| DocumentError::Unsupported("a value that is not text"))?;
         // SOPS writes `True`, YAML and JSON write `true`.
         let text = match (plain.kind.as_str(), text) {
             (BOOLEAN, "True") => "true",
@@ -343,9 +343,9 @@ fn parse(text: &[u8]) -> Result<(Vec<(String, Node)>, Node), DocumentError> {
         return Err(DocumentError::TooLarge);
     }
     let not_sops = |why: &str| DocumentError::NotSops(why.to_owned());
-    let text = std::str::from_utf8(text).map_err(|_| not_sops("it is no text"))?;
+    let text = std::str::from_utf8(text).map_err(|_| not_sops("it is not text"))?;
     let Node::Mapping(mut entries) = yaml::parse(text).map_err(DocumentError::NotSops)? else {
-        return Err(not_sops("it is no mapping"));
+        return Err(not_sops("it is not a mapping"));
     };
     let at = entries.iter().position(|(key, _)| key == METADATA);
     let at = at.ok_or_else(|| not_sops("it has no `sops` section; is it encrypted?"))?;
@@ -388,7 +388,7 @@ fn unwrap(recipients: &[Recipient<'_>], identities: &Identities) -> Result<DataK
         }
     }
     if is_damaged || recipients.iter().any(|it| identities.is_ours(it.public)) {
-        let why = "its data key cannot be opened".to_owned();
+        let why = "failed to decrypt its data key".to_owned();
         return Err(DocumentError::Damaged(why));
     }
     let recipients = recipients.iter().map(|it| format!("`{}`", it.public));
@@ -418,7 +418,7 @@ fn open_node(
     match node {
         Node::Text(text) if is_sealed(text) => {
             let plain = key.open(text, path).ok_or_else(|| {
-                DocumentError::Damaged(format!("its entry `{}` cannot be opened", shown()))
+                DocumentError::Damaged(format!("failed to decrypt its entry `{}`", shown()))
             })?;
             hash.update(&plain.bytes);
             Ok(Some(plain))
@@ -460,7 +460,7 @@ fn foreign_part(
         return Some(format!("its entry `{}` is a list or a mapping", entry.key));
     }
     if let Some(other) = recipients.iter().find(|it| !identities.is_ours(it.public)) {
-        return Some(format!("it is for `{}`, too", other.public));
+        return Some(format!("it is also encrypted for `{}`", other.public));
     }
     let is_used = |name: &&&str| {
         metadata.get(name).is_some_and(|node| match node {
@@ -472,10 +472,10 @@ fn foreign_part(
     };
     let other = OTHER_KEYS.iter().chain(&OTHER_RULES).find(is_used);
     if let Some(other) = other {
-        return Some(format!("it has a setting of `sops`, `{other}`"));
+        return Some(format!("it has the `sops` setting `{other}`"));
     }
     let suffix = metadata.text("unencrypted_suffix");
     suffix
         .filter(|suffix| *suffix != UNENCRYPTED_SUFFIX)
-        .map(|_| "it has a setting of `sops`, `unencrypted_suffix`".to_owned())
+        .map(|_| "it has the `sops` setting `unencrypted_suffix`".to_owned())
 }

@@ -66,7 +66,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
     };
     serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        format!("line {line} is no YAML of one document")
+        format!("line {line} is not valid YAML of one document")
     })
 }
 

@@ -137,7 +137,7 @@ fn sup_3_without_the_connector_program_agents_work_and_connections_say_what_is_m
     home.gdn(&["status"]).exits(16).tells(&[
         "connector hook",
         "goondan-connector-process",
-        "install all of goondan's binaries together",
+        "install all goondan binaries together",
     ]);
 }
 

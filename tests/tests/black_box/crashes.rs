@@ -188,7 +188,7 @@ fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_sta
     let daemon = Daemon::start(&home);
     wait_until("the next daemon ends it", || !processes::is_alive(own));
     let told = daemon.log().wait_for("it says so", |line| {
-        message(line) == "processes that an earlier daemon left behind were ended"
+        message(line) == "ended processes left over from an earlier daemon"
     });
     assert!(told["count"].as_u64() >= Some(1), "{told}");
     // It does not touch processes of a daemon with another System Root.

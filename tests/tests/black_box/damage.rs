@@ -164,7 +164,7 @@ fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
     assert_eq!(report["instances"], 0);
     let problem = report["findings"][0]["problem"].as_str().unwrap();
     assert!(
-        problem.contains("the conversation in it is in no list"),
+        problem.contains("its conversation is not listed"),
         "{problem}"
     );
     drop(daemon.stop());

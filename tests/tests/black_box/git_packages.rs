@@ -180,7 +180,7 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
         (
             format!("git+file://{}#main:packages", repository.display()),
             10,
-            "holds no goondan.yaml",
+            "has no goondan.yaml",
         ),
         (
             format!("git+file://{}#main:nothing", repository.display()),

@@ -118,7 +118,7 @@ fn a_process_that_gets_no_memory_says_so_and_counts_as_crashed() {
     });
     assert_eq!(
         crashed["how"],
-        "killed by SIGABRT, as a process ends that gets no more memory; it may take 64 MiB"
+        "killed by SIGABRT, probably out of memory; the limit is 64 MiB"
     );
     assert_eq!(crashed["consecutiveCrashes"], 1);
     let wanted = HOARD_BYTES.to_string();

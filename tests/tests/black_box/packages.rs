@@ -169,7 +169,7 @@ fn pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run() {
     let before = project(&home);
     home.gdn(&["package", "install"])
         .exits(10)
-        .tells(&["is not what was locked: its SHA-512"]);
+        .tells(&["does not match the lockfile: expected SHA-512"]);
     assert_eq!(project(&home), before);
     assert!(!trees.exists());
 
@@ -240,7 +240,7 @@ fn pkg_3_hostile_archives_change_nothing() {
     );
     refused(
         &|folder| fs::remove_file(folder.join("goondan.yaml")).unwrap(),
-        "holds no goondan.yaml and no SKILL.md",
+        "has no goondan.yaml and no SKILL.md",
     );
     refused(
         &|folder| {

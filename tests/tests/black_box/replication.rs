@@ -247,7 +247,7 @@ fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
     drop(daemon_a.kill());
     b.waits_until_it_runs();
     daemon_b.log().wait_for("it is said", |line| {
-        line["message"] == "a file of a workspace is damaged on this node"
+        line["message"] == "damaged workspace file on this node"
     });
     let history = b.history("x").to_string();
     assert!(
@@ -318,7 +318,7 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
     // An empty node begins with it.
     let daemon_b = Daemon::start(&b.home);
     a.waits_until_followed_by("b");
-    let restored = "the files of the workspace are those of a snapshot";
+    let restored = "workspace files restored from a snapshot";
     let is_restored = |line: &Value| line["message"] == restored;
     daemon_b.log().wait_for("it is restored", is_restored);
     drop(daemon_a.kill());
@@ -362,7 +362,7 @@ fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
     let workspace = workspace.as_str().unwrap();
     a.gdn(&["node", "move", workspace, "--to", "c"])
         .exits(2)
-        .tells(&["node `c` was not lately heard", "those that were: b"]);
+        .tells(&["node `c` has not recently reported", "nodes that have: b"]);
     ask(&a);
     for (from, to, name) in [(&a, &b, "b"), (&b, &a, "a"), (&a, &b, "b")] {
         let moved = from.json(&["node", "move", workspace, "--to", name]);

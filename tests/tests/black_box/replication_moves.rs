@@ -155,7 +155,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     let config = std::fs::read_to_string(config_of(&a)).unwrap();
     a.gdn(&["node", "leave"])
         .exits(USAGE)
-        .tells(&["take `replication` out of"]);
+        .tells(&["remove `replication` from"]);
     without(&a);
     a.gdn(&["node", "leave"])
         .exits(USAGE)
@@ -240,12 +240,12 @@ fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
         match number {
             0 => {}
             1 => {
-                let given_up = "the workspace is given up to another node";
+                let given_up = "handing the workspace over to another node";
                 let step = |line: &Value| line["message"] == given_up;
                 daemon_a.log().wait_for_after(said, "it is given up", step);
             }
             _ => {
-                let taken = |line: &Value| line["message"] == "the workspace is this node's";
+                let taken = |line: &Value| line["message"] == "this node owns the workspace";
                 daemon_b.log().wait_for("it is taken", taken);
             }
         }

@@ -245,7 +245,7 @@ fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
         .tells(&["Started the daemon"]);
     set(&home, "hook", "sops", FIRST, &[])
         .exits(2)
-        .tells(&["`sops` cannot be the key of a secret"]);
+        .tells(&["`sops` is not a valid key of a secret"]);
     home.gdn(&["shutdown"]).exits(0);
     is_nowhere(&home, FIRST);
 }
@@ -266,18 +266,18 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
     let told = problem(&home).to_string();
     assert!(told.contains("E_CONFIG_UNREADABLE_SECRET"), "{told}");
     assert!(
-        told.contains("damaged or changed by someone without the key"),
+        told.contains("damaged, or changed without the key"),
         "{told}"
     );
     assert!(home.running(CONNECTOR).is_empty() && home.running(AGENT).is_empty());
     set(&home, "hook", "hmac", SECOND, &[])
         .exits(15)
-        .tells(&["damaged or changed", "backup"]);
+        .tells(&["damaged, or changed", "backup"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
     home.gdn(&["secret", "list"])
         .exits(0)
         .prints(&["unreadable"])
-        .tells(&["damaged or changed"]);
+        .tells(&["damaged, or changed"]);
     home.write("state/system/secrets/hook.sops.yaml", &good);
     home.gdn(&["reload"]).exits(0);
     assert_eq!(status(&daemon, FIRST), 202);
@@ -286,10 +286,10 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
     fs::remove_file(system.join("identity.age")).unwrap();
     home.gdn(&["validate"])
         .exits(6)
-        .tells(&["there is no identity"]);
+        .tells(&["no identity found"]);
     set(&home, "other", "k", SECOND, &[])
         .exits(15)
-        .tells(&["there is no identity"]);
+        .tells(&["no identity found"]);
     assert!(!system.join("identity.age").exists());
     assert_eq!(status(&daemon, FIRST), 202);
     drop(daemon.stop());

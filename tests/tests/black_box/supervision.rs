@@ -132,7 +132,7 @@ fn sup_9_a_pause_of_the_daemon_is_no_silence_of_its_children() {
     processes::signal(daemon.pid(), Signal::SIGCONT);
     let resumed = Instant::now();
     daemon.log().wait_for("the pause is told", |line| {
-        message(line).starts_with("the daemon did not run for a while")
+        message(line).starts_with("the daemon was suspended for a while")
             && line["durationMs"].as_u64() >= Some(30_000)
     });
     wait_until("every child had been looked at", || {

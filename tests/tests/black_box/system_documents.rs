@@ -69,7 +69,7 @@ fn sys_3_verify_names_each_document_that_is_damaged_or_misplaced_with_what_to_do
 
     for (kind, advice) in [
         ("grants", "`gdn oauth login idp`"),
-        ("sessions", "begin the login again"),
+        ("sessions", "start the login again"),
         ("secrets", "`gdn secret remove app`"),
     ] {
         let path = of_kind(&home, kind);

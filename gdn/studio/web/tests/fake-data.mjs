@@ -153,7 +153,7 @@ const changesets = () => [
 export const workspace = () => ({
   workspaceId: WORKSPACE, projectRoot: '/srv/bot', entryAgent: 'clerk', agents: ['clerk', 'helper'], connections: ['hook'], runningAgents: 1,
   pendingEvents: 0, consents: ['OAuthApp/github'], configDigest: '3e1f0c5a'.repeat(8), configSince: at(0), watch: 'off',
-  problem: { message: 'error[E_CONFIG_SYNTAX]: …', suggestion: 'mend it; `gdn validate /srv/bot` checks it again' },
+  problem: { message: 'error[E_CONFIG_SYNTAX]: …', suggestion: 'fix it, then check it with `gdn validate /srv/bot`' },
 });
 export const processes = () => [
   { workspaceId: WORKSPACE, role: 'connector', name: 'hook', state: 'idle', readiness: 'notReady', pid: 4301, startedAt: at(0), consecutiveCrashes: 0, pendingEvents: 0, detail: 'cannot listen on 127.0.0.1:8080', memoryBytes: 6291456 },

@@ -147,7 +147,7 @@ impl SecretStore for Project {
     fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem> {
         if name == "damaged" {
             return Err(SecretProblem::Unreadable {
-                message: "the secret in `damaged.sops.yaml` cannot be used".into(),
+                message: "failed to use the secret in `damaged.sops.yaml`".into(),
                 help: "put it back from a backup".into(),
             });
         }

@@ -161,7 +161,7 @@ impl Machine {
             self.keep_renewal(&key);
         }
         for key in ended {
-            self.needs_auth(&key, "the token has expired, and there is no refresh token");
+            self.needs_auth(&key, "the token has expired, and no refresh token exists");
         }
     }
 

@@ -85,7 +85,7 @@ impl Machine {
         if grant.refresh_token.is_none() {
             self.needs_auth(
                 key,
-                "a server rejects the token, and there is no refresh token",
+                "a server rejects the token, and no refresh token exists",
             );
         } else if grant.is_on_trial && self.now_ms < trial_ends_ms {
             self.needs_auth(

@@ -39,7 +39,7 @@ impl Accepting {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
                 failures = untold + 1,
-                "control connections could not be accepted; others are tried in a moment"
+                "failed to accept control connections; retrying"
             );
         }
         let doublings = self.failures_in_row.min(16);

@@ -31,16 +31,16 @@ use crate::limits::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPlace {
     /// Each brief place has a request open.
-    #[error("{0} clients have requests open, and there is no place for another")]
+    #[error("{0} clients have open requests, which is the limit")]
     Brief(usize),
     /// Each waiting place is taken.
-    #[error("{0} clients wait already, and there is no place for another that waits")]
+    #[error("{0} clients are waiting, which is the limit")]
     Waiting(usize),
     /// One process uses all the places that it may use.
-    #[error("this client has {0} connections of this kind already, and may have no more")]
+    #[error("this client already has {0} connections of this kind, which is the limit")]
     OfOneClient(usize),
     /// One connection has too many requests open.
-    #[error("this connection has {0} requests open already")]
+    #[error("this connection already has {0} open requests")]
     OfOneConnection(usize),
 }
 

@@ -61,7 +61,7 @@ impl Socket {
                 self.is_failing = false;
                 tracing::warn!(
                     socket = %self.layout.socket().display(),
-                    "the control socket or the file of the process id was removed, and is made again"
+                    "control socket or process id file was removed; creating it again"
                 );
             }
             Err(error) if !self.is_failing => {
@@ -69,8 +69,8 @@ impl Socket {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     socket = %self.layout.socket().display(),
-                    "the control socket was removed and cannot be made again: clients cannot connect; SIGTERM stops \
-                     the daemon"
+                    "failed to recreate the removed control socket: clients cannot connect; stop \
+                     the daemon with SIGTERM"
                 );
             }
             Err(_) => {}

@@ -32,13 +32,13 @@ impl PatchVerifier for Git {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(GitCheck::NotInstalled);
             }
-            other => other.map_err(|error| format!("git could not be asked: {error}"))?,
+            other => other.map_err(|error| format!("failed to run git: {error}"))?,
         };
         if !told.status.success() {
-            return Err(format!("git does not take the patch: {}", words(&told)));
+            return Err(format!("git rejects the patch: {}", words(&told)));
         }
         let told = run(check, &["--numstat", "-z"]);
-        let told = told.map_err(|error| format!("git could not be asked: {error}"))?;
+        let told = told.map_err(|error| format!("failed to run git: {error}"))?;
         if !told.status.success() {
             return Err(format!("git cannot read the patch: {}", words(&told)));
         }
@@ -47,7 +47,7 @@ impl PatchVerifier for Git {
             let one = changed.symmetric_difference(check.changed).next();
             let one = String::from_utf8_lossy(one.map_or(&[], Vec::as_slice)).into_owned();
             return Err(format!(
-                "git finds other files in the patch than there are, first `{one}`"
+                "git lists other files in the patch than goondan, first `{one}`"
             ));
         }
         Ok(GitCheck::Agreed)

@@ -207,7 +207,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     if !known.is_empty() {
-        let problem = "there is another one of its name; rename or delete it, and try again";
+        let problem = "another branch has that name; rename or delete it, and try again";
         return Err(Fault::Failed(problem.to_owned()));
     }
     // An empty old value: the branch is created only if it does not exist.

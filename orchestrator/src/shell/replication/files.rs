@@ -231,7 +231,7 @@ impl FilesThread {
             tracing::warn!(
                 workspace_id = %workspace,
                 why,
-                "this node could not run the workspace, and leaves it to others"
+                "this node failed to run the workspace and leaves it to other nodes"
             );
         }
         self.unfit.insert(workspace.clone(), unfit.clone());
@@ -292,7 +292,7 @@ impl FilesThread {
         if let Err(error) = emptied.and(made.map_err(io::Error::other)) {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "what replication keeps on this node cannot be written"
+                "failed to write replication state"
             );
         }
         let dirs = importing::DIRECTORIES.map(|name| layout.replication().join(name));
@@ -314,7 +314,7 @@ impl FilesThread {
                 Err(error) => tracing::error!(
                     path = %dir.display(),
                     error = &error as &dyn std::error::Error,
-                    "a directory of workspaces cannot be listed"
+                    "failed to list a directory of workspaces"
                 ),
             }
         }
@@ -352,7 +352,7 @@ impl FilesThread {
             Err(error) => tracing::error!(
                 workspace_id = %workspace,
                 error = &*error,
-                "it cannot be told how far the log of a workspace was followed here; it is left alone"
+                "cannot determine the followed position of a workspace's log; skipping it"
             ),
         }
     }
@@ -403,7 +403,7 @@ impl FilesThread {
             tracing::error!(
                 workspace_id = %workspace,
                 error = &error as &dyn std::error::Error,
-                "the disk failed; this node leaves the workspace to others for a while"
+                "disk failed; this node leaves the workspace to other nodes for a while"
             );
             self.forget(&workspace);
             Some(Outcome::Failed)
@@ -493,7 +493,7 @@ impl FilesThread {
                     tracing::warn!(
                         workspace_id = %workspace,
                         error = &error as &dyn std::error::Error,
-                        "a snapshot of the workspace cannot be taken; its log is kept whole until another one is"
+                        "failed to take a snapshot of the workspace; its log is not truncated until one succeeds"
                     );
                     Outcome::Captured(reference, None)
                 }
@@ -643,7 +643,7 @@ impl FilesThread {
             tracing::warn!(
                 workspace_id = %workspace,
                 error = &error as &dyn std::error::Error,
-                "it could not be noted how far the log of a workspace was followed"
+                "failed to record the followed position of a workspace's log"
             );
         }
     }
@@ -662,7 +662,7 @@ impl FilesThread {
                 tracing::error!(
                     workspace_id = %workspace,
                     error = &error as &dyn std::error::Error,
-                    "what this node has of a workspace could not be put away"
+                    "failed to set this node's files of a workspace aside"
                 );
             }
         }
@@ -690,7 +690,7 @@ impl FilesThread {
                 workspace_id = %workspace,
                 path = %importing::unfinished(layout, workspace).display(),
                 error = &error as &dyn std::error::Error,
-                "what was here of a workspace before it had a log is not in its log yet; the next start goes on with it"
+                "existing files of a workspace are not completely in its log yet; the next start continues"
             );
             return None;
         }
@@ -734,7 +734,7 @@ impl FilesThread {
                 workspace_id = %workspace,
                 path = %aside.display(),
                 error = &error as &dyn std::error::Error,
-                "what is in no log could not be put back; it is kept aside"
+                "failed to restore files that are not in a log; they are kept aside"
             );
         }
     }
@@ -750,7 +750,7 @@ impl FilesThread {
                 tracing::error!(
                     workspace_id = %workspace,
                     error = &error as &dyn std::error::Error,
-                    "a workspace that was taken over cannot be run"
+                    "failed to run a workspace after takeover"
                 );
                 return;
             }
@@ -783,7 +783,7 @@ impl FilesThread {
                 tracing::warn!(
                     workspace_id = %id,
                     node = to,
-                    "this node owns the workspace and cannot load it; it is handed on to one that could run it"
+                    "this node owns the workspace but cannot load it; handing it over to another node"
                 );
                 let workspace_id = id;
                 let hand_on = Input::HandOn { workspace_id, to };
@@ -821,4 +821,4 @@ fn has_seals_alone(chain: &Chain) -> bool {
 }
 
 /// Why a node could not run a workspace whose record it does not have.
-const NOT_FOLLOWED_YET: &str = "its log is not followed here yet";
+const NOT_FOLLOWED_YET: &str = "this node does not follow its log yet";

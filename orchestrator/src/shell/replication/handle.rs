@@ -67,13 +67,13 @@ impl Replication {
             workspace: workspace.clone(),
             answer,
         };
-        let ending = undecided("the daemon ends");
+        let ending = undecided("the daemon is stopping");
         self.machine.send(acquire).map_err(|_| ending.clone())?;
         let timeout = Duration::from_millis(ACQUIRE_TIMEOUT_MS);
         match answered.recv_timeout(timeout) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(undecided(
-                "the log's server does not answer, or the node that had it may still be there",
+                "the log's server does not answer, or the previous node may still be running",
             )),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(ending),
         }
@@ -114,7 +114,7 @@ impl Replication {
         let Successors { near, far_behind } = successors;
         let behind = |records: u64| {
             format!(
-                "is {records} records behind workspace `{workspace}`: it would not have all of it for a while"
+                "is {records} records behind workspace `{workspace}` and needs time to catch up"
             )
         };
         let Some(to) = to else {
@@ -122,7 +122,7 @@ impl Replication {
                 let why = match far_behind.first_key_value() {
                     Some((node, records)) => format!("node `{node}` {}", behind(*records)),
                     None => {
-                        format!("no other node follows workspace `{workspace}` and could run it")
+                        format!("no other node follows workspace `{workspace}` and can run it")
                     }
                 };
                 return Err(refused(why));
@@ -137,11 +137,11 @@ impl Replication {
         }
         let others: Vec<_> = near.iter().map(NodeId::as_str).collect();
         let others = match others.as_slice() {
-            [] => "no other one was".to_owned(),
-            some => format!("those that were: {}", some.join(", ")),
+            [] => "no other node has".to_owned(),
+            some => format!("nodes that have: {}", some.join(", ")),
         };
         Err(refused(format!(
-            "node `{to}` was not lately heard to follow workspace `{workspace}` and to be able to run it; {others}"
+            "node `{to}` has not recently reported that it follows workspace `{workspace}` and can run it; {others}"
         )))
     }
 
@@ -179,7 +179,7 @@ impl Replication {
                 ErrorCode::Storage,
                 format!("workspace `{workspace}`: {why}"),
             )
-            .suggest("see where it is with `gdn node list`")
+            .suggest("find its node: `gdn node list`")
         };
         let to = NodeId::new(to).map_err(|error| refused(error.to_string()))?;
         for _ in 0..RELEASE_TRIES {
@@ -201,13 +201,13 @@ impl Replication {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ending(())),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(unanswered(
-                        "the log's server does not answer; it runs here again, unless the log has it as given up",
+                        "the log's server does not answer; it runs here again unless the log records its release",
                     ));
                 }
             }
         }
         Err(unanswered(
-            "something still writes to it; it runs here again",
+            "a process still writes to it; it runs here again",
         ))
     }
 
@@ -236,10 +236,10 @@ impl Replication {
         let named = named.map_err(|error| refused(goondan_log::error_chain(&error)))?;
         if named.is_some() {
             return Err(refused(format!(
-                "`replication` is still in `{config}`: with it, the node joins the others again at its next start"
+                "`replication` is still in `{config}`, so the node would join the others again at its next start"
             ))
             .suggest(format!(
-                "take `replication` out of `{config}`, then `gdn node leave` again; this daemon needs it no more"
+                "remove `replication` from `{config}`, then run `gdn node leave` again; this daemon no longer needs it"
             )));
         }
         let page: NodesPage = self.ask(Asked::List)?;
@@ -247,18 +247,18 @@ impl Replication {
         for ReplicatedWorkspace { workspace_id, .. } in owned {
             if !asked.keep {
                 return Err(refused(format!("this node runs workspace `{workspace_id}`")).suggest(
-                    "`gdn node drain` has other nodes run what runs here; if this is the last node: `gdn node leave \
-                     --keep`",
+                    "move its workspaces to other nodes with `gdn node drain`; if this is the last \
+                     node: `gdn node leave --keep`",
                 ));
             }
             let id = workspace_id.clone();
             let followers = self.ask(|answer| Asked::Followers(id, answer))?;
             if let Some(node) = followers.first() {
                 return Err(refused(format!(
-                    "node `{node}` follows workspace `{workspace_id}`, and would run it as well"
+                    "node `{node}` follows workspace `{workspace_id}` and would run it too"
                 ))
                 .suggest(format!(
-                    "`gdn node leave` on `{node}` first; or have it run the workspace: `gdn node drain`"
+                    "run `gdn node leave` on `{node}` first, or move the workspace there with `gdn node drain`"
                 )));
             }
         }
@@ -280,7 +280,8 @@ impl Replication {
         for workspace in page.workspaces {
             let ReplicatedWorkspace { workspace_id, .. } = &workspace;
             if workspace.is_here && !asked.keep {
-                let why = format!("this node has taken workspace `{workspace_id}` over meanwhile");
+                let why =
+                    format!("this node has taken over workspace `{workspace_id}` in the meantime");
                 return Err(refused(why));
             }
             if workspace.is_here {
@@ -296,7 +297,7 @@ impl Replication {
         if self.ask(leave)? {
             return Ok(());
         }
-        let why = "not all that this node has of other nodes' workspaces could be put away";
+        let why = "failed to set all files of other nodes' workspaces aside";
         Err(ControlError::new(ErrorCode::Storage, why))
     }
 
@@ -324,10 +325,10 @@ impl Replication {
         let leaving = leaving.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(asked) = leaving {
             match self.leave_now(&asked, disk, layout) {
-                Ok(()) => tracing::info!("this node has left the others"),
+                Ok(()) => tracing::info!("this node has left the other nodes"),
                 Err(error) => tracing::error!(
                     error = error.message,
-                    "this node has not left the others: put `replication` back into config.json and start it again"
+                    "this node has not left the other nodes: restore `replication` in config.json and start it again"
                 ),
             }
         }
@@ -336,17 +337,16 @@ impl Replication {
             let timeout = Duration::from_millis(REPLICATION_STOP_MS);
             if stopped.recv_timeout(timeout).is_err() {
                 tracing::warn!(
-                    "the log did not take all that was written: files of workspaces are made anew at the next start"
+                    "the log did not accept all changes; workspace files are rebuilt at the next start"
                 );
             }
         }
-        self.recording.end("the daemon ends".to_owned());
+        self.recording.end("the daemon is stopping".to_owned());
     }
 }
 
 fn refused(why: String) -> ControlError {
-    ControlError::new(ErrorCode::InvalidRequest, why)
-        .suggest("see who follows what with `gdn node list`")
+    ControlError::new(ErrorCode::InvalidRequest, why).suggest("list the nodes: `gdn node list`")
 }
 
 fn json(answer: &impl Serialize) -> Result<Value, ControlError> {

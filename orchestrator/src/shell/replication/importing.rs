@@ -120,7 +120,7 @@ pub(super) fn leave(
             tracing::info!(
                 workspace_id = %workspace,
                 path = %to.display(),
-                "this node leaves the others; what it had of the workspace is kept aside"
+                "this node leaves the others; its files of the workspace are kept aside"
             );
         }
     }
@@ -137,7 +137,7 @@ fn keep(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId, from: &Path) 
     tracing::warn!(
         workspace_id = %workspace,
         path = %to.display(),
-        "another node has written to the log of the workspace; what this node had of it before is kept aside"
+        "another node has written to the workspace's log; this node's earlier files are kept aside"
     );
     Ok(())
 }
@@ -162,7 +162,7 @@ pub(super) fn finish(
     }
     tracing::info!(
         workspace_id = %workspace,
-        "what was here of the workspace before it had a log is taken into it"
+        "importing existing files of the workspace into its log"
     );
     let to = layout.workspace(workspace);
     let copy = Copy { disk, recorded };
@@ -198,7 +198,7 @@ impl Copy<'_> {
                 EntryKind::File => self.file(&from, &to)?,
                 EntryKind::Other => tracing::warn!(
                     path = %from.display(),
-                    "neither a file nor a directory: it is in no log"
+                    "not a file or directory; it is not replicated"
                 ),
             }
         }

@@ -51,13 +51,13 @@ const SERVER_REQUEST: u64 = 0;
 /// Reason that the process cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum LinkFault {
-    #[error("it cannot be started")]
+    #[error("it failed to start")]
     Start(#[source] std::io::Error),
-    #[error("it did not greet within {HANDSHAKE_TIMEOUT_MS} ms")]
+    #[error("it sent no greeting within {HANDSHAKE_TIMEOUT_MS} ms")]
     NoHello,
     #[error("its socket failed")]
     Socket(#[source] FrameError),
-    #[error("it cannot be understood")]
+    #[error("it sent an invalid message")]
     Wire(#[source] WireFault),
     #[error("it closed its socket")]
     Closed,
@@ -81,7 +81,7 @@ impl Link {
                 tracing::error!(
                     error = &fault as &dyn std::error::Error,
                     restart_ms = pause_ms,
-                    "goondan-replica ended; it is started again"
+                    "goondan-replica ended; restarting it"
                 );
             }
             tokio::select! {
@@ -131,7 +131,7 @@ impl Link {
             if let Err(error) = collect(output, collector).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the output of goondan-replica was cut off"
+                    "output of goondan-replica truncated"
                 );
             }
         });

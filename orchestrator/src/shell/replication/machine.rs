@@ -121,7 +121,7 @@ impl Machine {
         }
         let mut unanswered = self.node.unanswered();
         if unanswered.any(|(_, since_ms)| now_ms.saturating_sub(since_ms) >= REPLICATION_STOP_MS) {
-            let why = "the daemon ends, and the log's server does not answer";
+            let why = "the daemon is stopping, and the log's server does not answer";
             self.recording.end(why.to_owned());
         }
     }
@@ -133,7 +133,7 @@ impl Machine {
         }
         self.look_due_ms = now_ms.saturating_add(UNACKNOWLEDGED_LOOK_MS);
         let reason = self.node.trouble().unwrap_or(
-            "the log's server does not confirm what is written; `gdn doctor` looks at how it is set",
+            "the log's server does not confirm writes; check its settings with `gdn doctor`",
         );
         let mut found = BTreeMap::new();
         for (workspace, since_ms) in self.node.unanswered() {
@@ -298,7 +298,7 @@ impl Machine {
             let damaged = findings.filter(|it| it.severity == FindingSeverity::Error);
             let mut is_damaged = false;
             for finding in damaged.filter(|_| !is_stopped) {
-                "nothing: this node makes its files of the workspace anew from the log"
+                "nothing to do: this node rebuilds its files of the workspace from the log"
                     .clone_into(&mut finding.advice);
                 is_damaged = true;
             }
@@ -317,13 +317,13 @@ impl Machine {
             to,
             answer,
         } = release;
-        let why = format!("it is given up to node {to}");
+        let why = format!("it is handed over to node {to}");
         if !self.recording.give_up(&workspace, why) {
             // The caller may be gone.
             answer.send(false).ok();
             return;
         }
-        tracing::info!(workspace_id = %workspace, node = to.as_str(), "the workspace is given up to another node");
+        tracing::info!(workspace_id = %workspace, node = to.as_str(), "handing the workspace over to another node");
         let waiting = self.releasing.entry(workspace.clone());
         waiting.or_default().push(answer);
         self.give(Input::Release { workspace, to });
@@ -372,9 +372,9 @@ impl Machine {
                 tracing::error!(
                     workspace_id = %workspace,
                     error = &why as &dyn std::error::Error,
-                    "the workspace is this node's no longer; the daemon ends"
+                    "this node no longer owns the workspace; stopping the daemon"
                 );
-                let why = format!("workspace `{workspace}` is this node's no longer: {why}");
+                let why = format!("this node no longer owns workspace `{workspace}`: {why}");
                 self.recording.end(why.clone());
                 if let Some(deposed) = self.deposed.take() {
                     drop(deposed.send(why));
@@ -396,7 +396,7 @@ impl Machine {
             Effect::Say(workspace, trouble) => tracing::error!(
                 workspace_id = %workspace,
                 error = &trouble as &dyn std::error::Error,
-                "the files of a workspace are not what its log says"
+                "files of a workspace differ from its log"
             ),
         }
     }
@@ -406,7 +406,7 @@ impl Machine {
         let is_new = self.owned.insert(workspace.clone());
         if is_new {
             self.recording.own(&workspace);
-            tracing::info!(workspace_id = %workspace, "the workspace is this node's");
+            tracing::info!(workspace_id = %workspace, "this node owns the workspace");
         }
         self.file(Job::Start {
             workspace,
@@ -417,7 +417,7 @@ impl Machine {
 
     fn file(&self, job: Job) {
         if self.files.send(job).is_err() {
-            tracing::error!("the thread that changes the files of workspaces is gone");
+            tracing::error!("the thread that changes workspace files has ended");
         }
     }
 
@@ -472,12 +472,11 @@ impl Machine {
 
 fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
     let (code, advice) = match why {
-        NotFollowed::Unknown | NotFollowed::Owned => (
-            ErrorCode::InvalidRequest,
-            "see which node has it with `gdn node list`",
-        ),
+        NotFollowed::Unknown | NotFollowed::Owned => {
+            (ErrorCode::InvalidRequest, "find its node: `gdn node list`")
+        }
         NotFollowed::Rebuilding | NotFollowed::Failed => {
-            (ErrorCode::Overloaded, "ask again in some seconds")
+            (ErrorCode::Overloaded, "try again in some seconds")
         }
     };
     ControlError::new(code, format!("workspace `{workspace}`: {why}")).suggest(advice)
@@ -490,8 +489,8 @@ fn checked(findings: Option<Vec<Finding>>, trouble: Option<&str>) -> NodesCheck 
             what: "connection".to_owned(),
             found: trouble.unwrap_or("none").to_owned(),
             verdict: Verdict::Bad,
-            advice: "goondan-replica does not run, or the server did not answer it: see `gdn logs --all --process \
-                     replica`; until then nothing is acknowledged"
+            advice: "goondan-replica is not running, or the server does not answer it: see `gdn \
+                logs --all --process replica`; nothing is acknowledged until it does"
                 .to_owned(),
         }]
     });

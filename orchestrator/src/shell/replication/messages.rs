@@ -23,11 +23,11 @@ pub(in crate::shell) enum NotHere {
     Elsewhere(NodeId),
     /// Its log has ended.
     #[error(
-        "node {0} left the other nodes and keeps this workspace: its log has ended, and no other node runs it any more"
+        "node {0} left the other nodes and keeps this workspace: its log has ended, and no other node can run it"
     )]
     LogEnded(NodeId),
     /// The log did not answer, or has not decided.
-    #[error("the workspace could not be taken over within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
+    #[error("failed to take over the workspace within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
     Undecided {
         /// The pending condition.
         why: &'static str,

@@ -85,13 +85,13 @@ impl Parts {
                 parts = number,
                 bytes,
                 duration_ms = millis(began),
-                "a snapshot of the workspace is kept"
+                "snapshot of the workspace stored"
             ),
             Err(error) => tracing::warn!(
                 workspace_id = %self.workspace,
                 snapshot = self.reference.as_str(),
                 error = error as &dyn std::error::Error,
-                "a snapshot of the workspace was not kept; its log is kept whole until another one is"
+                "failed to store a snapshot of the workspace; its log is not truncated until one succeeds"
             ),
         }
         let captured = given.ok().map(|digest| Captured {
@@ -109,13 +109,13 @@ impl Parts {
             Ok(()) => tracing::info!(
                 workspace_id = %self.workspace,
                 snapshot = self.reference.as_str(),
-                "the files of the workspace are those of a snapshot"
+                "workspace files restored from a snapshot"
             ),
             Err(error) => tracing::error!(
                 workspace_id = %self.workspace,
                 snapshot = self.reference.as_str(),
                 error = error as &dyn std::error::Error,
-                "the files of the workspace could not be made of a snapshot; it is tried again"
+                "failed to restore workspace files from a snapshot; retrying"
             ),
         }
         self.done(Outcome::Restored(restored.is_ok()));
@@ -158,7 +158,7 @@ impl Parts {
         loop {
             let (answer, told) = channel();
             let ask = ask();
-            let ending = |_| io::Error::other("the daemon ends");
+            let ending = |_| io::Error::other("the daemon is stopping");
             let forward = Message::Asked(Asked::Forward { ask, answer });
             self.machine.send(forward).map_err(|_| ending(()))?;
             let answer = told.recv().map_err(|_| ending(()))?;

@@ -29,7 +29,7 @@ pub(super) fn is_whole(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId
                 workspace_id = %workspace,
                 path = %finding.path.display(),
                 problem = %finding.problem,
-                "a file of a workspace is damaged on this node"
+                "damaged workspace file on this node"
             );
             false
         }
@@ -37,7 +37,7 @@ pub(super) fn is_whole(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId
             tracing::error!(
                 workspace_id = %workspace,
                 error = &error as &dyn std::error::Error,
-                "the files of a workspace cannot be checked on this node"
+                "failed to check workspace files on this node"
             );
             false
         }

@@ -149,8 +149,8 @@ impl SecretKeeper {
                 // Older copies can be opened as well; they cannot be distinguished from an edit.
                 finding.severity = Severity::Warning;
                 finding.advice =
-                    "changed with `sops`, or an older copy: see that it holds what it \
-                                  should; the next change of it is noted"
+                    "changed with `sops`, or replaced by an older copy: check its content; its \
+                     next change is recorded"
                         .to_owned();
             } else {
                 finding.severity = Severity::Error;

@@ -50,7 +50,7 @@ impl SecretKeeper {
                     let dir = dir.display();
                     documents
                         .problems
-                        .push(format!("cannot list `{dir}`: {error}"));
+                        .push(format!("failed to list `{dir}`: {error}"));
                     continue;
                 }
             };

@@ -109,5 +109,5 @@ fn sys_3_a_lost_identity_is_said_and_none_is_made_in_its_place() {
     let error = keeper
         .write_oauth(&place(), &fields("other"), at())
         .unwrap_err();
-    assert!(error.contains("there is no identity"), "{error}");
+    assert!(error.contains("no identity found"), "{error}");
 }

@@ -57,7 +57,7 @@ impl Found {
     /// The target of a link is not written.
     fn refuse(&mut self, path: &Path) {
         let path = path.display();
-        let text = format!("`{path}` is neither a file nor a directory, and is left as it is");
+        let text = format!("`{path}` is not a file or directory and is skipped");
         self.problems.push(text);
     }
 

@@ -212,13 +212,13 @@ fn sys_3_where_nothing_is_encrypted_nothing_is_said_to_be_lost() {
             .unwrap_err()
     };
     let empty = refused(&disk());
-    assert!(
-        empty.message.contains("nothing that is encrypted"),
-        "{empty:?}"
-    );
+    assert!(empty.message.contains("nothing is encrypted"), "{empty:?}");
     let disk = filled();
     disk.remove_file(Path::new("/s/system/identity.age"))
         .unwrap();
     let lost = refused(&disk);
-    assert!(lost.message.contains("no identity: neither"), "{lost:?}");
+    assert!(
+        lost.message.contains("no identity found: neither"),
+        "{lost:?}"
+    );
 }

@@ -57,7 +57,7 @@ impl SecretKeeper {
                     tracing::warn!(
                         path = %kept.display(),
                         error = &error as &dyn std::error::Error,
-                        "secrets of a task cannot be read and were kept aside"
+                        "failed to read secrets of a task; kept aside"
                     );
                     Document::new()
                 }

@@ -22,7 +22,7 @@ impl SecretKeeper {
         for problem in all.problems {
             let at = self.vault.system_dir();
             let finding = Finding::new(at, FindingKind::UnreadableFile, problem);
-            let advice = "see that the daemon's user can read everything below it";
+            let advice = "make sure that the daemon's user can read everything below it";
             found.findings.push(finding.advice(advice));
         }
         if let Err(error) = self.vault.consents(self.files.as_ref()) {
@@ -41,11 +41,10 @@ impl SecretKeeper {
         };
         if identities.is_none() && found.findings.is_empty() && !all.documents.is_empty() {
             let count = all.documents.len();
-            let problem =
-                format!("there is no identity, and {count} documents are encrypted for one");
+            let problem = format!("no identity exists, but {count} documents are encrypted");
             let at = self.vault.identity_file();
             let finding = Finding::new(&at, FindingKind::MissingFile, problem);
-            let advice = "put it back from your backup: nothing else opens them";
+            let advice = "restore it from your backup: only it can decrypt them";
             let finding = finding.severity(Severity::Error).advice(advice);
             found.findings.push(finding);
         }
@@ -100,7 +99,7 @@ impl SecretKeeper {
                 let name = name.trim_end_matches(".sops.yaml");
                 format!("restore it from a backup, or set it again: `gdn secret set {name}`")
             }
-            _ => "nothing to do: the token is renewed again when its time comes".to_owned(),
+            _ => "nothing to do: the token is renewed again when due".to_owned(),
         };
         format!("{again}; then `gdn verify --all --repair` acknowledges the loss")
     }
@@ -118,16 +117,14 @@ impl SecretKeeper {
                 format!("{restore}, or log in again: `gdn oauth login {app}`")
             }
             ["oauth", "sessions", app, _] => {
-                format!("remove it, and begin the login again: `gdn oauth login {app}`")
+                format!("remove it, and start the login again: `gdn oauth login {app}`")
             }
-            ["oauth", "locks", ..] => {
-                "remove it; the token is renewed again when its time comes".to_owned()
-            }
+            ["oauth", "locks", ..] => "remove it; the token is renewed again when due".to_owned(),
             ["secrets", name] => {
                 let name = name.trim_end_matches(".sops.yaml");
-                format!("{restore}, or remove it and set it anew: `gdn secret remove {name}`")
+                format!("{restore}, or remove it and set it again: `gdn secret remove {name}`")
             }
-            _ => format!("{restore}, or give the task its values again"),
+            _ => format!("{restore}, or provide the task's values again"),
         }
     }
 }

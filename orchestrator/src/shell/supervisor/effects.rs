@@ -148,20 +148,20 @@ impl Supervisor {
             }
             Effect::Tasks(work) => {
                 if !self.tasks_thread.submit(*work) {
-                    tracing::error!("the thread of the tasks is gone; the daemon cannot go on");
+                    tracing::error!("the task thread has ended; the daemon cannot continue");
                     self.is_over = true;
                 }
             }
             Effect::OAuth(work) => {
                 if !self.oauth_thread.submit(work) {
-                    tracing::error!("the thread of OAuth is gone; the daemon cannot go on");
+                    tracing::error!("the OAuth thread has ended; the daemon cannot continue");
                     self.is_over = true;
                 }
             }
             Effect::Joint(work) => {
                 if !self.joint_thread.submit(*work) {
                     tracing::error!(
-                        "the thread of the joint checkpoints is gone; the daemon cannot go on"
+                        "the joint checkpoint thread has ended; the daemon cannot continue"
                     );
                     self.is_over = true;
                 }
@@ -225,7 +225,7 @@ impl Supervisor {
                 Input::Spawned { process, pid }
             }
             Err(error) => {
-                let how = format!("it could not be started: {error}");
+                let how = format!("failed to start it: {error}");
                 if descriptors::is_shortage(&error) {
                     Input::NoRoom { process, how }
                 } else {
@@ -245,7 +245,7 @@ impl Supervisor {
         });
         let problem = match sent {
             Ok(true) => return None,
-            Ok(false) => "it does not read what it is sent".to_owned(),
+            Ok(false) => "it does not read its messages".to_owned(),
             Err(error) => goondan_log::error_chain(&error),
         };
         Some(Input::Broken { process, problem })

@@ -63,7 +63,7 @@ fn report_stale(at: &TaskRef, area: &mut WorkArea) {
         tracing::warn!(
             task_id = %at.task_id,
             error = &error as &dyn std::error::Error,
-            "failed to write how a task stands; its history is durable, and the next write tries again"
+            "failed to write task status; the history is durable, and the next write retries"
         );
     }
 }
@@ -93,7 +93,7 @@ impl Areas {
                 if let Err(error) = disk.remove_tree(&dir.join(&entry.name)) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "what is left of an import cannot be removed"
+                        "failed to remove leftovers of an import"
                     );
                 }
                 continue;
@@ -109,7 +109,8 @@ impl Areas {
                         tracing::warn!(
                             workspace_id = %id,
                             task_id = %task,
-                            "a folder among the tasks holds none; if one was being made when the daemon ended, it can be made again"
+                            "skipping a task folder without a task; a task whose creation was \
+                             interrupted can be created again"
                         );
                     } else {
                         found.push(self.load(&at));
@@ -118,7 +119,7 @@ impl Areas {
                 Err(problem) => tracing::warn!(
                     workspace_id = %id,
                     error = &problem as &dyn std::error::Error,
-                    "a folder among the tasks is none"
+                    "skipping a folder that is not a task"
                 ),
             }
         }
@@ -137,7 +138,7 @@ impl Areas {
                 workspace_id = %id,
                 path = %usual.display(),
                 tasks = entries.len(),
-                "tasks are outside of the tasks' directory; stop the daemon and move them to `{}`",
+                "tasks are outside of the tasks directory; stop the daemon and move them to `{}`",
                 dir.display()
             );
         }
@@ -168,7 +169,7 @@ impl Areas {
             if let Err(error) = checkpoints::finish_restore(&root, copy.as_deref(), task, &boot) {
                 return FoundTask {
                     task_id: at.task_id.clone(),
-                    result: Err(format!("a restore cannot be finished: {}", error.message)),
+                    result: Err(format!("failed to finish a restore: {}", error.message)),
                 };
             }
         }
@@ -220,13 +221,13 @@ impl Areas {
                 task_id = %at.task_id,
                 path = %finding.path.display(),
                 problem = finding.problem,
-                "the work area of a task was not as it was left"
+                "work area of a task was damaged"
             );
         }
         let state = task.state().clone();
         if state.task.task_id != at.task_id {
             return Err(WorkAreaError::Damaged {
-                problem: format!("it is that of task `{}`", state.task.task_id),
+                problem: format!("it belongs to task `{}`", state.task.task_id),
                 path: root,
             });
         }
@@ -369,7 +370,7 @@ impl Areas {
             tracing::warn!(
                 task_id = %at.task_id,
                 error = &error as &dyn std::error::Error,
-                "a log of a task could not be written"
+                "failed to write a task log"
             );
         }
     }

@@ -115,17 +115,17 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
         _ => ErrorCode::Storage,
     };
     let hint = match error {
-        CheckpointError::None => format!("`gdn task checkpoint {task}` makes one"),
+        CheckpointError::None => format!("create one: `gdn task checkpoint {task}`"),
         CheckpointError::Unknown { .. } | CheckpointError::UnknownName { .. } => list_hint(task),
         CheckpointError::Damaged { .. } => {
-            format!("`gdn task restore {task}` takes the newest that is whole")
+            format!("restore the newest intact one: `gdn task restore {task}`")
         }
         CheckpointError::Tree(TreeError::Changing { .. }) => {
-            format!("`gdn task pause {task}` lets its agent rest; then try again")
+            format!("pause its agent with `gdn task pause {task}`, then try again")
         }
         CheckpointError::NoRoom { .. } => format!(
-            "make room on that file system; no file of the task is touched, and `gdn task show {task}` tells what it \
-             takes"
+            "free space on that file system; the task's files are unchanged; see its disk use with \
+             `gdn task show {task}`"
         ),
         _ => return ControlError::new(code, text),
     };
@@ -134,7 +134,7 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
 
 /// Hint for an unknown checkpoint.
 fn list_hint(task: &str) -> String {
-    format!("`gdn task checkpoints {task}` lists those there are")
+    format!("list checkpoints: `gdn task checkpoints {task}`")
 }
 
 /// Location of a task's checkpoints and their files.
@@ -178,7 +178,7 @@ fn note(ground: &Ground, at: &TaskRef, store: &Store) {
         tracing::warn!(
             task_id = %at.task_id,
             error = &error as &dyn std::error::Error,
-            "failed to note the checkpoints of a task; losses of them can go unnoticed"
+            "failed to record checkpoints of a task; later losses may go unnoticed"
         );
     }
 }
@@ -191,7 +191,7 @@ fn open_at(
 ) -> Result<Store, ControlError> {
     let folder = |path: &Path| {
         RealFolder::open(path).map(Box::new).map_err(|error| {
-            let text = format!("cannot open `{}`: {error}", path.display());
+            let text = format!("failed to open `{}`: {error}", path.display());
             ControlError::new(ErrorCode::Storage, text)
         })
     };
@@ -201,7 +201,7 @@ fn open_at(
             copy.display()
         );
         let error = ControlError::new(ErrorCode::TaskRefused, text);
-        return Err(error.suggest(format!("`gdn task start {task}` makes one")));
+        return Err(error.suggest(format!("create one: `gdn task start {task}`")));
     }
     let opened = match copy {
         Some(copy) => Store::open_copy(folder(path)?, folder(copy)?, task, boot),
@@ -213,7 +213,7 @@ fn open_at(
             task_id = task,
             path = %finding.path.display(),
             problem = finding.problem,
-            "the checkpoints of a task were not as they were left"
+            "checkpoints of a task were damaged"
         );
     }
     Ok(store)
@@ -230,7 +230,7 @@ pub(super) fn adopt(
             task_id = task,
             checkpoint_id = %left.id,
             problem = left.problem,
-            "a checkpoint of another program cannot be restored"
+            "skipping a checkpoint of another program that cannot be restored"
         );
     }
     Ok(())
@@ -278,12 +278,12 @@ fn make_within(
 fn over_quota(at: &TaskRef, bytes: u64, quota_bytes: u64) -> ControlError {
     let (task, mib) = (&at.task_id, |bytes: u64| bytes.div_ceil(1 << 20));
     let text = format!(
-        "no checkpoint of task `{task}` is made: its work area takes {} MiB, and may take {} MiB",
+        "no checkpoint of task `{task}` was created: its work area uses {} MiB; the limit is {} MiB",
         mib(bytes),
         mib(quota_bytes)
     );
     ControlError::new(ErrorCode::TaskRefused, text).suggest(format!(
-        "remove files from its work area, or let it take more: `gdn task budget {task} --max-disk-mib MIB`"
+        "remove files from its work area, or raise the limit: `gdn task budget {task} --max-disk-mib MIB`"
     ))
 }
 
@@ -322,7 +322,7 @@ fn make(
         tracing::warn!(
             task_id = %at.task_id,
             error = &error as &dyn std::error::Error,
-            "old checkpoints of a task could not be removed"
+            "failed to remove old checkpoints of a task"
         );
     }
     Ok(CheckpointInfo {
@@ -403,7 +403,7 @@ fn restore(
         tracing::warn!(
             task_id = %at.task_id,
             path = kept,
-            "a restore kept aside what was written at that very moment"
+            "restore kept aside files written during the restore"
         );
     }
     note(ground, at, &store);

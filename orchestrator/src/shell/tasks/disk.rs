@@ -31,7 +31,7 @@ pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<Measured, Stri
 fn measure_one(path: &Path) -> Result<Measured, String> {
     let told = |error: &(dyn std::error::Error + 'static)| {
         let error = goondan_log::error_chain(error);
-        format!("cannot look at `{}`: {error}", path.display())
+        format!("failed to read `{}`: {error}", path.display())
     };
     let folder = RealFolder::open(path).map_err(|error| told(&error))?;
     let bytes = goondan_trees::size(&folder).map_err(|error| told(&error))?;

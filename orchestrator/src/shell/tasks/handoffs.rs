@@ -30,7 +30,7 @@ pub(super) fn problem_of(text: &str, work_area: &Path, sandboxes: &Path) -> Opti
             Some(Some(found)) if found == kind => return None,
             Some(Some(_)) => format!("which is not a {what}"),
             Some(None) => "which does not exist".to_owned(),
-            None => "which is outside of the work area".to_owned(),
+            None => "which is outside the work area".to_owned(),
         };
         Some(format!("`{field}` names `{path}`, {problem}"))
     })
@@ -83,9 +83,9 @@ mod tests {
             ("none", "proposal.json", "`none`, which does not exist"),
             ("work", "work/proposal.json", "which does not exist"),
             ("proposal.json", "proposal.json", "which is not a directory"),
-            ("/etc", "proposal.json", "outside of the work area"),
+            ("/etc", "proposal.json", "outside the work area"),
             ("link/ssl", "proposal.json", "which does not exist"),
-            ("work", "/etc/proposal.json", "outside of the work area"),
+            ("work", "/etc/proposal.json", "outside the work area"),
         ] {
             let problem = problem(work, json).unwrap_or_default();
             assert!(problem.contains(says), "{work} {json}: {problem}");

@@ -63,7 +63,7 @@ pub(super) fn append(
     }
     *size = TASK_LOG_BYTES_MAX + 1;
     let mib = TASK_LOG_BYTES_MAX >> 20;
-    let end = format!("\n[the log ends here: it holds {mib} MiB, as much as it may]\n");
+    let end = format!("\n[the log ends here: it has reached its limit of {mib} MiB]\n");
     area.log(disk, log, end.as_bytes())
 }
 
@@ -88,7 +88,7 @@ pub(super) fn append_line(
     *size = TASK_LOG_BYTES_MAX + 1;
     let mib = TASK_LOG_BYTES_MAX >> 20;
     line.level = LogLevel::Warn;
-    line.message = format!("The log ends here: it holds {mib} MiB, as much as it may");
+    line.message = format!("The log ends here: it has reached its limit of {mib} MiB");
     area.log(disk, Log::Agent, &json_line(&line)?)
 }
 
@@ -126,7 +126,7 @@ pub(super) fn read(
     };
     let path = work_area.join(name);
     read_part(disk, &path, offset).map_err(|error| {
-        let text = format!("cannot read `{}`: {error}", path.display());
+        let text = format!("failed to read `{}`: {error}", path.display());
         ControlError::new(ErrorCode::Storage, text)
     })
 }

@@ -24,7 +24,7 @@ use crate::limits::TASK_BACKUPS_OF_ONE_ID_MAX;
 
 fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -> ControlError {
     let text = format!(
-        "cannot {what} `{}`: {}",
+        "failed to {what} `{}`: {}",
         path.display(),
         goondan_log::error_chain(error)
     );
@@ -45,16 +45,16 @@ pub(super) fn import(
     files::ensure_dir(disk, ground.layout.above_tasks(), &tasks)
         .map_err(|error| storage("create", &tasks, &error))?;
     if path.starts_with(&tasks) {
-        let text = format!("`{}` is a task of this workspace already", path.display());
+        let text = format!("`{}` is already a task of this workspace", path.display());
         return Err(ControlError::new(ErrorCode::TaskTaken, text));
     }
     let source = RealFolder::open(path).map_err(|error| {
         ControlError::new(
             ErrorCode::InvalidRequest,
-            format!("cannot open `{}`: {error}", path.display()),
+            format!("failed to open `{}`: {error}", path.display()),
         )
         .suggest(
-            "name a work area: the directory of a task, such as one in `backups/` of a state root",
+            "pass a work area: the directory of a task, such as one in `backups/` of a state root",
         )
     })?;
     let parent = RealFolder::open(&tasks).map_err(|error| storage("open", &tasks, &error))?;
@@ -72,7 +72,7 @@ pub(super) fn import(
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "what is left of an import cannot be removed"
+                "failed to remove leftovers of an import"
             );
         }
     }
@@ -81,9 +81,9 @@ pub(super) fn import(
 
 /// Why a task cannot come in: its id is taken.
 fn taken(task_id: &TaskId) -> ControlError {
-    let text = format!("the workspace has a task `{task_id}` already");
+    let text = format!("the workspace already has a task `{task_id}`");
     ControlError::new(ErrorCode::TaskTaken, text).suggest(format!(
-        "`gdn task rm {task_id}` removes that one, with a backup, once it has ended"
+        "remove the existing task, with a backup, once it has ended: `gdn task rm {task_id}`"
     ))
 }
 
@@ -102,13 +102,13 @@ fn copy(
     };
     let frozen = freeze(source, parent, staging, &options).map_err(|error| {
         let text = format!(
-            "the work area cannot be copied: {}",
+            "failed to copy the work area: {}",
             goondan_log::error_chain(&error)
         );
         ControlError::new(ErrorCode::InvalidRequest, text)
     })?;
     for left_out in frozen.left_out {
-        tracing::warn!(path = left_out.path, "an import leaves something out");
+        tracing::warn!(path = left_out.path, "import skips a file");
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ fn translate(
     };
     let translated = plain.translated(worker?);
     for event in &translated.left_out {
-        tracing::warn!(event, "an import leaves an event out of the history");
+        tracing::warn!(event, "import skips an event of the history");
     }
     translated
         .write(disk, staged)
@@ -155,7 +155,7 @@ fn check(
         let why = refused(&error).message;
         let why = why.replace(&staged.display().to_string(), &path.display().to_string());
         ControlError::new(ErrorCode::InvalidRequest, why)
-            .suggest("name the directory of a task, with its `.metadata/history.jsonl`")
+            .suggest("pass the directory of a task, with its `.metadata/history.jsonl`")
     })?;
     let state = task.state().clone();
     let task_id = state.task.task_id.clone();
@@ -167,7 +167,7 @@ fn check(
             tracing::warn!(
                 task_id = %task_id,
                 error = &error as &dyn std::error::Error,
-                "the guide of a task that was imported cannot be linked"
+                "failed to link the guide of an imported task"
             );
         }
     }
@@ -248,7 +248,7 @@ pub(super) fn remove(
         tracing::warn!(
             task_id = %at.task_id,
             error = &error as &dyn std::error::Error,
-            "a task that was removed cannot be read in its backup, nor could it before"
+            "backup of a removed task is unreadable, as the task was before"
         );
     }
     Ok(TaskRemoved {
@@ -271,7 +271,7 @@ fn free_name(ground: &Ground, backups: &Path, task: &str) -> Result<PathBuf, Con
             return Ok(path);
         }
     }
-    let text = format!("there are {TASK_BACKUPS_OF_ONE_ID_MAX} backups of `{task}` already");
+    let text = format!("`{task}` already has {TASK_BACKUPS_OF_ONE_ID_MAX} backups");
     Err(ControlError::new(ErrorCode::TaskRefused, text)
-        .suggest("remove some of them, or the task with `--no-backup`"))
+        .suggest("remove some, or remove the task with `--no-backup`"))
 }

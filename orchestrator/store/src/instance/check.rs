@@ -382,8 +382,8 @@ fn check_answers(
         && !known.knows(&event.event_id)
     {
         let problem = format!(
-            "event `{}`, whose turn is open, is missing; what the turn has recorded becomes part of the \
-             conversation when the instance is opened, and nobody gets its answer",
+            "event `{}`, whose turn is open, is missing; the turn's records become part of the \
+             conversation when the instance is opened, and its answer is not delivered",
             event.event_id
         );
         let kind = FindingKind::MissingRecords;

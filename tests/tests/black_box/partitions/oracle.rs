@@ -130,7 +130,7 @@ pub(super) fn each_epoch_has_one_owner(
         }
     }
     for (name, service) in names.iter().zip(services) {
-        let taken = service.saying("the workspace is this node's");
+        let taken = service.saying("this node owns the workspace");
         let lives: BTreeSet<_> = taken.iter().map(|(life, _)| life).collect();
         assert_eq!(lives.len(), taken.len(), "taken twice in one life: {name}");
         let sealed = seals.iter().filter(|seal| seal[3] == *name).count();
