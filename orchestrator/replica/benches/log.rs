@@ -60,7 +60,7 @@ fn main() {
         let ratio = median(ratios.collect());
         let (plain, ours) = (median(plain), median(ours));
         println!(
-            "{workspaces:2} workspaces: put {ours:6.0}/s, plain insert {plain:6.0}/s, {ratio:.2} of it"
+            "{workspaces:2} workspaces: put {ours:6.0}/s, plain insert {plain:6.0}/s, ratio {ratio:.2}"
         );
         let read = (0..ROUNDS).map(|round| reads(&replica, &format!("w{workspaces}-{round}-0")));
         let read = median(read.collect());

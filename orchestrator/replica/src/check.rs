@@ -21,8 +21,9 @@ pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
         what: "connection".to_owned(),
         found: trouble.unwrap_or_else(|| "none".to_owned()),
         verdict: Verdict::Bad,
-        advice: "the server does not answer, or no host of the URL takes writes; until then nothing is acknowledged. A \
-                 password that was changed on the server is read again once it stands in `config.json`"
+        advice: "the server does not answer, or no host of the URL accepts writes; nothing is \
+            acknowledged until one does. If the password was changed on the server, change it in \
+            `config.json` too"
             .to_owned(),
     }
 }
@@ -33,9 +34,9 @@ pub(crate) fn unconfirmed(trouble: String) -> Finding {
         what: "commits".to_owned(),
         found: trouble,
         verdict: Verdict::Bad,
-        advice: "nothing is acknowledged until the server confirms it: bring a synchronous standby of \
-                 `synchronous_standby_names` back; or, as a decision of a person, run without one: `ALTER SYSTEM SET \
-                 synchronous_standby_names = ''; SELECT pg_reload_conf();`"
+        advice: "nothing is acknowledged until the server confirms it: restart a synchronous \
+            standby of `synchronous_standby_names`, or decide to run without one: `ALTER SYSTEM \
+            SET synchronous_standby_names = ''; SELECT pg_reload_conf();`"
             .to_owned(),
     }
 }
@@ -76,19 +77,20 @@ fn judged(name: &str, value: &str) -> Option<Finding> {
         ),
         ("role", _) => (
             Bad,
-            "this is a standby: name its primary, or all hosts of the two, in the URL",
+            "this is a standby: write its primary, or the hosts of both, into the URL",
         ),
         ("synchronous_standby_names", "") => (
             Weak,
-            "no standby has to confirm a record: if this server is lost for good, so are the records that its \
-             standbys do not have yet; set `synchronous_standby_names` if there is a standby",
+            "no standby confirms records: if this server is lost permanently, records that its \
+             standbys do not have yet are lost too; set `synchronous_standby_names` if the server \
+             has a standby",
         ),
         ("synchronous_standby_names", _) => (Good, ""),
         ("synchronous_commit", "remote_apply" | "on") => (Good, ""),
         // Connections that put records set it to `on` themselves.
         ("synchronous_commit", _) => (
             Good,
-            "records are committed with `on` all the same; a pooler between that hands sessions on would undo it",
+            "records are committed with `on` anyway, unless a connection pooler shares sessions",
         ),
         ("server_version", _) => (Good, ""),
         ("version_number", number) => {
@@ -98,7 +100,7 @@ fn judged(name: &str, value: &str) -> Option<Finding> {
             }
             (
                 Weak,
-                "older than the oldest version that goondan is tried with: upgrade to 15 or newer",
+                "older than the oldest tested version: upgrade to 15 or newer",
             )
         }
         _ => return None,

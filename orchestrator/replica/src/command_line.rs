@@ -31,27 +31,26 @@ pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
         Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
         // Not repeated, because it may be a URL with a password.
         Some(_) => Start::Misused(format!(
-            "{BINARY_NAME}: it takes no such argument\n\
-             hint: where the server is comes over the socket, never on a command line; see `{BINARY_NAME} --help`\n"
+            "{BINARY_NAME}: unexpected argument\nhint: the server's URL comes over the socket, \
+             never on the command line; see `{BINARY_NAME} --help`\n"
         )),
         None if ipc_fd.is_some_and(|fd| fd == IPC_FD) => Start::Serve,
         None => Start::Misused(format!(
-            "{BINARY_NAME} is started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is not `{IPC_FD}`\n\
-             hint: see docs/replication.md for what it is for\n"
+            "{BINARY_NAME} must be started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is \
+             not `{IPC_FD}`\nhint: see docs/replication.md\n"
         )),
     }
 }
 
 fn help() -> String {
     format!(
-        "Holds the connection to the PostgreSQL server in which the logs of workspaces stand.\n\n\
-         goondan-orchestrator starts this process and talks to it over a socket on its stdin\n\
-         ({IPC_FD_VAR}={IPC_FD}), which also tells it where the server is. It is of no use by hand.\n\n\
-         Usage: {BINARY_NAME} [--version | --help]\n\n\
-         Exit codes:\n\
-         \x20 0  the orchestrator closed the socket\n\
-         \x20 1  the orchestrator is of another version, or cannot be understood; or the URL of the server is none\n\
-         \x20 2  not started by the orchestrator\n"
+        "Holds the connection to the PostgreSQL server that stores the logs of \
+         workspaces.\n\ngoondan-orchestrator starts this process and talks to it over a socket on \
+         its stdin\n({IPC_FD_VAR}={IPC_FD}), which also carries the server's URL. Do not start it \
+         by hand.\n\nUsage: {BINARY_NAME} [--version | --help]\n\nExit codes:\n\x20 0  the \
+         orchestrator closed the socket\n\x20 1  the orchestrator has another version or sent an \
+         invalid message, or the server's URL is invalid\n\x20 2  not started by the \
+         orchestrator\n"
     )
 }
 

@@ -8,7 +8,7 @@ use crate::limits::CONNECT_DEADLINE_MS;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectFault {
     /// The host rejects the connection or is a standby.
-    #[error("{host} does not take the connection")]
+    #[error("{host} refuses the connection")]
     Refused {
         /// The host.
         host: String,
@@ -17,20 +17,20 @@ pub(crate) enum ConnectFault {
         source: tokio_postgres::Error,
     },
     /// The host did not respond in time.
-    #[error("{host} did not make a connection ready within {CONNECT_DEADLINE_MS} ms")]
+    #[error("{host} did not complete a connection within {CONNECT_DEADLINE_MS} ms")]
     Late {
         /// The host.
         host: String,
     },
     /// The session cannot be configured as required.
-    #[error("the server does not let its session be set as records need it")]
+    #[error("the server refuses the session settings that records need")]
     Session {
         /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
     /// The tables cannot be created or read.
-    #[error("the tables of the log cannot be made or read in this database")]
+    #[error("failed to create or read the tables of the log in this database")]
     Schema {
         /// The cause.
         #[source]
@@ -38,7 +38,8 @@ pub(crate) enum ConnectFault {
     },
     /// The tables have another version.
     #[error(
-        "the tables have the version {found}, and this program knows {ours}: use goondan of one version on all nodes"
+        "the tables have version {found}, but this program supports {ours}: use the same version \
+         of goondan on all nodes"
     )]
     Format {
         /// Version of the tables.

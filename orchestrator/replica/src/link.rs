@@ -29,16 +29,16 @@ pub(crate) enum LinkError {
     #[error("stdin is not one end of the orchestrator's socket pair")]
     NotASocket(#[source] std::io::Error),
     /// Invalid frame, or a socket error.
-    #[error("cannot read the next frame from the orchestrator")]
+    #[error("failed to read the next frame from the orchestrator")]
     Read(#[source] FrameError),
     /// The socket cannot be written.
-    #[error("cannot write a frame to the orchestrator")]
+    #[error("failed to write a frame to the orchestrator")]
     Write(#[source] FrameError),
     /// The frame is not a valid message.
-    #[error("a frame from the orchestrator is not a message this process knows")]
+    #[error("unknown message in a frame from the orchestrator")]
     NotAMessage(#[source] WireFault),
     /// A message cannot be serialized.
-    #[error("a message to the orchestrator cannot be written")]
+    #[error("failed to write a message to the orchestrator")]
     CannotEncode(#[source] WireFault),
     /// The daemon did not send the server's URL.
     #[error("the orchestrator did not answer the greeting within {HANDSHAKE_TIMEOUT_MS} ms")]

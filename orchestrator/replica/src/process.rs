@@ -95,7 +95,7 @@ fn serve() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tracing::error!(error = error_chain(&error), "the replica process ends");
+            tracing::error!(error = error_chain(&error), "replica process ends");
             ExitCode::from(EXIT_CANNOT_WORK)
         }
     };
@@ -107,13 +107,13 @@ fn serve() -> ExitCode {
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
     /// A system call that should always succeed failed.
-    #[error("cannot set the process up")]
+    #[error("failed to set up the process")]
     Setup(#[source] std::io::Error),
     /// The connection to the daemon failed.
-    #[error("cannot work with the orchestrator")]
+    #[error("failed to communicate with the orchestrator")]
     Link(#[source] LinkError),
     /// The URL is invalid.
-    #[error("cannot tell from its URL where the log's server is")]
+    #[error("invalid URL of the log's server")]
     Settings(#[source] SettingsFault),
 }
 

@@ -281,7 +281,7 @@ async fn answered<T>(
     match timeout(Duration::from_millis(ANSWER_DEADLINE_MS), asked).await {
         Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
-            tracing::debug!(error = error_chain(&error), "a question was not answered");
+            tracing::debug!(error = error_chain(&error), "failed to answer a query");
             None
         }
         Err(_elapsed) => {

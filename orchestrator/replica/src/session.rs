@@ -153,16 +153,14 @@ impl Desk {
         match Settings::read(url.expose(), &self.node) {
             Ok(settings) => {
                 self.settings.replace(settings);
-                tracing::info!(
-                    "the URL of the log's server was changed; the next connection uses it"
-                );
+                tracing::info!("URL of the log's server changed; the next connection uses it");
                 Answer::Noted
             }
             Err(fault) => {
                 let error = error_chain(&fault);
                 tracing::error!(
                     error,
-                    "the new URL of the log's server cannot be used; the one before is used on"
+                    "new URL of the log's server is invalid; still using the old one"
                 );
                 Answer::Unavailable
             }

@@ -24,36 +24,36 @@ use crate::tls::Tls;
 pub(crate) enum SettingsFault {
     /// Not a URL of a PostgreSQL server.
     #[error(
-        "it is none of the form `postgres://user:password@host:port/database`; in a user, password or path, write \
-         characters such as `@`, `/` and `?` as `%40`, `%2F` and `%3F`"
+        "expected the form `postgres://user:password@host:port/database`; in a user, password or \
+         path, write characters such as `@`, `/` and `?` as `%40`, `%2F` and `%3F`"
     )]
     NotAUrl,
     /// An unsupported option.
-    #[error("this program does not take the option `{0}`")]
+    #[error("unknown option `{0}`")]
     Option(&'static str),
     /// No host.
-    #[error("it names no host; for a socket in a directory, write `?host=/run/postgresql`")]
+    #[error("it has no host; for a socket in a directory, write `?host=/run/postgresql`")]
     NoHost,
     /// A TLS mode without certificate verification.
     #[error(
-        "`sslmode` can be `verify-full` or `disable`: whatever stands between them would speak with anybody who \
-         answers in the server's place"
+        "`sslmode` must be `verify-full` or `disable`: the modes between them do not verify the \
+         server's identity"
     )]
     SslMode,
     /// The trusted certificates cannot be read.
     #[error(
-        "the certificates to trust cannot be had: `sslrootcert` names a file of them in PEM, and without it those of \
-         the system are taken"
+        "failed to load the trusted certificates: `sslrootcert` must be a PEM file; without it, \
+         the system's certificates are used"
     )]
     Certificates,
     /// `sslmode` is missing for a connection over the network.
     #[error(
-        "a server on another machine needs `sslmode` in its URL: `verify-full`, or `disable` if nobody else can listen \
-         on the way to it"
+        "a server on another machine needs `sslmode` in its URL: `verify-full`, or `disable` if \
+         the network is private"
     )]
     NoSslMode,
     /// A read-only server is requested.
-    #[error("`target_session_attrs` can be `read-write` only: a log is written")]
+    #[error("`target_session_attrs` must be `read-write` because the log is written")]
     ReadOnly,
 }
 

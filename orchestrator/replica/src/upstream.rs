@@ -134,9 +134,7 @@ impl Upstream {
     /// [`Self::release`].
     pub(crate) fn hold(&mut self, fault: &ConnectFault) {
         self.failed(fault);
-        tracing::warn!(
-            "so many statements are not finished that for some workspaces nothing is put until one of them ends"
-        );
+        tracing::warn!("too many unfinished statements; appends of some workspaces wait");
         self.state = State::Held;
     }
 
@@ -150,7 +148,7 @@ impl Upstream {
     /// Uses a connection, unless another one exists.
     pub(crate) fn give(&mut self, connection: Arc<Connection>) {
         if self.current().is_none() {
-            tracing::debug!(link = self.purpose.name(), "a connection is ready");
+            tracing::debug!(link = self.purpose.name(), "connection ready");
             self.host = Some(connection.host().to_owned());
             self.state = State::Up(connection);
         }
@@ -168,7 +166,7 @@ impl Upstream {
         self.said.good.fetch_add(1, Ordering::Relaxed);
         if self.said.is_news(Said::ANSWERS) {
             let (host, link) = (self.host.as_deref(), self.purpose.name());
-            tracing::info!(host, link, "the server of the log answers");
+            tracing::info!(host, link, "log server reachable");
         }
     }
 
@@ -199,7 +197,7 @@ impl Upstream {
             tracing::warn!(
                 reason,
                 link,
-                "the server of the log cannot be reached; it is asked again, ever more rarely"
+                "log server unreachable; retrying with backoff"
             );
         }
         let pause_ms = RETRY_FIRST_MS << self.failures.min(u64::BITS / 4);

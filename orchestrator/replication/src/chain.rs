@@ -62,7 +62,7 @@ pub enum Link {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
     /// The bytes are not a record.
-    #[error("what stands at position {position} of the log is no record: {fault}")]
+    #[error("position {position} of the log does not contain a valid record: {fault}")]
     NoRecord {
         /// Position in the log.
         position: Position,
@@ -70,7 +70,7 @@ pub enum ChainFault {
         fault: RecordFault,
     },
     /// It belongs elsewhere.
-    #[error("at position {position} of the log stands a record of {workspace} for position {says}")]
+    #[error("position {position} of the log contains a record of {workspace} for position {says}")]
     Elsewhere {
         /// Position in the log.
         position: Position,
@@ -80,14 +80,16 @@ pub enum ChainFault {
         says: Position,
     },
     /// It does not follow the one before it.
-    #[error("the record at position {position} does not follow what this node has read before it")]
+    #[error(
+        "the record at position {position} does not follow the records that this node has read"
+    )]
     Broken {
         /// Position in the log.
         position: Position,
     },
     /// It follows, and cannot: its epoch is another's, or was over.
     #[error(
-        "the record at position {position} is of epoch {found}, and {current} is the current one"
+        "the record at position {position} has epoch {found}, but the current epoch is {current}"
     )]
     Epoch {
         /// Position in the log.

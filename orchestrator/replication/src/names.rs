@@ -11,7 +11,8 @@ use crate::limits::NODE_BYTES_MAX;
 /// The text is not a node's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no name of a node: at most {NODE_BYTES_MAX} of a-z, 0-9, `-` and `.`, beginning with a letter or digit"
+    "`{0}` is not a valid node name: use at most {NODE_BYTES_MAX} of a-z, 0-9, `-` and `.`, \
+     starting with a letter or digit"
 )]
 pub struct InvalidNode(String);
 
@@ -151,7 +152,7 @@ impl<'de> Deserialize<'de> for Hash {
         let text = String::deserialize(deserializer)?;
         let mut bytes = [0; Self::BYTES];
         let read = hex::decode_to_slice(&text, &mut bytes);
-        read.map_err(|_| D::Error::custom("a hash is 64 hexadecimal digits"))?;
+        read.map_err(|_| D::Error::custom("a hash must have 64 hexadecimal digits"))?;
         Ok(Self(bytes))
     }
 }

@@ -219,8 +219,8 @@ pub enum Ended {
     Deposed(Deposed),
     /// A record was offered, and the process that knew the outcome is gone.
     #[error(
-        "goondan-replica ended while a record was on its way to the log: what became of it is known by whoever takes the \
-         workspace over anew"
+        "goondan-replica ended while it appended a record to the log; the outcome is unknown until \
+         a node takes the workspace over again"
     )]
     InDoubt,
 }
@@ -264,10 +264,10 @@ pub enum NotFollowed {
     #[error("this node runs the workspace")]
     Owned,
     /// They are on their way here.
-    #[error("this node makes its files of the workspace anew from the log")]
+    #[error("this node is rebuilding its files of the workspace from the log")]
     Rebuilding,
     /// Its disk has failed.
-    #[error("this node's disk has failed; it begins anew with the workspace in some seconds")]
+    #[error("this node's disk has failed; it retries the workspace in some seconds")]
     Failed,
 }
 
@@ -485,7 +485,7 @@ impl Node {
         if self.is_connected {
             self.trouble.as_deref()
         } else {
-            Some("goondan-replica, which speaks to the log's server, does not run")
+            Some("goondan-replica, which connects to the log's server, is not running")
         }
     }
 

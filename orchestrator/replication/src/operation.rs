@@ -6,7 +6,7 @@ use crate::limits::{APPEND_BYTES_MAX, PATH_BYTES_MAX, PATH_NAME_BYTES_MAX};
 
 /// The text is not a path below a workspace's directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a path of a record leads elsewhere, or is longer than {PATH_BYTES_MAX} bytes")]
+#[error("a path of a record leads out of the workspace, or is longer than {PATH_BYTES_MAX} bytes")]
 pub struct InvalidPath;
 
 /// A path below a workspace's directory: names separated by `/`, without `.` and `..`.

@@ -115,7 +115,7 @@ pub enum Effect {
 pub enum Deposed {
     /// Another node has taken over.
     #[error(
-        "node {by} has taken the workspace over, by the seal of epoch {epoch} at position {position} of the log"
+        "node {by} has taken the workspace over with the seal of epoch {epoch} at position {position} of the log"
     )]
     Sealed {
         /// The node.
@@ -127,7 +127,7 @@ pub enum Deposed {
     },
     /// The log was truncated beyond this node's position after others wrote to it.
     #[error(
-        "others have written to the log beyond position {position}, and what stood there is forgotten by now"
+        "other nodes have written to the log after position {position}, and those records are already truncated"
     )]
     Overtaken {
         /// The next position of this node.
@@ -141,8 +141,8 @@ pub enum Deposed {
     },
     /// The log's server lost acknowledged records, and other records took their positions.
     #[error(
-        "the log has lost acknowledged records from position {from} to {to}, and others stand there now: what they \
-         held is on this node's disk alone"
+        "the log has lost the acknowledged records from position {from} to {to} and has other \
+         records there: the lost content exists only on this node's disk"
     )]
     TailTaken {
         /// The first lost position.
@@ -152,8 +152,8 @@ pub enum Deposed {
     },
     /// The log's server lost more acknowledged records than the owner keeps.
     #[error(
-        "the log ends at position {head}, and this node wrote up to {to} and can append again from {kept} on only: \
-         what was between is on its disk alone"
+        "the log ends at position {head}, but this node wrote up to {to} and can append again only \
+         from {kept}: the records between exist only on its disk"
     )]
     TailTooLong {
         /// Position of the log's last record.
@@ -164,7 +164,7 @@ pub enum Deposed {
         to: Position,
     },
     /// The log contains a record that no node writes.
-    #[error("another program writes to this log, or has altered it: {0}")]
+    #[error("another program writes to this log or has altered it: {0}")]
     Strange(ChainFault),
 }
 

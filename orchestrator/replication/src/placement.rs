@@ -20,7 +20,7 @@ pub struct Nodes {
 
 /// The maximum number of nodes is reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there are {NODES_MAX} nodes already; take one away before another joins")]
+#[error("{NODES_MAX} nodes exist already; remove one before another joins")]
 pub struct TooManyNodes;
 
 impl Nodes {

@@ -40,18 +40,18 @@ const MAGIC: [u8; 4] = *b"gdnr";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     /// The magic bytes are wrong.
-    #[error("it does not begin as a record of goondan")]
+    #[error("it does not begin like a goondan record")]
     NoRecord,
     /// A newer version wrote the record.
     #[error(
-        "it has the format {0}, and this version reads {RECORD_FORMAT}; upgrade goondan on this node"
+        "it has format {0}, but this version reads {RECORD_FORMAT}; upgrade goondan on this node"
     )]
     Format(u8),
     /// The bytes end too early.
-    #[error("it is cut short")]
+    #[error("it is truncated")]
     Short,
     /// The record has trailing bytes.
-    #[error("{0} bytes stand behind its end")]
+    #[error("{0} unexpected bytes after its end")]
     Behind(usize),
     /// A limit is exceeded.
     #[error("{what}: {found}, and at most {max} are allowed")]
@@ -64,7 +64,7 @@ pub enum RecordFault {
         max: usize,
     },
     /// A field has an invalid value.
-    #[error("its {0} is none")]
+    #[error("its {0} is invalid")]
     Bad(&'static str),
 }
 

@@ -146,8 +146,8 @@ pub struct Unfit {
 pub enum Trouble {
     /// Its files are not those of the owner.
     #[error(
-        "the files of this node are not those that the log makes up to position {position}: their digest is {found}, \
-         and should be {expected}; they are made anew"
+        "this node's files do not match the log up to position {position}: expected digest \
+         {expected}, found {found}; rebuilding them"
     )]
     Differs {
         /// Up to where.
@@ -159,7 +159,7 @@ pub enum Trouble {
     },
     /// Its files are not those that the record at a position changes.
     #[error(
-        "the record at position {position} does not fit the files of this node: {fault}; they are made anew"
+        "the record at position {position} does not fit this node's files: {fault}; rebuilding them"
     )]
     Misfit {
         /// Position of the record.
@@ -168,17 +168,15 @@ pub enum Trouble {
         fault: DoesNotFit,
     },
     /// Its files were altered.
-    #[error(
-        "the files of this node are not those that the log makes up to position {position}; they are made anew"
-    )]
+    #[error("this node's files do not match the log up to position {position}; rebuilding them")]
     Altered {
         /// Up to where.
         position: Position,
     },
     /// The rebuilt files differ from the owner's again.
     #[error(
-        "made anew from the log, the files of this node differ from the owner's at position {position} again: one of \
-         the two disks is damaged; run `gdn verify` on both nodes"
+        "after a rebuild from the log, this node's files differ from the owner's again at position \
+         {position}: one of the two disks is damaged; run `gdn verify` on both nodes"
     )]
     DiffersAgain {
         /// Position of the record.
@@ -186,7 +184,7 @@ pub enum Trouble {
     },
     /// The log was truncated beyond the next record to read.
     #[error(
-        "the log begins at position {oldest}, and this node has read up to {position}; it takes the snapshot"
+        "the log begins at position {oldest}, but this node has read up to {position}; restoring the snapshot"
     )]
     TooFarBehind {
         /// Oldest position of the log.
@@ -196,7 +194,7 @@ pub enum Trouble {
     },
     /// The log begins with a record that is not a snapshot's.
     #[error(
-        "the log begins at position {oldest} with a record that is no snapshot's: nothing can be made of it"
+        "the log begins at position {oldest} with a record that is not a snapshot; it cannot be used"
     )]
     NoSnapshot {
         /// Oldest position of the log.
@@ -204,8 +202,9 @@ pub enum Trouble {
     },
     /// The log has lost acknowledged records, and the owner is not there to append them again.
     #[error(
-        "the log ends at position {head}, and records up to {known} were acknowledged: its server has lost them. The \
-         owner would append them again, and is gone; this node has what is up to {position}"
+        "the log ends at position {head}, but records up to {known} were acknowledged: its server \
+         has lost them. The owner could append them again but is gone; this node has the records \
+         up to {position}"
     )]
     TailLost {
         /// Last position of the log.
@@ -217,8 +216,9 @@ pub enum Trouble {
     },
     /// The log lacks records that this node has read, and has others in their place.
     #[error(
-        "the log is not the one that this node has read up to position {position}: its server has lost records, or it \
-         was altered. What is here alone stays as it is until a person decides"
+        "the log differs from the one that this node has read up to position {position}: its \
+         server has lost records, or it was altered. Files that exist only here are kept until a \
+         person decides"
     )]
     Replaced {
         /// Up to where.

@@ -24,10 +24,10 @@ pub enum Misfit {
     #[error("a file is missing")]
     Missing,
     /// The file is shorter than the offset of the append.
-    #[error("a file is shorter than its records make it")]
+    #[error("a file is shorter than its records require")]
     Shorter,
     /// A directory is in the place of a file, or a file in the place of a directory.
-    #[error("a file stands where a directory should, or the other way round")]
+    #[error("a file is in the place of a directory, or a directory in the place of a file")]
     OtherKind,
 }
 

@@ -252,20 +252,20 @@ pub enum Verdict {
 #[derive(Debug, thiserror::Error)]
 pub enum WireFault {
     /// It ends before its head does, or is larger than any.
-    #[error("the head of a message is cut short, or has more than {HEAD_BYTES_MAX} bytes")]
+    #[error("the head of a message is truncated, or has more than {HEAD_BYTES_MAX} bytes")]
     Head,
     /// The head is not valid JSON of the expected form.
-    #[error("the head of a message cannot be read or written")]
+    #[error("failed to read or write the head of a message")]
     Json(#[source] serde_json::Error),
     /// The bytes after the head do not match the head.
-    #[error("what stands behind the head of a message is not what the head announces")]
+    #[error("the body of a message does not match its head")]
     Pieces,
     /// The offered bytes are not a record.
-    #[error("what is offered to the log is no record")]
+    #[error("the data for the log is not a record")]
     Record(#[source] RecordFault),
     /// A list or a part is too long.
     #[error(
-        "at most {HEADS_MAX} workspaces are asked for at once, and a part has {PART_BYTES_MAX} bytes at most"
+        "a request can name at most {HEADS_MAX} workspaces, and a part can have at most {PART_BYTES_MAX} bytes"
     )]
     TooMuch,
     /// The other side is of another version.

@@ -176,7 +176,7 @@ async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>,
     if connection.warnings() != warnings {
         // It may be only on the server's own disk.
         tracing::warn!(
-            "the server has not confirmed a commit: its wait for a synchronous standby was cut short"
+            "the server has not confirmed a commit: its wait for a synchronous standby was interrupted"
         );
         return Err(PutAnswer::Unknown);
     }
@@ -189,7 +189,7 @@ fn failed(connection: &Connection, error: &Error) -> PutAnswer {
     connection.condemn();
     tracing::debug!(
         error = goondan_log::error_chain(error),
-        "records were not put"
+        "failed to append records"
     );
     // It refuses before it does anything.
     let is_standby = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);

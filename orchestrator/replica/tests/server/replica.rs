@@ -129,9 +129,7 @@ impl Replica {
     pub(crate) fn wait_for_server(&self) {
         wait_until("the connections are ready", || {
             let log = self.log();
-            let ready = log
-                .lines()
-                .filter(|line| line.contains("a connection is ready"));
+            let ready = log.lines().filter(|line| line.contains("connection ready"));
             ready.count() >= CONNECTIONS
         });
     }

@@ -51,7 +51,7 @@ fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
             "what is not confirmed is not told of"
         );
         answers.push(offered.recv().unwrap());
-        replica.log().contains("until one of them ends")
+        replica.log().contains("too many unfinished statements")
     });
     assert_eq!(answers[0], unknown);
     assert!(

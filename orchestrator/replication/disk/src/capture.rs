@@ -31,11 +31,11 @@ pub enum CaptureError {
     Io(#[from] io::Error),
     /// Content that was truncated meanwhile could not be kept.
     #[error(
-        "files were cut before they were copied, and could not be kept; a later snapshot will do"
+        "files were truncated before they were copied and could not be kept; waiting for a later snapshot"
     )]
     Void,
     /// A part cannot be encoded.
-    #[error("a part cannot be written: {0}")]
+    #[error("failed to write a part: {0}")]
     Part(#[from] RecordFault),
 }
 
@@ -195,7 +195,7 @@ impl Drop for Capture {
             tracing::warn!(
                 path = %self.dir.display(),
                 error = &error as &dyn std::error::Error,
-                "what a snapshot was made of could not be removed; the next start does it"
+                "failed to remove a snapshot's source files; the next start retries"
             );
         }
     }

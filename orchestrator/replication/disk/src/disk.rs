@@ -92,7 +92,7 @@ impl ReplicatedDisk {
             Some(_) if from == to => rename(),
             Some(EntryKind::Directory) if !have_one_rule(from, to) => Err(unsupported(
                 to_path,
-                "other parts of a directory are replicated under this name",
+                "this name is reserved for other parts of a replicated directory",
             )),
             Some(EntryKind::File | EntryKind::Directory) => {
                 let operation = FileOperation::Rename {
@@ -273,16 +273,15 @@ impl Disk for ReplicatedDisk {
             }
             (Place::Root(_), _) | (_, Place::Root(_)) => Err(unsupported(
                 from,
-                "a workspace's own directory cannot be renamed, nor another take its place",
+                "a workspace's directory cannot be renamed or replaced",
             )),
             (Place::Outside | Place::Apart, Place::Replicated(workspace, to_path)) => {
                 let workspace = self.recording.known(&workspace);
                 self.rename_in(&workspace, from, (to, &to_path))
             }
-            (_, Place::Replicated(..)) => Err(unsupported(
-                to,
-                "a file of a workspace cannot become another workspace's",
-            )),
+            (_, Place::Replicated(..)) => {
+                Err(unsupported(to, "a file cannot move to another workspace"))
+            }
         }
     }
 
@@ -300,7 +299,7 @@ impl Disk for ReplicatedDisk {
             Place::Outside | Place::Apart => self.inner.remove_tree(path),
             Place::Root(_) => Err(unsupported(
                 path,
-                "a workspace's own directory cannot be removed",
+                "a workspace's directory cannot be removed",
             )),
             Place::Replicated(workspace, relative) => {
                 let workspace = self.recording.known(&workspace);

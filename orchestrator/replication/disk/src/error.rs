@@ -9,7 +9,7 @@ use goondan_protocol::ids::WorkspaceId;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The node does not own the workspace ([`io::ErrorKind::PermissionDenied`]).
-    #[error("the files of workspace `{workspace}` are not this node's to change: {why}")]
+    #[error("this node must not change the files of workspace `{workspace}`: {why}")]
     NotOwned {
         /// The workspace.
         workspace: WorkspaceId,
@@ -18,8 +18,8 @@ pub enum Refused {
     },
     /// The workspace was released meanwhile ([`io::ErrorKind::PermissionDenied`]).
     #[error(
-        "workspace `{workspace}` was given up since, whether it is this node's again or not: open what is to be changed \
-         anew"
+        "workspace `{workspace}` was released in the meantime: open its files again before you \
+         change them"
     )]
     GivenUpSince {
         /// The workspace.
@@ -27,7 +27,7 @@ pub enum Refused {
     },
     /// It will never be known if the log contains the change
     /// ([`io::ErrorKind::ConnectionAborted`]).
-    #[error("whether the log of workspace `{workspace}` has what was written is not known: {why}")]
+    #[error("it is unknown whether the log of workspace `{workspace}` contains the write: {why}")]
     Ended {
         /// The workspace.
         workspace: WorkspaceId,
@@ -35,7 +35,7 @@ pub enum Refused {
         why: String,
     },
     /// A change that no record can represent ([`io::ErrorKind::Unsupported`]).
-    #[error("`{}` cannot be changed so: {why}", path.display())]
+    #[error("this change of `{}` is not allowed: {why}", path.display())]
     Unsupported {
         /// The path.
         path: PathBuf,

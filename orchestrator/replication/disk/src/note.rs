@@ -43,7 +43,7 @@ pub enum NoteError {
     File(#[from] FileError),
     /// A newer version of goondan wrote it.
     #[error(
-        "`{}` is of format {found}, and this goondan knows {FORMAT}: upgrade goondan on this node", path.display()
+        "`{}` has format {found}, but this goondan supports {FORMAT}: upgrade goondan on this node", path.display()
     )]
     Newer {
         /// The file.
@@ -53,7 +53,7 @@ pub enum NoteError {
     },
     /// The file is damaged.
     #[error(
-        "`{}` is damaged: {problem}. Move it away: the files of the workspace are then made anew from its log", path.display()
+        "`{}` is damaged: {problem}. Move it away, and the workspace's files are rebuilt from its log", path.display()
     )]
     Damaged {
         /// The file.
@@ -103,7 +103,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Note>, NoteError> {
     }
     let written: Written = serde_json::from_slice(&text).map_err(unreadable)?;
     if format != FORMAT || Hash::of(written.note.get().as_bytes()) != written.sha256 {
-        return Err(damaged("it is not what was written".to_owned()));
+        return Err(damaged("its content has changed".to_owned()));
     }
     serde_json::from_str(written.note.get())
         .map(Some)

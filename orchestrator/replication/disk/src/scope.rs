@@ -41,8 +41,8 @@ const OF_RUN: [&[u8]; 2] = [b"events.jsonl", b".handed-on"];
 /// A path below the directory of workspaces that a log cannot contain.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{}` cannot be replicated: below the directory of a workspace, names are UTF-8, and of the length that records \
-     take", path.display()
+    "`{}` cannot be replicated: below a workspace's directory, names must be UTF-8 and short \
+     enough for records", path.display()
 )]
 struct Unspeakable {
     path: PathBuf,

@@ -60,7 +60,7 @@ impl Uncopied {
         if let Err(error) = files.keep(file, len) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "what a snapshot needs of a file that is cut cannot be kept"
+                "failed to keep a truncated file's content for a snapshot"
             );
             files.is_void = true;
         }
@@ -116,7 +116,7 @@ impl Files {
         }
         let held = self.held.saturating_add(file.len);
         if held > CUT_BYTES_MAX {
-            let much = format!("there are {held} bytes of such files, and {CUT_BYTES_MAX} at most");
+            let much = format!("such files have {held} bytes; at most {CUT_BYTES_MAX} are allowed");
             return Err(io::Error::other(much));
         }
         // At most the limit.

@@ -11,7 +11,7 @@ use crate::scope::is_replicated;
 
 /// A name that no record can contain.
 #[derive(Debug, thiserror::Error)]
-#[error("`{}` cannot stand in a log: its name is not UTF-8, or too long", path.display())]
+#[error("`{}` cannot be replicated: its name is not UTF-8 or is too long", path.display())]
 struct Unspeakable {
     path: PathBuf,
 }

@@ -401,7 +401,7 @@ impl Changing<'_> {
             tracing::warn!(
                 workspace = %self.workspace.id,
                 %error,
-                "what became of a change of files cannot be told yet; nothing more is changed before it is"
+                "the outcome of a file change is not known yet; further changes wait for it"
             );
         }
     }

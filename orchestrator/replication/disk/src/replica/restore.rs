@@ -26,7 +26,7 @@ pub enum RestoreError {
         fault: RecordFault,
     },
     /// A part changes a file that does not match.
-    #[error("part {number} of the snapshot does not fit those before it: {misfit}")]
+    #[error("part {number} of the snapshot does not fit the earlier parts: {misfit}")]
     Misfit {
         /// Number of the part, from 0.
         number: u32,
@@ -34,7 +34,7 @@ pub enum RestoreError {
         misfit: DoesNotFit,
     },
     /// The files differ from the captured ones.
-    #[error("the files that the snapshot makes have another digest than those it was made of")]
+    #[error("the restored files do not match the snapshot's digest")]
     Differs,
 }
 
