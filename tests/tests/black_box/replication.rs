@@ -283,7 +283,7 @@ fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_an
         .home
         .gdn(&["--workspace", id.as_str().unwrap(), "verify"])
         .exits(DAMAGED);
-    found.prints(&["x", "is rebuilding its files of the workspace"]);
+    found.prints(&["x", "rebuilds its files of the workspace"]);
     // Requests meanwhile fail with a retryable error.
     wait_until("the files are as they were written", || verify().code == 0);
     have_the_same_files(&a, &b);
