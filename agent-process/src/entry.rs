@@ -34,7 +34,7 @@ const EXIT_ORPHANED: u8 = 3;
 
 const HELP: &str = "\
 goondan-agent-process runs one agent instance. It is started by goondan-orchestrator, which talks to
-it over a socket pair on its standard input; it is of no use by itself. To talk to an agent, run
+it over a socket pair on its standard input; do not start it by hand. To talk to an agent, run
 `gdn run` and `gdn chat`.
 
 Options:

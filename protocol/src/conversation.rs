@@ -11,7 +11,7 @@ use crate::message::{Message, MessageEvent};
 /// A `replace` or `remove` named a message that does not exist. The event has no effect and the
 /// turn continues (`MSG-4`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a {operation} names message `{target_id}`, which is not in the conversation")]
+#[error("a {operation} refers to message `{target_id}`, which is not in the conversation")]
 pub struct MissingTarget {
     /// `replace` or `remove`.
     pub operation: &'static str,
@@ -21,7 +21,7 @@ pub struct MissingTarget {
 
 /// A stored record that is not a valid message.
 #[derive(Debug, thiserror::Error)]
-#[error("message {place} of the conversation cannot be read")]
+#[error("failed to read message {place} of the conversation")]
 pub struct UnreadableMessage {
     /// Its position in the conversation, from 1.
     pub place: usize,
@@ -267,7 +267,7 @@ mod tests {
         let error = talk.to_messages().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "message 2 of the conversation cannot be read"
+            "failed to read message 2 of the conversation"
         );
         let target_id = MessageId::new("b").unwrap();
         talk.apply(MessageEvent::Remove { target_id }).unwrap();

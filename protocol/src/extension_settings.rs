@@ -127,7 +127,7 @@ impl ExtensionSettings {
     /// [`InvalidSettings`] if no such extension exists or the settings do not match it.
     pub fn read(builtin: &str, config: &JsonObject) -> Result<Self, InvalidSettings> {
         let Some(settings) = settings::of_extension(builtin) else {
-            let message = format!("there is no built-in extension `{builtin}`");
+            let message = format!("unknown built-in extension `{builtin}`");
             return Err(InvalidSettings(message));
         };
         let problems = settings::check(settings, config);
@@ -191,11 +191,7 @@ mod tests {
                 json!({"tools": ["a"], "maxReminders": 17}),
                 "from 0 to 16",
             ),
-            (
-                "summary",
-                json!({}),
-                "there is no built-in extension `summary`",
-            ),
+            ("summary", json!({}), "unknown built-in extension `summary`"),
         ] {
             let error = read(builtin, config).unwrap_err();
             assert!(error.contains(said), "{builtin}: {error}");

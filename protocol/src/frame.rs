@@ -29,8 +29,8 @@ pub enum FrameError {
     },
     /// Incomplete frames use all memory reserved for them.
     #[error(
-        "there is no room for a frame of {len} bytes: unfinished frames of all connections may hold \
-         {max} bytes together; try again when others are through"
+        "no memory for a frame of {len} bytes: unfinished frames of all connections are limited to \
+         {max} bytes; try again later"
     )]
     NoRoom {
         /// The announced length in bytes.

@@ -34,18 +34,16 @@ pub struct Image {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidImages {
     /// Not a list of images.
-    #[error("the images are no list of `image` and `mediaType`: {0}")]
+    #[error("expected a list of images with `image` and `mediaType`: {0}")]
     Form(#[from] serde_json::Error),
     /// Too many.
-    #[error("there are {0} images; at most {MAX_IMAGES} come with an event")]
+    #[error("{0} images; at most {MAX_IMAGES} are allowed per event")]
     TooMany(usize),
     /// Too long.
-    #[error("the images have {0} bytes; at most {MAX_IMAGES_BYTES} come with an event")]
+    #[error("the images have {0} bytes; at most {MAX_IMAGES_BYTES} are allowed per event")]
     TooLong(usize),
     /// An image is neither a URL nor Base64 with a media type.
-    #[error(
-        "image {0} is neither an `http` address nor Base64 with a `mediaType` such as `image/png`"
-    )]
+    #[error("image {0} is neither an `http` URL nor Base64 with a `mediaType` such as `image/png`")]
     NoImage(usize),
 }
 

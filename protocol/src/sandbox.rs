@@ -125,7 +125,7 @@ impl SandboxPath {
 
 /// The path cannot be used in a policy.
 #[derive(Debug, thiserror::Error)]
-#[error("`{}` cannot be a path of a sandbox; write an absolute path without `..`", .0.display())]
+#[error("`{}` is not a valid sandbox path; write an absolute path without `..`", .0.display())]
 pub struct InvalidPath(PathBuf);
 
 impl TryFrom<PathBuf> for SandboxPath {

@@ -118,8 +118,7 @@ mod tests {
     fn what_nobody_can_know_is_asked_for_and_what_is_too_long_refused() {
         let error = |tool, action, args| planned(tool, action, (&args, &Value::Null)).unwrap_err();
         let lost = error("slack", "send", json!({"text": "hi"}));
-        let message =
-            "say which `channel`: what this turn answers did not come by connection `home`";
+        let message = "pass `channel`: the event of this turn did not come from connection `home`";
         assert_eq!(lost, PlanError::Invalid(message.to_owned()));
         let which = error("telegram", "react", json!({"chat": 5, "emoji": "👍"}));
         assert_eq!(which, PlanError::Invalid("say which `message`".to_owned()));

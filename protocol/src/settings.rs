@@ -86,8 +86,8 @@ pub const SECRET_FILES: &str = "secretFiles";
 static OF_FILE_SYSTEM: Settings = Settings::of(&[Setting::optional(
     SECRET_FILES,
     Content::Texts,
-    "Files that are kept for secrets, such as `certs/public.pem`, that this agent's file tools open all the \
-     same; each by its path in the project or the work directory.",
+    "Files that count as secret, such as `certs/public.pem`, but that this agent's file tools may \
+     open. Paths are relative to the project or the work directory.",
 )]);
 
 static OF_OTHER_TOOLS: Settings = Settings::NONE;
@@ -119,7 +119,7 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
         Settings::of(&[Setting::optional(
             "instructions",
             Content::Text,
-            "What an agent is told that another one asks; `${source}` is the one that asks.",
+            "Instructions for an agent that answers another agent's request; `${source}` is the requesting agent.",
         )]),
     ),
     (
@@ -127,7 +127,7 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
         Settings::of(&[Setting::optional(
             "content",
             Content::Truth,
-            "Whether inputs, arguments, results and replies are logged too, cut to a line.",
+            "True to also log inputs, arguments, results and replies, each truncated to a line.",
         )
         .or(Default::Truth(false))]),
     ),
@@ -138,28 +138,29 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
                 Setting::optional(
                     "maxMessages",
                     Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
-                    "Messages from which on the conversation is too long: one more.",
+                    "Number of messages above which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "maxCharacters",
                     Content::Number(1_000, COMPACTION_SIZE_MAX),
-                    "The same in characters of all messages.",
+                    "Number of characters above which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "maxTokens",
                     Content::Number(1_000, COMPACTION_SIZE_MAX),
-                    "The same in tokens that the latest reply read and wrote, as its provider tells.",
+                    "Number of tokens of the latest reply, as reported by its provider, above \
+                     which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "keepMessages",
                     Content::Number(0, MESSAGE_WINDOW_MAX as u64),
-                    "Latest messages of earlier turns that stay as they are.",
+                    "Number of the latest messages of earlier turns that are kept unchanged.",
                 )
                 .or(Default::Number(DEFAULT_KEEP_MESSAGES as u64)),
                 Setting::optional(
                     "instructions",
                     Content::Text,
-                    "What the model is told besides, when it writes a summary.",
+                    "Additional instructions for the model when it writes a summary.",
                 ),
             ],
             any_of: &["maxMessages", "maxCharacters", "maxTokens"],
@@ -171,7 +172,7 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
         Settings::of(&[Setting::required(
             "maxMessages",
             Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
-            "Messages that stay at most when a turn begins.",
+            "Maximum number of messages at the start of a turn.",
         )]),
     ),
     (
@@ -180,24 +181,24 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
             Setting::required(
                 "tools",
                 Content::Texts,
-                "Full names of the tools without a call of which no turn ends.",
+                "Full names of the tools that the agent must call before a turn can end.",
             ),
             Setting::optional(
                 "maxReminders",
                 Content::Number(0, MAX_REMINDERS as u64),
-                "How often the agent is reminded before its turn fails.",
+                "Number of reminders before the turn fails.",
             )
             .or(Default::Number(DEFAULT_REMINDERS as u64)),
             Setting::optional(
                 "anyOf",
                 Content::Truth,
-                "Whether a call of any one of the tools is enough.",
+                "True if a call of any one of the tools is enough.",
             )
             .or(Default::Truth(false)),
             Setting::optional(
                 "message",
                 Content::Text,
-                "What the agent is reminded with, and what the turn fails with.",
+                "Text of the reminder, and of the error when the turn fails.",
             ),
         ]),
     ),
@@ -207,7 +208,7 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
             Setting::optional(
                 "maxResults",
                 Content::Number(1, MAX_TOOL_RESULTS as u64),
-                "How many tools one search finds at most.",
+                "Maximum number of tools that a search returns.",
             )
             .or(Default::Number(DEFAULT_TOOL_RESULTS as u64)),
             Setting::optional(
@@ -215,12 +216,8 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
                 Content::Texts,
                 "Full names of tools that are offered without a search.",
             ),
-            Setting::optional(
-                "toolName",
-                Content::Text,
-                "The full name of the tool that searches.",
-            )
-            .or(Default::Text(TOOL_SEARCH_FIND)),
+            Setting::optional("toolName", Content::Text, "Full name of the search tool.")
+                .or(Default::Text(TOOL_SEARCH_FIND)),
             Setting::optional(
                 "minQueryLength",
                 Content::Number(1, 1_000),
@@ -230,7 +227,7 @@ static OF_EXTENSIONS: &[(&str, Settings)] = &[
             Setting::optional(
                 "persistSelection",
                 Content::Truth,
-                "Whether what was found stays offered in later turns.",
+                "True if found tools stay available in later turns.",
             )
             .or(Default::Truth(true)),
         ]),

@@ -46,7 +46,7 @@ impl NewerFormat {
     #[must_use]
     pub fn hint(&self) -> String {
         format!(
-            "install goondan {} or newer (`gdn --version` tells which this is), or name another state directory: \
+            "install goondan {} or newer (see `gdn --version`), or pass another state directory: \
              `gdn --state-root DIR …`",
             self.0.goondan
         )

@@ -59,7 +59,7 @@ pub struct TaskId(Arc<str>);
 /// An invalid task id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no id of a task: at most {max} letters, digits, `-` and `_`, beginning with a letter or digit",
+    "`{0}` is not a valid task id: use at most {max} letters, digits, `-` and `_`, starting with a letter or digit",
     max = TASK_ID_CHARS_MAX
 )]
 pub struct InvalidTaskId(String);
@@ -145,7 +145,7 @@ impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Idle => "not started",
-            Self::WaitingDependency => "waiting for what it needs",
+            Self::WaitingDependency => "waiting for a dependency",
             Self::WaitingQuestion => "waiting for an answer",
             Self::WaitingReview => "waiting for a review",
             other => other.as_str(),

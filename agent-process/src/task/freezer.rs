@@ -86,7 +86,7 @@ impl Freezer {
         let until = Instant::now() + FREEZING_TIME_MAX;
         while !self.stands_still()? {
             if Instant::now() > until {
-                let what = "some of its processes did not stand still in time";
+                let what = "some of its processes did not freeze in time";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
             sleep(LOOK_PAUSE).await;
@@ -102,7 +102,7 @@ impl Freezer {
         if let Err(error) = self.freeze.write_all_at(b"0", 0) {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the program could not be let go on; it is ended with its control group"
+                "failed to resume the program; ending it with its control group"
             );
         }
         true

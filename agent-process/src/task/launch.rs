@@ -16,7 +16,7 @@ pub(super) enum NotLaunched {
     #[error("the agent has no command; write one into `runtime.command`")]
     NoCommand,
     /// The session's id would be read as an option of the program.
-    #[error("the session cannot be gone on with: its id begins with `-`; start the task anew")]
+    #[error("failed to resume the session: its id begins with `-`; start the task again")]
     BadSession,
     /// A variable cannot be set.
     #[error(

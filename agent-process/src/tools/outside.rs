@@ -148,8 +148,7 @@ impl ConnectionRoute {
                 Err(fault) => {
                     let of = requests.len();
                     let message = format!(
-                        "the text was split into {of} messages, of which {number} were sent ({}); \
-                         then: {}",
+                        "{number} of {of} messages of the split text were sent ({}); then: {}",
                         Value::Array(sent),
                         fault.message
                     );

@@ -41,8 +41,8 @@ pub(crate) fn open_file(root: &Root, path: &Path, shown: &str) -> Result<File, T
         return Err(ToolFault::new(
             "E_TOO_LARGE",
             format!(
-                "`{shown}` has {} bytes; at most {MAX_FILE_BYTES} are read; use a shell command \
-                 for a part of it",
+                "`{shown}` has {} bytes; at most {MAX_FILE_BYTES} are read; use a shell command to \
+                 read a part",
                 metadata.len()
             ),
         ));

@@ -243,7 +243,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It is not closed before the end of the text or the start of another block.
-    #[error("it is not closed; end it with its closing tag on a line of its own")]
+    #[error("it is not closed; end it with its closing tag on a separate line")]
     Unterminated,
     /// It is too long.
     #[error("it is over {max} bytes long; shorten it", max = crate::limits::BLOCK_BYTES_MAX)]

@@ -187,8 +187,8 @@ impl<'a> Denials<'a> {
         {
             let listed: Vec<String> = listed.iter().map(|host| format!("`{host}`")).collect();
             return Some(format!(
-                "only {} can be reached from it, by the proxy that `HTTPS_PROXY` names; a person can add a host to \
-                 `network: {{allow: […]}}` of {owner} `sandbox`",
+                "programs in it can reach only {}, through the proxy in `HTTPS_PROXY`; a person \
+                 can add a host to `network: {{allow: […]}}` of {owner} `sandbox`",
                 listed.join(", ")
             ));
         }
@@ -214,8 +214,9 @@ impl<'a> Denials<'a> {
         let is_nameless = nameless.any(|words| line.trim_end().ends_with(words));
         if is_nameless && is_refused && policy.require != Level::Full {
             return Some(format!(
-                "what was refused may be shared memory or a semaphore, such as of processes of Python; a person can write \
-                 `require: full` in {owner} `sandbox`, where they are its own"
+                "it may have refused shared memory or a semaphore, such as Python's \
+                 multiprocessing uses; a person can write `require: full` in {owner} `sandbox`, \
+                 which gives it private ones"
             ));
         }
         let leads_nowhere = is_absent || is_refused || says(&LEADS_NOWHERE);
@@ -296,12 +297,13 @@ impl<'a> Denials<'a> {
         let owner = self.owner;
         match self.policy.require {
             Level::Full => format!(
-                "there is no network in it; a person can list the hosts that are needed under `network: {{allow: […]}}` \
-                 of {owner} `sandbox`, or {HTTP_FETCH}"
+                "it has no network; a person can list the needed hosts under `network: {{allow: \
+                 […]}}` of {owner} `sandbox`, or {HTTP_FETCH}"
             ),
             Level::Landlock | Level::Seatbelt | Level::Off => format!(
-                "there is no network in it; a person can {HTTP_FETCH} for the hosts that are needed, or write `require: \
-                 full` in {owner} `sandbox`, at which level hosts can be listed under `network: {{allow: […]}}`"
+                "it has no network; a person can {HTTP_FETCH} for the needed hosts, or write \
+                 `require: full` in {owner} `sandbox` and list the hosts under `network: {{allow: \
+                 […]}}`"
             ),
         }
     }
@@ -333,7 +335,7 @@ impl<'a> Denials<'a> {
                 Some(format!("only its own processes are there; {only_off}"))
             }
             _ if is_refused => Some(format!(
-                "processes outside of it get no signals; {only_off}"
+                "it cannot send signals to processes outside; {only_off}"
             )),
             Level::Full | Level::Landlock | Level::Seatbelt | Level::Off => None,
         }
@@ -342,8 +344,8 @@ impl<'a> Denials<'a> {
     /// Hint for a denial without further details.
     fn of_something(&self) -> String {
         format!(
-            "what was refused may be a signal to a process outside of it, a socket of the machine, a set-user-id file, a \
-             mount, a namespace or the tracing of a process; {}",
+            "it may have refused a signal to a process outside, a socket of the machine, a \
+             set-user-id file, a mount, a namespace or tracing a process; {}",
             self.only_off()
         )
     }
@@ -520,7 +522,7 @@ mod tests {
             Level::Landlock,
             "bash: line 1: kill: (6822) - Operation not permitted",
         );
-        assert!(told.contains("get no signals"), "{told}");
+        assert!(told.contains("cannot send signals"), "{told}");
         let gone = "bash: line 1: kill: (6822) - No such process";
         assert_eq!(at(Level::Landlock, gone), "");
         for said in [
@@ -536,7 +538,7 @@ mod tests {
             Level::Full,
             "PermissionError: [Errno 1] Operation not permitted",
         );
-        assert!(told.contains("may be a signal"), "{told}");
+        assert!(told.contains("may have refused a signal"), "{told}");
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered
         (None, _) => None,
         (Some(_), Some(egress)) => Some(WayOut::find(egress).map_err(SandboxError::NoWayOut)?),
         (Some(_), None) => {
-            let error = std::io::Error::other("nobody said where the egress is");
+            let error = std::io::Error::other("the egress proxy's sockets are unknown");
             return Err(SandboxError::NoWayOut(error));
         }
     };

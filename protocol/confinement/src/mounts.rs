@@ -64,9 +64,10 @@ struct Part {
 /// machine's own file systems. The working directory stays the same.
 pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
-    let working_directory = std::env::current_dir().map_err(step("there is no directory"))?;
+    let working_directory =
+        std::env::current_dir().map_err(step("failed to find the working directory"))?;
     if layout.mounts.contains_key(Path::new("/")) {
-        let error = io::Error::other("list what is needed of it");
+        let error = io::Error::other("list the needed directories instead");
         return Err(NamespaceError::new(
             "`/` cannot be a part of a new root",
             error,
@@ -76,7 +77,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
     let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
     let processes = match of {
         RootOf::Sandbox(_) => None,
-        RootOf::Process => Some(take(Path::new("/proc")).map_err(step("there is no /proc"))?),
+        RootOf::Process => Some(take(Path::new("/proc")).map_err(step("failed to open /proc"))?),
     };
     let covered = match of {
         RootOf::Sandbox(network) => outside_sockets::to_cover(layout, network)
@@ -112,7 +113,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
         None => mount_proc().map_err(step("a /proc of its own cannot be mounted"))?,
         Some(processes) => put_in(&processes, layout).map_err(step("/proc cannot be mounted"))?,
     }
-    restrict(layout).map_err(step("what is mounted cannot be made read-only"))?;
+    restrict(layout).map_err(step("failed to make mounts read-only"))?;
     pivot().map_err(step("the root cannot be replaced"))?;
     chdir(&working_directory)
         .map_err(io::Error::from)

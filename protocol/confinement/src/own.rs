@@ -183,7 +183,7 @@ impl OwnPolicy {
         }
         // The parent's working directory need not exist in the new root.
         let root = std::env::set_current_dir("/");
-        root.map_err(|error| NamespaceError::new("there is no root", error))?;
+        root.map_err(|error| NamespaceError::new("failed to open the root directory", error))?;
         replace_root(&layout, RootOf::Process)?;
         let is_root = nix::unistd::geteuid().is_root();
         drop_capabilities(if is_root {

@@ -44,7 +44,7 @@ const READ: &str = "file-read* file-map-executable process-exec";
 
 /// A path cannot be expressed in a profile.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot stand in a sandbox profile; rename it, or take it out of the policy")]
+#[error("`{0}` is not allowed in a sandbox profile; rename it, or remove it from the policy")]
 pub struct UnfitPath(String);
 
 /// The profile for a layout. `program` is the program that runs in it.
@@ -282,7 +282,7 @@ mod tests {
             layout.mounts.insert(path.into(), Access::Read);
             let refused = profile(&layout, &Network::None, Path::new(PROGRAM)).unwrap_err();
             let told = refused.to_string();
-            assert!(told.contains("cannot stand"), "{told}");
+            assert!(told.contains("is not allowed"), "{told}");
             assert!(!told.contains('\u{1b}'), "{told:?}");
         }
     }

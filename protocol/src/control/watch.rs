@@ -46,7 +46,9 @@ pub struct WatchCursor {
 
 /// The text is not a cursor.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no cursor; give back one that the daemon gave, or none to begin with a snapshot")]
+#[error(
+    "`{0}` is not a valid cursor; pass a cursor from the daemon, or none to start with a snapshot"
+)]
 pub struct InvalidCursor(String);
 
 impl FromStr for WatchCursor {

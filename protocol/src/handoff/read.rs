@@ -14,16 +14,16 @@ pub enum HandoffError {
     #[error("the text has more than {HANDOFF_TEXT_BYTES_MAX} bytes; give the handoff alone")]
     TooLong,
     /// No line marks the start of a handoff.
-    #[error("there is no line `{HANDOFF_MARK}`; begin with it")]
+    #[error("the line `{HANDOFF_MARK}` is missing; begin with it")]
     NoMark,
     /// A field that locates the work is missing.
-    #[error("the field `{0}` is missing; write `{0}: …` in a line of its own")]
+    #[error("the field `{0}` is missing; write `{0}: …` on a separate line")]
     Missing(HandoffField),
     /// A field occurs twice.
-    #[error("the field `{0}` comes twice; leave one out")]
+    #[error("the field `{0}` is set twice; remove one")]
     Repeated(HandoffField),
     /// The value of a field is invalid.
-    #[error("the field `{field}` cannot be taken: {problem}")]
+    #[error("the field `{field}` is invalid: {problem}")]
     Field {
         /// The field.
         field: HandoffField,

@@ -93,7 +93,7 @@ Next:
 #[test]
 fn prop_6_what_is_missing_too_much_or_leads_elsewhere_is_refused() {
     let of = |text: &str| text.parse::<Handoff>().unwrap_err().to_string();
-    assert_eq!(of("done"), "there is no line `HANDOFF`; begin with it");
+    assert_eq!(of("done"), "the line `HANDOFF` is missing; begin with it");
     let missing = of("HANDOFF\nGoal: x\nSandboxWorkDir: a/work");
     assert!(
         missing.starts_with("the field `ProposalJson` is missing"),

@@ -176,7 +176,7 @@ impl QuestionForm {
         let bytes = serde_json::to_string(content).map_or(usize::MAX, |text| text.len());
         if bytes > MAX_ANSWER_BYTES {
             return Err(format!(
-                "it has {bytes} bytes; at most {MAX_ANSWER_BYTES} are taken"
+                "it has {bytes} bytes; at most {MAX_ANSWER_BYTES} are allowed"
             ));
         }
         let missing = self.0.iter().filter(|field| {
@@ -186,7 +186,7 @@ impl QuestionForm {
         let missing = missing.map(|field| format!("`{}` is missing", field.name));
         let unfit = content.iter().filter_map(|(name, value)| {
             let Some(field) = self.field(name) else {
-                return Some(format!("`{name}` is no field of the question"));
+                return Some(format!("`{name}` is not a field of the question"));
             };
             let problem = field.takes.check(value).err()?;
             Some(format!("`{name}` {problem}"))

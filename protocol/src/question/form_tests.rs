@@ -117,7 +117,7 @@ fn an_answer_is_told_all_that_is_wrong_with_it_and_no_value_is_repeated() {
     let problem = form.check(content.as_object().unwrap()).unwrap_err();
     assert_eq!(
         problem,
-        "`name` is missing; `age` must be a whole number of at least 1; `color` is no field of the question"
+        "`name` is missing; `age` must be a whole number of at least 1; `color` is not a field of the question"
     );
     let content = json!({"name": "x".repeat(MAX_ANSWER_BYTES)});
     let problem = form.check(content.as_object().unwrap()).unwrap_err();
@@ -197,7 +197,7 @@ fn what_is_no_flat_form_of_primitive_fields_is_refused_with_its_place() {
     for (field, word) in [
         (
             json!({"type": "string", "format": "password"}),
-            "Secrets are not asked for",
+            "Questions must not request secrets",
         ),
         (
             json!({"type": "array", "items": {"type": "string"}}),
@@ -232,21 +232,24 @@ fn what_is_no_flat_form_of_primitive_fields_is_refused_with_its_place() {
             json!({"type": "string", "enum": ["a"], "oneOf": []}),
             "either",
         ),
-        (json!({"type": "string", "minLength": -1}), "no length"),
+        (
+            json!({"type": "string", "minLength": -1}),
+            "not a valid length",
+        ),
         (
             json!({"type": "string", "minLength": 2, "maxLength": 1}),
-            "as long as",
+            "is larger than",
         ),
         (
             json!({"type": "number", "minimum": 2, "maximum": 1.5}),
             "within its bounds",
         ),
-        (json!({"type": "integer", "maximum": "9"}), "no number"),
+        (json!({"type": "integer", "maximum": "9"}), "not a number"),
         (
             json!({"type": "integer", "default": "x"}),
             "its `default` must be a whole number",
         ),
-        (json!({"type": "string", "title": 7}), "no text"),
+        (json!({"type": "string", "title": 7}), "not text"),
     ] {
         let told = refusal(&with(field.clone()));
         assert!(
@@ -264,7 +267,7 @@ fn what_is_no_flat_form_of_primitive_fields_is_refused_with_its_place() {
         ),
         (
             json!({"type": "object", "required": ["a"]}),
-            "which is no field",
+            "which is not a field",
         ),
         (
             json!({"type": "object", "properties": {"a=b": {"type": "string"}}}),

@@ -36,7 +36,7 @@ impl QuestionForm {
         if bytes > MAX_QUESTION_SCHEMA_BYTES {
             let most = MAX_QUESTION_SCHEMA_BYTES;
             return Err(bad(format!(
-                "the schema has {bytes} bytes; at most {most} are taken"
+                "the schema has {bytes} bytes; at most {most} are allowed"
             )));
         }
         let schema = object(schema, "the schema")?;
@@ -53,7 +53,7 @@ impl QuestionForm {
         ];
         if let Some(other) = unknown(schema, &known, &["additionalProperties"]) {
             return Err(bad(format!(
-                "the schema says `{other}`, which is not supported"
+                "the schema has `{other}`, which is not supported"
             )));
         }
         let empty = JsonObject::new();
@@ -64,7 +64,7 @@ impl QuestionForm {
         if properties.len() > MAX_QUESTION_FIELDS {
             let count = properties.len();
             return Err(bad(format!(
-                "the schema has {count} fields; at most {MAX_QUESTION_FIELDS} are taken"
+                "the schema has {count} fields; at most {MAX_QUESTION_FIELDS} are allowed"
             )));
         }
         let required = names(schema.get("required"), "`required`")?;
@@ -74,7 +74,7 @@ impl QuestionForm {
         {
             let other = shown(other);
             return Err(bad(format!(
-                "`required` names `{other}`, which is no field"
+                "`required` lists `{other}`, which is not a field"
             )));
         }
         let fields = properties.iter().map(|(name, schema)| {
@@ -92,7 +92,7 @@ fn field(name: &str, schema: &Value, required: bool) -> Result<FormField, BadFor
         && !name.chars().any(char::is_control);
     if !is_name {
         return Err(bad(format!(
-            "a name has 1 to {MAX_NAME_BYTES} bytes, no `=` and no control characters"
+            "a name must have 1 to {MAX_NAME_BYTES} bytes, no `=` and no control characters"
         )));
     }
     let schema = object(schema, "its schema")?;
@@ -137,14 +137,14 @@ fn kind(schema: &JsonObject) -> Result<FieldKind, BadForm> {
         Some(other) => {
             let other = shown(other);
             return Err(bad(format!(
-                "its type is `{other}`; a question takes string, number, integer and boolean, and \
-                 nothing inside another"
+                "its type is `{other}`; a question can have string, number, integer and boolean \
+                 fields, without nesting"
             )));
         }
         None => return Err(bad("it has no `type`")),
     };
     match unknown(schema, &KEYWORDS, own) {
-        Some(other) => Err(bad(format!("it says `{other}`, which is not supported"))),
+        Some(other) => Err(bad(format!("it has `{other}`, which is not supported"))),
         None => Ok(kind),
     }
 }
@@ -154,7 +154,7 @@ fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64() {
             Some(length) => Ok(Some(length)),
-            None => Err(bad(format!("its `{name}` is no length"))),
+            None => Err(bad(format!("its `{name}` is not a valid length"))),
         },
     };
     let (min_length, max_length) = (length("minLength")?, length("maxLength")?);
@@ -162,7 +162,7 @@ fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
         .zip(max_length)
         .is_some_and(|(least, most)| least > most)
     {
-        return Err(bad("nothing can be as long as it says"));
+        return Err(bad("its `minLength` is larger than its `maxLength`"));
     }
     let format = match schema.get("format") {
         None | Some(Value::Null) => None,
@@ -170,8 +170,9 @@ fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
             let known = serde_json::from_value(value.clone());
             let known: TextFormat = known.map_err(|_| {
                 bad(format!(
-                    "its format is {}; a question takes email, uri, date and date-time. Secrets are not \
-                     asked for in a question: give them to the server in its configuration",
+                    "its format is {}; a question can have email, uri, date and date-time. \
+                     Questions must not request secrets: pass them to the server in its \
+                     configuration",
                     shown(&value.to_string())
                 ))
             })?;
@@ -191,7 +192,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
             let values = names(Some(values), "`enum`")?;
             let titles = names(schema.get("enumNames"), "`enumNames`")?;
             if !titles.is_empty() && titles.len() != values.len() {
-                return Err(bad("`enumNames` has not as many texts as `enum`"));
+                return Err(bad("`enumNames` must have as many texts as `enum`"));
             }
             let titles = titles.into_iter().map(|title| Some(title.to_owned()));
             let titles = titles.chain(std::iter::repeat(None));
@@ -210,7 +211,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
                 let title = text(option, "title")?;
                 match unknown(option, &["const", "title"], &[]) {
                     Some(other) => Err(bad(format!(
-                        "a choice says `{other}`, which is not supported"
+                        "a choice has `{other}`, which is not supported"
                     ))),
                     None => Ok(Choice { value, title }),
                 }
@@ -235,7 +236,7 @@ fn bounds(schema: &JsonObject) -> Result<(Option<Number>, Option<Number>), BadFo
     let bound = |name: &str| match schema.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) => Ok(Some(number.clone())),
-        Some(_) => Err(bad(format!("its `{name}` is no number"))),
+        Some(_) => Err(bad(format!("its `{name}` is not a number"))),
     };
     let (minimum, maximum) = (bound("minimum")?, bound("maximum")?);
     let is_empty = minimum.as_ref().zip(maximum.as_ref());
@@ -254,7 +255,7 @@ fn text(object: &JsonObject, name: &str) -> Result<Option<String>, BadForm> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(bad(format!("its `{name}` is no text"))),
+        Some(_) => Err(bad(format!("its `{name}` is not text"))),
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHost {
     /// It holds a character that no name has.
-    #[error("is no name of a host: letters, digits, `-`, `_` and `.` are allowed")]
+    #[error("is not a valid host name: use letters, digits, `-`, `_` and `.`")]
     NoName,
     /// It has letters beyond ASCII.
     #[error("has letters beyond ASCII; write the name as `xn--…`")]
@@ -42,13 +42,13 @@ pub enum InvalidHost {
     #[error("looks like an address in another notation; write it as `192.0.2.1`")]
     Number,
     /// More than a host and a port.
-    #[error("is more than a host and a port; take off `https://`, the path and the user")]
+    #[error("is more than a host and a port; remove `https://`, the path and the user")]
     NotOnlyAHost,
     /// The port is invalid.
-    #[error("has a port that is none; write a number from 1 to 65535")]
+    #[error("has an invalid port; write a number from 1 to 65535")]
     Port,
     /// A wildcard that matches too much, or is not at the front.
-    #[error("has a wildcard that stands for too much; write one like `*.example.org`")]
+    #[error("has a wildcard that matches too much; write one like `*.example.org`")]
     Wildcard,
     /// An IPv6 address without brackets.
     #[error("is an IPv6 address without brackets; write it as `[2001:db8::1]:443`")]

@@ -107,7 +107,7 @@ impl ActionCall<'_> {
             }
             (None, Some(home)) => Ok((home, true)),
             (None, None) => Err(PlanError::Invalid(format!(
-                "say which `{argument}`: what this turn answers did not come by connection `{}`",
+                "pass `{argument}`: the event of this turn did not come from connection `{}`",
                 self.connection
             ))),
         }
@@ -187,7 +187,9 @@ impl Plan {
         let each = parts.iter().enumerate();
         let requests = each.map(|(number, part)| Request::of(&action(number, part)));
         let Value::Object(place) = place else {
-            return Err(PlanError::Failed("a place is no object".to_owned()));
+            return Err(PlanError::Failed(
+                "the target of a message is not an object".to_owned(),
+            ));
         };
         let requests = requests.collect::<Result<_, _>>()?;
         Ok(Self::new(requests, Answer::Messages(place)))
@@ -267,7 +269,7 @@ pub(super) fn to_call(action: &impl Serialize) -> Result<(String, Box<RawValue>)
             let (method, params) = only.ok_or_else(|| Error::custom("nothing to do"))?;
             Ok((method, to_raw_value(&params)?))
         }
-        _ => Err(Error::custom("it is no action")),
+        _ => Err(Error::custom("it is not an action")),
     }
 }
 

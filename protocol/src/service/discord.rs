@@ -132,7 +132,7 @@ fn channel_schema() -> Value {
 fn text_schema() -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What is written, in Markdown. `<@123>` mentions somebody",
+        "description": "The text, in Markdown. `<@123>` mentions a user",
     })
 }
 

@@ -30,7 +30,7 @@ pub const HTTP: Service = Service {
                 json!({
                     "url": url_schema(), "headers": headers_schema(), "raw": raw_schema(),
                     "timeoutMs": timeout_schema(),
-                    "headOnly": {"type": "boolean", "description": "Whether only status and headers are asked for (HEAD); false if not given"},
+                    "headOnly": {"type": "boolean", "description": "True to get only status and headers (HEAD). Default: false"},
                 })
             },
             required: &["url"],
@@ -117,14 +117,14 @@ fn headers_schema() -> Value {
 fn raw_schema() -> Value {
     json!({
         "type": "boolean",
-        "description": "Whether HTML is returned as it is, not as the text it shows; false if not given",
+        "description": "True to return HTML unchanged instead of as text. Default: false",
     })
 }
 
 fn timeout_schema() -> Value {
     json!({
         "type": "integer", "minimum": 1, "maximum": TIMEOUT_MAX_MS,
-        "description": format!("How many milliseconds it may take; {TIMEOUT_DEFAULT_MS} if not given"),
+        "description": format!("Timeout in milliseconds. Default: {TIMEOUT_DEFAULT_MS}"),
     })
 }
 

@@ -61,7 +61,7 @@ pub const SLACK: Service = Service {
                 json!({
                     "emoji": {"type": "string", "minLength": 1, "description": "Its name, such as thumbsup"},
                     "message": any_schema(), "channel": channel_schema(),
-                    "remove": {"type": "boolean", "description": "Whether it is taken away; false if not given"},
+                    "remove": {"type": "boolean", "description": "True to remove the emoji. Default: false"},
                 })
             },
             required: &["emoji"],
@@ -75,7 +75,7 @@ pub const SLACK: Service = Service {
                 json!({
                     "channel": channel_schema(),
                     "thread": {"type": "string", "description": "The ts of the thread's first message; empty: the channel itself. If not given, the thread this turn's message belongs to"},
-                    "limit": {"type": "integer", "minimum": 1, "maximum": SLACK_MESSAGES_MAX, "description": format!("How many messages; {MESSAGES_DEFAULT} if not given")},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": SLACK_MESSAGES_MAX, "description": format!("Number of messages. Default: {MESSAGES_DEFAULT}")},
                 })
             },
             required: &[],
@@ -190,14 +190,14 @@ fn channel_schema() -> Value {
 fn text_schema() -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What is written. `<@U0123>` mentions somebody",
+        "description": "The text. `<@U0123>` mentions a user",
     })
 }
 
 fn format_schema() -> Value {
     json!({
         "enum": ["mrkdwn", "markdown", "plain"],
-        "description": "How the text is marked up: in Slack's way (the default), as Markdown, or not",
+        "description": "Markup of the text: Slack's (the default), Markdown, or none",
     })
 }
 

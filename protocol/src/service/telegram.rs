@@ -24,9 +24,9 @@ pub const TELEGRAM: Service = Service {
                 json!({
                     "text": text_schema(), "chat": chat_schema(), "parseMode": parse_mode_schema(),
                     "replyTo": {"type": "integer", "description": "The id of the message it is shown as an answer to"},
-                    "quote": {"type": "boolean", "description": "Whether it is shown as an answer to the message this turn answers; false if not given"},
+                    "quote": {"type": "boolean", "description": "True to reply to the message that this turn answers. Default: false"},
                     "thread": thread_schema(),
-                    "silent": {"type": "boolean", "description": "Whether nobody is notified; false if not given"},
+                    "silent": {"type": "boolean", "description": "True to send without a notification. Default: false"},
                 })
             },
             required: &["text"],
@@ -165,14 +165,14 @@ fn chat_schema() -> Value {
 fn text_schema() -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "What is written",
+        "description": "The text",
     })
 }
 
 fn parse_mode_schema() -> Value {
     json!({
         "enum": ["MarkdownV2", "HTML", "Markdown"],
-        "description": "How the text is marked up. If not given, it is shown to the letter",
+        "description": "Markup of the text. Default: none, the text is shown literally",
     })
 }
 

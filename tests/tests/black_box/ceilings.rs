@@ -187,7 +187,7 @@ fn sec_8_requests_that_are_never_whole_hold_so_much_memory_and_no_more() {
         !told.is_empty()
     });
     assert!(
-        told.contains("there is no room for a frame of 16777216 bytes"),
+        told.contains("no memory for a frame of 16777216 bytes"),
         "{told}"
     );
     assert_eq!(home.ask("main", "echo here"), "here");

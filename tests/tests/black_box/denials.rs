@@ -104,5 +104,5 @@ fn sec_3_a_model_is_told_what_was_denied_at_the_level_full() {
 
 #[test]
 fn sec_3_a_model_is_told_what_was_denied_at_the_level_landlock() {
-    is_told("landlock", "get no signals", "no sockets can be made");
+    is_told("landlock", "cannot send signals", "no sockets can be made");
 }

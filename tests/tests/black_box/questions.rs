@@ -250,7 +250,7 @@ fn what_no_person_can_be_asked_is_refused_to_the_server() {
         ("nested", ["field `login`", "its type is `object`"]),
         (
             "password",
-            ["field `password`", "Secrets are not asked for"],
+            ["field `password`", "Questions must not request secrets"],
         ),
         ("visit", ["form", "`mode`"]),
     ] {

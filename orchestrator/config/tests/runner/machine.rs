@@ -231,7 +231,7 @@ fn sec_3_hosts_are_listed_as_what_they_are_and_at_the_level_full() {
     let good = "{allow: [packages.example.org, '*.example.org:8443', 10.0.0.7, '[::1]:80']}";
     assert_eq!(of(good), Vec::<String>::new());
     for (network, said) in [
-        ("{allow: ['*']}", "a wildcard that stands for too much"),
+        ("{allow: ['*']}", "a wildcard that matches too much"),
         ("{allow: ['https://a.org']}", "more than a host and a port"),
         ("{allow: [A.org]}", "lower case"),
         ("{allow: [169.254.169.254]}", "programs must not access"),

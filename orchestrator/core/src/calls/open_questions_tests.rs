@@ -106,7 +106,11 @@ fn what_a_call_has_asked_counts_until_the_call_is_over() {
         questions.ask(question("a", "kit", 1, 0));
         questions.close(&id("a"), 1);
     }
-    assert!(room(&questions, "kit", 1).unwrap_err().contains("one call"));
+    assert!(
+        room(&questions, "kit", 1)
+            .unwrap_err()
+            .contains("a call can ask")
+    );
     questions.forget_calls(|_| true);
     assert!(room(&questions, "kit", 1).is_err());
     questions.forget_calls(|_| false);

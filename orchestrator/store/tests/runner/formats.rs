@@ -208,7 +208,7 @@ fn msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning() {
         .iter()
         .filter_map(|event| event.detail.as_deref())
         .collect();
-    let expected = "a remove names message `not-there`, which is not in the conversation";
+    let expected = "a remove refers to message `not-there`, which is not in the conversation";
     assert_eq!(details, [expected]);
     // The warning is reported once.
     assert_eq!(open(&dir).state().findings, []);

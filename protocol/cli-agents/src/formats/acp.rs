@@ -145,7 +145,7 @@ impl Acp {
                     self.usage.report(sink);
                     self.ended(ended.stop_reason, sink);
                 }
-                None => self.failed(id, "the prompt was answered with no stop reason", sink),
+                None => self.failed(id, "the answer to the prompt has no stop reason", sink),
             },
             _ => return false,
         }
@@ -157,10 +157,10 @@ impl Acp {
         let problem = match reason {
             StopReason::EndTurn => None,
             StopReason::MaxTokens => Some("it ran out of tokens"),
-            StopReason::MaxTurnRequests => Some("it made as many requests as it may"),
-            StopReason::Refusal => Some("it refused to go on"),
-            StopReason::Cancelled => Some("it was cancelled"),
-            _ => Some("it stopped for a reason that is not known"),
+            StopReason::MaxTurnRequests => Some("it reached its limit of requests"),
+            StopReason::Refusal => Some("it refused to continue"),
+            StopReason::Cancelled => Some("it was canceled"),
+            _ => Some("it stopped for an unknown reason"),
         };
         let words = std::mem::take(&mut self.last_words);
         sink.push(Event::Result(RunResult {
@@ -181,7 +181,7 @@ impl Acp {
         };
         let words = &*setting.map_or_else(
             || words.to_owned(),
-            |setting| format!("the agent refuses the `{setting}` that it is to have: {words}"),
+            |setting| format!("the agent refuses the configured `{setting}`: {words}"),
         );
         let is_permanent = setting.is_some() || is_permanent(words);
         if id == Some(ACP_SESSION) && self.is_resumed && reset.is_none() && !is_permanent {
