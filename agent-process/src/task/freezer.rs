@@ -177,6 +177,6 @@ mod tests {
         let mut freezer = Freezer::open(group.path()).unwrap();
         freezer.freeze().await.unwrap_err();
         assert_eq!(text(&group, "cgroup.freeze"), "0");
-        assert!(!freezer.thaw(), "it is to be let go as it was stopped");
+        assert!(!freezer.thaw(), "it must be resumed as it was stopped");
     }
 }

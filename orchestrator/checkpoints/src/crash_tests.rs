@@ -32,7 +32,7 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World, b
             }));
             let is_new = judge(&found, is_whole);
             outcomes[usize::from(is_new)] += 1;
-            assert!(is_new || !is_whole, "what was said to be done is done");
+            assert!(is_new || !is_whole, "acknowledged work is done");
         }
         if is_whole {
             assert!(

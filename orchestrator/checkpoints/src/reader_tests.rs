@@ -112,7 +112,7 @@ fn is_there(program: &str) -> bool {
     let is_there = command.output().is_ok();
     if !is_there {
         eprintln!(
-            "SKIPPED: `{program}` is not installed, so that nobody knows whether it reads a snapshot"
+            "SKIPPED: `{program}` is not installed, so reading a snapshot with it is untested"
         );
     }
     is_there

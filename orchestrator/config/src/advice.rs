@@ -50,9 +50,8 @@ pub(crate) fn provider(written: &str) -> String {
         Some((_, endpoint)) => format!(
             "{written} is compatible with the OpenAI API: write `provider: openai` and `endpoint: {endpoint}`"
         ),
-        None => "for a server with an API compatible with one of these, write its address: \
-            `provider: openai` and `endpoint: URL`, up to and including the version, such as \
-            `http://127.0.0.1:8080/v1`"
+        None => "for a server with a compatible API, write for example `provider: openai` and \
+            `endpoint: URL`, up to and including the version, such as `http://127.0.0.1:8080/v1`"
             .to_owned(),
     }
 }

@@ -409,7 +409,7 @@ impl Tally {
         self.add_told(world.replies.counts);
         let watched = [
             ("a watcher: snapshot", world.watcher.snapshots),
-            ("a watcher: what it had missed", world.watcher.came_back),
+            ("a watcher: missed updates", world.watcher.came_back),
         ];
         let watched = watched.into_iter().filter(|(_, times)| *times > 0);
         self.add_told(watched.map(|(what, n)| (what.to_owned(), n)).collect());
@@ -507,9 +507,9 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         "reply: gone",
         "reply: not its own",
         "a watcher: snapshot",
-        "a watcher: what it had missed",
+        "a watcher: missed updates",
     ] {
-        assert!(told.contains_key(what), "nobody was told {what}");
+        assert!(told.contains_key(what), "no report of {what}");
     }
 }
 

@@ -47,7 +47,7 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -
             let outcome = judge(&found);
             outcomes[usize::from(outcome == Outcome::New)] += 1;
             if is_whole {
-                assert_eq!(outcome, Outcome::New, "what was said to be done is done");
+                assert_eq!(outcome, Outcome::New, "acknowledged work is done");
             }
         }
         if is_whole {

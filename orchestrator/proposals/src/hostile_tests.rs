@@ -107,7 +107,7 @@ fn prop_4_what_is_kept_and_does_not_fit_together_changes_nothing() {
                     .replacen("src/new.rs", "src/evil.rs", 1);
             world.write(&dir, "details.json", &text);
         }),
-        ("what was given", &|world| {
+        ("given files", &|world| {
             let root = "/state/sandboxes/r1/coder";
             let text = world
                 .read(root, "sandbox.json")

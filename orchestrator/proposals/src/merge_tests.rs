@@ -55,7 +55,7 @@ fn prop_4_a_stale_proposal_is_merged_into_a_new_one_that_can_be_applied() {
         ("src/long.txt", FileStatus::Modified),
         ("src/new.rs", FileStatus::Added),
     ];
-    assert_eq!(changed, expected, "what a person changed is no part of it");
+    assert_eq!(changed, expected, "it does not include a person's changes");
     let created = new.history.first().unwrap();
     assert!(created.detail.contains("merged from"), "{created:?}");
     let state = world.sandboxes().show(&at()).unwrap().info.state;

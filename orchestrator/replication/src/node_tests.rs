@@ -690,7 +690,7 @@ fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_tha
     }
     let oldest = world.logs[&workspace("w")].read(Position(1)).oldest;
     assert!(oldest > Position(20), "{oldest}");
-    assert_eq!(world.snapshots.len(), 1, "of which one is left");
+    assert_eq!(world.snapshots.len(), 1, "with one left");
     world.begin("d");
     world.pass(8_000);
     for at in 1..=3 {

@@ -134,7 +134,7 @@ fn batches_that_wait_share_a_record_and_are_acknowledged_when_both_are_so() {
     );
     assert!(
         bench.give(Input::Synced(BatchId(1))).is_empty(),
-        "it does not stand yet"
+        "it is not written yet"
     );
     let second = bench.answered(&first);
     let [Effect::Acknowledge(BatchId(1)), Effect::Put(attempt, put)] = second.as_slice() else {

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(
             nodes.successor(&workspace, &node("b")),
             None,
-            "nobody is better"
+            "no node is better"
         );
         assert_eq!(nodes.order(&workspace).len(), 3);
     }

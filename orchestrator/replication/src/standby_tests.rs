@@ -182,7 +182,7 @@ fn a_seal_that_comes_too_late_is_none() {
     assert_eq!(
         bench.standby.chain().position(),
         Position(2),
-        "it goes on as a standby"
+        "it continues as a standby"
     );
 }
 
@@ -331,7 +331,7 @@ fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote(
     bench.log.lose_behind(Position(1));
     bench.standby = standby(&bench.writer);
     for _ in 0..20 {
-        assert_eq!(bench.turn(), None, "what it has alone stays");
+        assert_eq!(bench.turn(), None, "its own files are kept");
     }
 }
 

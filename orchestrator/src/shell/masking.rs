@@ -733,7 +733,7 @@ mod tests {
             text: "a line\n".to_owned(),
         });
         ends.keep_back(&masks, &mut plain);
-        assert_eq!(output(plain), "a line\n", "nothing of it is held back");
+        assert_eq!(output(plain), "a line\n", "nothing is held back");
     }
 
     fn output(message: ToOrchestrator) -> String {

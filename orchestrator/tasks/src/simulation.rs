@@ -249,10 +249,7 @@ impl World {
         let (area, task, _) = WorkArea::load(&self.disk, Path::new(ROOT)).unwrap();
         (self.area, self.task) = (area, task);
         let found = history(&self.disk);
-        assert!(
-            found.starts_with(&self.facts),
-            "what was acknowledged is lost"
-        );
+        assert!(found.starts_with(&self.facts), "acknowledged data is lost");
         self.facts = found;
         for (id, ask) in &self.state().asks {
             if let Asked::Question(_, _, Some(Answer::Person(text))) = &ask.what {

@@ -83,7 +83,7 @@ static RULE: Shape = Shape::of(
         Field::optional(
             "route",
             Content::Mapping(&ROUTE),
-            "The route of these events.",
+            "The route of matching events.",
         ),
     ],
 );

@@ -26,7 +26,7 @@ static PRICE: Shape = Shape::of(
         Field::optional(
             "since",
             Content::Text,
-            "The first day (UTC) of these prices, such as `2026-01-31`.",
+            "The first day (UTC) on which these prices apply, such as `2026-01-31`.",
         )
         .or(Default::Meaning("no first day")),
         Field::required("input", Content::Amount, "Price of input tokens."),
@@ -41,7 +41,7 @@ static PRICE: Shape = Shape::of(
             "Price of tokens read from the provider's cache.",
         )
         .or(Default::Meaning(
-            "same as `input`; a tenth of it for `anthropic`",
+            "same as `input`; for `anthropic`, a tenth",
         )),
         Field::optional(
             "cacheWrite",
@@ -49,7 +49,7 @@ static PRICE: Shape = Shape::of(
             "Price of tokens written to the provider's cache.",
         )
         .or(Default::Meaning(
-            "same as `input`; a quarter more for `anthropic`",
+            "same as `input`; for `anthropic`, a quarter more",
         )),
     ],
 );

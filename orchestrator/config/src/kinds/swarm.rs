@@ -34,7 +34,7 @@ impl Kind {
 /// Shape of a Swarm's `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "SwarmSpec",
-    "A group of agents, their entry agent and the policy for all of them.",
+    "A group of agents with an entry agent and a common policy.",
     &[
         Field::required(
             "entryAgent",

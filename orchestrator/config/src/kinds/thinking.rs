@@ -18,8 +18,8 @@ pub(crate) fn check(model: &HostedModel, params: &ModelParams, place: Place, rep
     let budget = thinking.budget_tokens();
     if let (Some(effort), Some(budget)) = (effort, budget.filter(|it| *it >= reply_tokens)) {
         let message = format!(
-            "`maxTokens: {reply_tokens}` leaves no room for a reply: with `reasoningEffort: \
-             {effort}`, `{}` may use {budget} of these tokens for reasoning",
+            "`maxTokens: {reply_tokens}` leaves no tokens for a reply: with `reasoningEffort: \
+             {effort}`, `{}` may spend {budget} tokens on reasoning",
             model.model
         );
         report.add(

@@ -109,7 +109,7 @@ static MODULE_SPEC: Shape = Shape::of(
         Field::optional(
             "limits",
             Content::Mapping(&process_limits::HOST_LIMITS),
-            "What each process of its host may take at most.",
+            "Limits of each process of the module's host.",
         ),
         CONFIG,
         ERROR_MESSAGE_LIMIT,

@@ -48,9 +48,8 @@ fn a_provider_that_there_is_not_is_told_by_what_it_is_reached() {
         ("Gemini", "write `provider: google`"),
         (
             "bedrock",
-            "for a server with an API compatible with one of these, write its address: `provider: \
-             openai` and `endpoint: URL`, up to and including the version, such as \
-             `http://127.0.0.1:8080/v1`",
+            "for a server with a compatible API, write for example `provider: openai` and \
+             `endpoint: URL`, up to and including the version, such as `http://127.0.0.1:8080/v1`",
         ),
     ] {
         let expected = format!(

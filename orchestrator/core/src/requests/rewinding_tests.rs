@@ -168,7 +168,7 @@ fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
     assert!(matches!(pin.op, Op::PinConversation(_)));
     let turn = Cancelled::Turn(TurnId::new("t").unwrap());
     let wanted = world.stored(cancel, Report::CancelEvent(Ok(turn)));
-    assert!(wanted.answers.is_empty(), "nobody asked for just that");
+    assert!(wanted.answers.is_empty(), "no request matches exactly");
     let again = world.stored(pin, in_turn());
     let error = again.answers[0].as_ref().unwrap_err();
     assert_eq!(error.code, ErrorCode::InstanceBusy);

@@ -286,7 +286,7 @@ fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
             assert!(matches!(ask.question, Question::Restart { .. }), "{ask:?}");
         }
         AgentAnswer::Refused { .. } => {}
-        other => panic!("{other:?} is no answer to {ask:?}"),
+        other => panic!("{other:?} does not answer {ask:?}"),
     }
 }
 
@@ -320,7 +320,7 @@ impl Agent {
         match message {
             ToAgent::Welcome(welcome) => {
                 let Assignment::Agent(assignment) = welcome.assignment else {
-                    panic!("an agent is to be one");
+                    panic!("expected the assignment of an agent");
                 };
                 self.model = Some(assignment.agent.model.name);
                 vec![load(0)]

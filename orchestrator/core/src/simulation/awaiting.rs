@@ -40,7 +40,10 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_a_person_cancelled_the_event() {
     });
     world.ask(Asked::Cancel(event_id), call);
     run_for(&mut world, 10_000);
-    assert!(world.replies.are_told(), "nobody told that it is over");
+    assert!(
+        world.replies.are_told(),
+        "no reply reports that it has ended"
+    );
     assert_eq!(world.replies.counts["reply: ended by a person"], 1);
 }
 
@@ -50,7 +53,7 @@ fn msg_13_whoever_waits_for_a_reply_hears_it_once_the_event_is_resumed() {
     let before = world.replies.counts.get("reply: over").copied();
     arranging::resume_all(&mut world);
     run_for(&mut world, 10_000);
-    assert!(world.replies.are_told(), "nobody told the reply");
+    assert!(world.replies.are_told(), "no reply arrived");
     let after = world.replies.counts["reply: over"];
     assert!(after > before.unwrap_or_default());
 }
@@ -63,6 +66,6 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_the_conversation_is_gone() {
     // During the deletion there was nothing to wait for.
     world.await_replies();
     run_for(&mut world, 10_000);
-    assert!(world.replies.are_told(), "nobody told that it is gone");
+    assert!(world.replies.are_told(), "no reply reports that it is gone");
     assert!(world.replies.counts["reply: gone"] >= 1);
 }

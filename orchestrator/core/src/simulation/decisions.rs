@@ -85,9 +85,9 @@ impl Decisions {
         has_begun: bool,
     ) -> &'static str {
         let id = self.ids.get(turn_id);
-        let id = id.expect("nobody has seen what was decided about").clone();
+        let id = id.expect("the decided call was never seen").clone();
         let is_wanted = self.wanted.contains(&(id.clone(), decision.as_str()));
-        assert!(is_wanted, "nobody wanted `{id}` {}", decision.as_str());
+        assert!(is_wanted, "no user requested `{id}` {}", decision.as_str());
         let before = self.told.insert(id.clone(), decision);
         assert!(before.is_none_or(|before| before == decision), "`{id}`");
         self.check(&id);
@@ -96,7 +96,7 @@ impl Decisions {
             ApprovalDecision::Approved if has_begun => "approval: approved, and may have begun",
             ApprovalDecision::Approved => {
                 let is_first = self.begun.insert(turn_id.clone());
-                assert!(is_first, "`{id}` is to be begun twice");
+                assert!(is_first, "`{id}` must not start twice");
                 "approval: approved"
             }
         }
@@ -104,7 +104,7 @@ impl Decisions {
 
     fn check(&self, id: &ApprovalId) {
         if let (Some(taken), Some(told)) = (self.taken.get(id), self.told.get(id)) {
-            assert_eq!(taken, told, "a person and an agent are told another thing");
+            assert_eq!(taken, told, "a person and an agent get different decisions");
         }
     }
 }

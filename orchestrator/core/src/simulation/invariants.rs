@@ -34,7 +34,7 @@ impl World {
         assert_eq!(
             self.core.fleet.awaited_in_vain(),
             [],
-            "somebody waits for what does not wait for a turn (MSG-13)"
+            "a client waits for an event that does not wait for a turn (MSG-13)"
         );
         assert_eq!(
             up_count,
@@ -52,7 +52,7 @@ impl World {
             );
             // A hung process may not have received it.
             let requester = self.children.get(&process);
-            let requester = requester.expect("whoever makes a call is there");
+            let requester = requester.expect("the caller exists");
             assert!(request.is_some_and(|request| requester.questions.contains(&request)));
         }
     }

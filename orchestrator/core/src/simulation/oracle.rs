@@ -159,7 +159,7 @@ impl Oracle {
             ..
         } = answer
         {
-            let turn_id = &ask.expect("nobody asked, or was answered already").turn_id;
+            let turn_id = &ask.expect("not requested, or already answered").turn_id;
             let told = self.decisions.tell(turn_id, *decision, *has_begun);
             *self.told.entry(told.to_owned()).or_default() += 1;
             return;
@@ -175,7 +175,7 @@ impl Oracle {
             AgentAnswer::Pending { event_id, .. } => ("pending".to_owned(), Some(event_id)),
             AgentAnswer::Restarting {} => ("restarting".to_owned(), None),
             AgentAnswer::Refused { code, .. } => (code.clone(), None),
-            other => panic!("nobody asked for {other:?}"),
+            other => panic!("{other:?} was not requested"),
         };
         *self.told.entry(told).or_default() += 1;
         if let Some(question) = question {
@@ -286,7 +286,7 @@ impl Oracle {
             return Answered::Nothing;
         }
         let asked = self.open_requests.remove(&token);
-        let asked = asked.expect("nobody asked, or was answered already");
+        let asked = asked.expect("not requested, or already answered");
         match asked {
             Asked::Send { event_id, waits } => match result {
                 Ok(value) => {
@@ -295,7 +295,7 @@ impl Oracle {
                     self.acknowledge(&event_id, sent.duplicate || waits);
                     match &sent.outcome {
                         Some(TurnOutcome::Failed { code, .. }) if code == CANCELLED => {
-                            assert!(self.is_excused(&event_id), "nobody cancelled {event_id}");
+                            assert!(self.is_excused(&event_id), "{event_id} was not canceled");
                         }
                         Some(outcome) => assert_eq!(*outcome, reply_to(&event_id)),
                         None => assert!(!waits, "the outcome was waited for"),
@@ -421,7 +421,7 @@ impl Oracle {
 
     pub(super) fn progress(&self, token: RequestToken) {
         let is_known = self.open_requests.contains_key(&token) || self.gone.contains(&token);
-        assert!(is_known, "progress for nobody");
+        assert!(is_known, "progress without a request");
     }
 
     /// Disconnects clients, some of them because their daemon was killed. Returns the events they
@@ -462,7 +462,7 @@ impl Oracle {
     pub(super) fn assert_none_begins_paused(completion: &Completion) {
         if let Report::BeginTurn(Err(error)) = &completion.report {
             let is_paused = matches!(error, StoreError::EventPaused { .. });
-            assert!(!is_paused, "a turn was to begin: {error}");
+            assert!(!is_paused, "unexpected start of a turn: {error}");
         }
     }
 

@@ -62,7 +62,10 @@ impl Requests {
         for Asked { event_id, at_ms } in self.open.values() {
             let since_ms = ended_ms(event_id).map(|ended_ms| ended_ms.max(*at_ms));
             let is_due = since_ms.is_none_or(|since_ms| now_ms <= since_ms + HEARS_WITHIN_MS);
-            assert!(is_due, "{event_id} was ended, and who waits is not told");
+            assert!(
+                is_due,
+                "{event_id} was ended, but the waiting client got no reply"
+            );
         }
     }
 }
@@ -129,13 +132,16 @@ impl Replies {
         self.in_flight.remove(event_id);
         let what = match reply {
             Reply::Over { outcome } => {
-                assert!(is_own(event_id), "{event_id} is told to a stranger");
+                assert!(
+                    is_own(event_id),
+                    "{event_id} was reported to another client"
+                );
                 let key = self.wanted.remove(event_id);
-                let key = key.expect("nobody asked for it");
+                let key = key.expect("it was not requested");
                 let is_its = *outcome == reply_to(event_id);
                 assert!(
                     is_its || is_excused,
-                    "{event_id} is said to have ended so: {outcome:?}"
+                    "unexpected outcome of {event_id}: {outcome:?}"
                 );
                 let told = self.told.insert(event_id.clone(), (key, outcome.clone()));
                 let stays = told.is_none_or(|(_, before)| before == *outcome);

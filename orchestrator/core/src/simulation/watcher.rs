@@ -77,7 +77,7 @@ impl Watcher {
         assert_eq!(
             self.token,
             Some(token),
-            "somebody is told who does not watch"
+            "an update for a client that does not watch"
         );
         assert!(!told.update.has_more(), "there are not so many processes");
         match told.update {
@@ -88,12 +88,12 @@ impl Watcher {
                 self.snapshots += 1;
             }
             WatchUpdate::Event(event) => {
-                let cursor = self.cursor.expect("it was told how everything is first");
+                let cursor = self.cursor.expect("a snapshot comes first");
                 let next = WatchCursor {
                     count: cursor.count + 1,
                     ..cursor
                 };
-                assert_eq!(told.cursor, next, "something was left out or told twice");
+                assert_eq!(told.cursor, next, "an update is missing or was sent twice");
                 self.take(event);
             }
         }
@@ -160,7 +160,7 @@ impl Watcher {
         assert_eq!(
             self.processes,
             up_of(processes),
-            "whoever watches sees what is not"
+            "the watcher's view is wrong"
         );
     }
 }

@@ -79,7 +79,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
     let c = world.run("c");
     world.tell(c, &[taken(25)]);
     world.settle();
-    assert!(world.children[&c].is_asked_to_end, "it is the last of it");
+    assert!(world.children[&c].is_asked_to_end, "it is the last part");
     world.get("task.new", &new("d", true)).unwrap();
     world.settle();
     assert_eq!(world.process_of("d"), None, "nothing is left");

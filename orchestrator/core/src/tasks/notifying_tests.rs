@@ -133,7 +133,11 @@ fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent
     let mut world = World::notifying(&[send()]);
     ask(&mut world);
     world.pass(TICK_MS);
-    assert_eq!(count(&world, "notification_begun"), 0, "nobody listens yet");
+    assert_eq!(
+        count(&world, "notification_begun"),
+        0,
+        "no server listens yet"
+    );
     world.kill_daemon();
     world.settle();
     assert!(world.calls.is_empty());

@@ -169,10 +169,7 @@ fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk
     world.settle();
     let error = world.answers.remove(&token).unwrap().unwrap_err();
     assert_eq!(error.code, ErrorCode::Storage);
-    assert!(
-        world.children.is_empty(),
-        "nobody listens to its run any more"
-    );
+    assert!(world.children.is_empty(), "its run has no listener");
     let listed = world.get("task.list", &json!({})).unwrap()["tasks"].take();
     assert!(listed[0]["damaged"].is_string(), "{listed}");
     world.pass(TASK_RELOAD_MS);
@@ -246,7 +243,7 @@ fn task_8_a_daemon_that_ends_ends_its_runs_and_asks_nobody_for_it() {
     assert_eq!(
         world.status("t"),
         "running",
-        "it goes on by itself, without a session too"
+        "it continues automatically, without a session too"
     );
 }
 
@@ -357,7 +354,7 @@ fn task_8_a_paused_program_stands_still_and_one_that_will_not_end_is_killed() {
     world.greet(process);
     assert!(
         world.children[&process].is_held,
-        "paused before it was told what to run"
+        "paused before it received its command"
     );
     world.get("task.resume", &json!({"taskId": "t"})).unwrap();
     assert!(!world.children[&process].is_held);

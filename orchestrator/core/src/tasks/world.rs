@@ -550,7 +550,7 @@ impl World {
                 } else {
                     self.disk.get_mut(&at.task_id).unwrap().extend(facts);
                     let (read, _) = self.read(&at.task_id).result.unwrap();
-                    assert_eq!(read, *state, "what is shown is not what is on disk");
+                    assert_eq!(read, *state, "the shown state differs from the disk");
                     Ok(())
                 };
                 TaskDone::Written { at, result }

@@ -46,17 +46,17 @@ pub(super) fn look(world: &World) {
         assert_eq!(
             count(Said::Accepted),
             1,
-            "event {event} was accepted otherwise than once: {said:?}"
+            "event {event} was not accepted exactly once: {said:?}"
         );
         assert_eq!(
             count(Said::Answered),
             1,
-            "event {event} was answered otherwise than once: {said:?}"
+            "event {event} was not answered exactly once: {said:?}"
         );
         let starts = count(Said::Started);
         assert!(
             starts <= 1 + count(Said::Unknown),
-            "a tool ran again and nobody said so: {said:?}"
+            "a tool ran again without a report: {said:?}"
         );
         let runs = world.tool_runs.get(event).copied().unwrap_or(0);
         assert!(
@@ -69,7 +69,7 @@ pub(super) fn look(world: &World) {
     }
     assert!(
         world.has_said.is_empty(),
-        "nothing was lost, and it was said: {:?}",
+        "a loss was reported, but nothing was lost: {:?}",
         world.has_said
     );
     let digest = tree.digest();

@@ -233,7 +233,7 @@ fn judge(world: &World, old: &Seen, new: &Seen, call: u64) -> bool {
     let is_new = found == *new;
     assert!(
         is_new || found == *old,
-        "call {call}: half of it: {found:?}"
+        "call {call}: only half done: {found:?}"
     );
     let remembers = world.instance().unwrap().metadata().rewinds.len();
     assert_eq!(remembers, usize::from(is_new), "call {call}");
@@ -267,7 +267,7 @@ fn ckpt_6_a_rewind_that_is_stopped_at_any_call_takes_all_back_or_nothing() {
                 .unwrap_or_else(|| panic!("call {call}, {crash:?}: not finished"));
             let is_new = judge(&found, &old, &new, call);
             outcomes[usize::from(is_new)] += 1;
-            assert!(is_new || !is_whole, "what was said to be done is done");
+            assert!(is_new || !is_whole, "acknowledged work is done");
         }
         if is_whole {
             break;

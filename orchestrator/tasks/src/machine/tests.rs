@@ -74,7 +74,7 @@ impl Driven {
             .task
             .handle(input, Timestamp::from_unix_millis(self.now));
         if done.is_err() {
-            assert_eq!(self.task, before, "what is refused changes nothing");
+            assert_eq!(self.task, before, "a refused input changes nothing");
         }
         done.map(|output| output.effects)
     }
@@ -303,7 +303,7 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
             }
             assert!(
                 cancelled.waits(1 << 40).is_empty(),
-                "nothing runs of what was cancelled"
+                "a canceled task runs nothing"
             );
         }
     }
@@ -323,7 +323,10 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
 fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
     let mut task = Driven::running(1);
     task.does(Input::Pause);
-    assert!(task.waits(LONG_PAUSE_MS).is_empty(), "a pause is no stall");
+    assert!(
+        task.waits(LONG_PAUSE_MS).is_empty(),
+        "a pause does not count as a stall"
+    );
     let effects = task.does(Input::Resume);
     assert_eq!(
         effects,
@@ -357,7 +360,7 @@ fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
     let prompt = started(&effects);
     assert!(
         matches!(&effects[..], [Effect::StartRun { session: None, .. }]),
-        "its session knows of what is not there any more: {effects:?}"
+        "its session refers to removed content: {effects:?}"
     );
     for told in [
         "Build a shop.",

@@ -258,7 +258,7 @@ fn task_4_the_plan_says_what_is_done_and_what_is_left() {
     assert_eq!(steps["completedSteps"], serde_json::json!(["Read"]));
     assert_eq!(steps["pendingSteps"], serde_json::json!(["Check"]));
     let (facts, _) = tell(Event::Plan(plan));
-    assert_eq!(facts, 0, "what is known is not written again");
+    assert_eq!(facts, 0, "known content is not written again");
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl World {
                 let child = self.children.get_mut(&process);
                 let pressed = child.zip(in_reply_to);
                 let pressed = pressed.and_then(|(child, request)| child.pressed.remove(&request));
-                let (id, decision, user) = pressed.expect("nobody pressed, or was told already");
+                let (id, decision, user) = pressed.expect("no press, or already answered");
                 let is_known = user == USER;
                 let told = match verdict {
                     ApprovalVerdict::Decided { decision: decided } => {
