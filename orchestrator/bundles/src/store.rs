@@ -116,7 +116,7 @@ impl<'d> Store<'d> {
     }
 
     fn is_file(&self, path: &Path) -> Result<bool, BundleError> {
-        let stat = self.disk.stat(path).during("look at", path)?;
+        let stat = self.disk.stat(path).during("inspect", path)?;
         Ok(stat.is_some_and(|stat| stat.kind == EntryKind::File))
     }
 
@@ -152,7 +152,7 @@ impl<'d> Store<'d> {
     /// left out.
     pub(crate) fn load(&self) -> Result<Option<State>, BundleError> {
         let here = self.disk.stat(&self.instance);
-        let here = here.during("look at", &self.instance)?;
+        let here = here.during("inspect", &self.instance)?;
         if here.is_none_or(|stat| stat.kind != EntryKind::Directory) {
             return Err(BundleError::NoInstance);
         }
@@ -208,7 +208,7 @@ impl<'d> Store<'d> {
         if self
             .disk
             .stat(&revisions)
-            .during("look at", &revisions)?
+            .during("inspect", &revisions)?
             .is_some()
         {
             for entry in self.disk.list(&revisions).during("list", &revisions)? {

@@ -113,7 +113,7 @@ impl WorkingCopies {
                 let path = below.join(name);
                 let file = root.join(&path);
                 let name = named_in_text(&path)?;
-                let found = self.during("look at", &file, self.folder.look(&file))?;
+                let found = self.during("inspect", &file, self.folder.look(&file))?;
                 match found.map(|stat| stat.kind) {
                     // The file was removed in the meantime.
                     None => {}
@@ -154,7 +154,7 @@ impl WorkingCopies {
             .create(&partial, FILE_MODE)
             .and_then(|mut file| append_all(file.as_mut(), content).and_then(|()| file.sync()));
         self.during("write", path, written)?;
-        let found = self.during("look at", path, self.folder.look(path))?;
+        let found = self.during("inspect", path, self.folder.look(path))?;
         if found.is_some_and(|stat| stat.kind == NodeKind::Directory) {
             self.remove_all(&partial)?;
             let text = format!("`{}` is a directory", path.display());

@@ -113,7 +113,7 @@ impl Store {
 
     fn has_archive(&self, id: CheckpointId) -> Result<bool, CheckpointError> {
         let path = folder_of(id).join(SNAPSHOT);
-        let stat = self.root.look(&path).during("look at", &path)?;
+        let stat = self.root.look(&path).during("inspect", &path)?;
         Ok(stat.is_some_and(|stat| stat.kind == NodeKind::File))
     }
 

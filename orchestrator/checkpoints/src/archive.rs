@@ -221,7 +221,7 @@ impl Work<'_, '_> {
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
                 other => Some(other.during("read", at)?),
             };
-            let after = self.writing.source.look(at).during("look at", at)?;
+            let after = self.writing.source.look(at).during("inspect", at)?;
             if let Some(content) = content {
                 self.files_read += 1;
                 let entry = Entry::File {
@@ -293,7 +293,7 @@ impl Work<'_, '_> {
         member.put(padding(bytes)).during("write", archive)?;
         let member = member.finish().during("write", archive)?;
         let entry = sized(Digest::finish(hasher));
-        let after = self.writing.source.look(at).during("look at", at)?;
+        let after = self.writing.source.look(at).during("inspect", at)?;
         if after == Some(found.stat) {
             self.remember(found, &entry);
         } else if !may_be_written {

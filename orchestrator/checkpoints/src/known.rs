@@ -138,7 +138,7 @@ impl Store {
                     1 => format!("{DAMAGED}{id}"),
                     _ => format!("{DAMAGED}{id}-{number}"),
                 });
-                let stat = self.root.look(&aside).during("look at", &aside)?;
+                let stat = self.root.look(&aside).during("inspect", &aside)?;
                 if stat.is_none() {
                     break aside;
                 }
@@ -198,7 +198,7 @@ impl Store {
 
     pub(crate) fn has_checkpoints(&self) -> Result<bool, CheckpointError> {
         let at = below("");
-        let stat = self.root.look(&at).during("look at", &at)?;
+        let stat = self.root.look(&at).during("inspect", &at)?;
         Ok(stat.is_some_and(|stat| stat.kind == NodeKind::Directory))
     }
 }

@@ -128,7 +128,7 @@ impl Store {
         let root = self.root.as_ref();
         let path = staging.join(SNAPSHOT);
         let mut file = root.create(&path, 0o600).during("create", &path)?;
-        let stat = root.look(&path).during("look at", &path)?;
+        let stat = root.look(&path).during("inspect", &path)?;
         // The time by the clock that the files' times are of.
         let begun = stat.map_or(i128::MIN, |stat| stat.version[3]);
         let found = self.survey(request.consistency)?;
@@ -249,7 +249,10 @@ impl Store {
 
     pub(crate) fn check_free(&self, needed_bytes: u64) -> Result<(), CheckpointError> {
         let at = Path::new(CHECKPOINTS);
-        let free = self.root.free_bytes().during("look at the space of", at)?;
+        let free = self
+            .root
+            .free_bytes()
+            .during("read the free space of", at)?;
         let kept_bytes = CHECKPOINT_FREE_BYTES_MIN;
         match free {
             Some(free_bytes) if free_bytes < needed_bytes.saturating_add(kept_bytes) => {

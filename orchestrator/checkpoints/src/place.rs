@@ -161,7 +161,7 @@ pub(crate) fn replace(
     remove_all(folder, temporary)?;
     write_new(folder, temporary, content)?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    if folder.look(path).during("look at", path)?.is_some() {
+    if folder.look(path).during("inspect", path)?.is_some() {
         folder.exchange(temporary, path).during("exchange", path)?;
         folder.sync_dir(directory).during("sync", directory)?;
         remove_all(folder, temporary)?;
@@ -177,7 +177,7 @@ pub(crate) fn read_file(
     path: &Path,
     most: usize,
 ) -> Result<Option<Vec<u8>>, CheckpointError> {
-    if folder.look(path).during("look at", path)?.is_none() {
+    if folder.look(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = folder.read(path).during("open", path)?;

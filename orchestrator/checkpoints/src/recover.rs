@@ -15,7 +15,7 @@ impl Store {
     pub(crate) fn recover(&mut self) -> Result<Vec<Finding>, CheckpointError> {
         let at = Path::new(CHECKPOINTS);
         let root = self.root.as_ref();
-        match root.look(at).during("look at", at)?.map(|stat| stat.kind) {
+        match root.look(at).during("inspect", at)?.map(|stat| stat.kind) {
             Some(NodeKind::Directory) => {}
             None => root.create_dir(at, 0o700).during("create", at)?,
             Some(_) => {
@@ -75,7 +75,7 @@ impl Store {
     /// Completes or rolls back a restore.
     fn recover_restore(&mut self) -> Result<Vec<Finding>, CheckpointError> {
         let path = below(RESTORING);
-        if self.root.look(&path).during("look at", &path)?.is_none() {
+        if self.root.look(&path).during("inspect", &path)?.is_none() {
             return Ok(Vec::new());
         }
         self.finish_restore()

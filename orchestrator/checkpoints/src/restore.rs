@@ -472,7 +472,7 @@ fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(),
             continue;
         };
         let at = path.as_path();
-        let stat = root.look(at).during("look at", at)?;
+        let stat = root.look(at).during("inspect", at)?;
         if stat.is_some_and(|stat| stat.kind == NodeKind::Directory && stat.mode != *mode) {
             root.set_dir_mode(at, *mode).during("set the mode of", at)?;
             root.sync_dir(at).during("sync", at)?;
@@ -491,7 +491,7 @@ fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
             format!("{STAGING}-{number}")
         };
         let path = Path::new(&name);
-        if root.look(path).during("look at", path)?.is_none() {
+        if root.look(path).during("inspect", path)?.is_none() {
             return Ok(name);
         }
         number += 1;

@@ -168,14 +168,14 @@ impl Store {
         let mut size = 0;
         for name in [SNAPSHOT, METADATA] {
             let path = folder_of(id).join(name);
-            let stat = self.root.look(&path).during("look at", &path)?;
+            let stat = self.root.look(&path).during("inspect", &path)?;
             size += stat.map_or(0, |stat| stat.len);
         }
         let (about, damaged) = match self.summary(id)? {
             Err(problem) => (None, Some(problem)),
             Ok(summary) => {
                 let path = folder_of(id).join(SNAPSHOT);
-                let stat = self.root.look(&path).during("look at", &path)?;
+                let stat = self.root.look(&path).during("inspect", &path)?;
                 let found = stat
                     .filter(|stat| stat.kind == NodeKind::File)
                     .map(|stat| stat.len);
@@ -238,7 +238,7 @@ impl Store {
                 continue;
             };
             let path = folder_of(id);
-            let stat = self.root.look(&path).during("look at", &path)?;
+            let stat = self.root.look(&path).during("inspect", &path)?;
             if stat.is_some_and(|stat| stat.kind == NodeKind::Directory) {
                 ids.push(id);
             }
@@ -305,7 +305,7 @@ impl Store {
             Err(problem) => return Ok(Err(problem)),
         };
         let path = folder_of(id).join(SNAPSHOT);
-        if self.root.look(&path).during("look at", &path)?.is_none() {
+        if self.root.look(&path).during("inspect", &path)?.is_none() {
             return Ok(Err(format!("`{SNAPSHOT}` is missing")));
         }
         let mut file = match self.root.read(&path) {

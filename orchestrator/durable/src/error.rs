@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// An I/O error.
-    #[error("cannot {operation} `{}`", path.display())]
+    #[error("failed to {operation} `{}`", path.display())]
     Io {
         /// The operation, as a verb.
         operation: &'static str,

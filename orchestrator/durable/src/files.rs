@@ -98,7 +98,7 @@ pub fn aside_name(
             name.push(format!("-{number}"));
         }
         let kept = path.with_file_name(name);
-        let Some(stat) = disk.stat(&kept).during("look at", &kept)? else {
+        let Some(stat) = disk.stat(&kept).during("inspect", &kept)? else {
             return Ok((kept, false));
         };
         if let Some(content) = content
@@ -119,7 +119,7 @@ pub fn aside_name(
 ///
 /// [`FileError::Io`].
 pub fn ensure_dir(disk: &dyn Disk, root: &Path, path: &Path) -> Result<(), FileError> {
-    if disk.stat(path).during("look at", path)?.is_some() {
+    if disk.stat(path).during("inspect", path)?.is_some() {
         return Ok(());
     }
     if path != root

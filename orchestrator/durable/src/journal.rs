@@ -123,7 +123,7 @@ impl Journal {
             self.write_out()?;
             self.file.sync().during("sync", &self.path)?;
             // Data in an unlinked file is lost even after a successful sync.
-            if !self.file.is_at(&self.path).during("look at", &self.path)? {
+            if !self.file.is_at(&self.path).during("inspect", &self.path)? {
                 let gone = "the file was deleted, moved or replaced while in use";
                 let gone = std::io::Error::new(std::io::ErrorKind::NotFound, gone);
                 return Err(gone).during("write", &self.path);

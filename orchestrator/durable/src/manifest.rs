@@ -234,7 +234,7 @@ impl<S: State> Content<S> {
     ///
     /// [`FileError::Io`].
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
-        let stat = disk.stat(path).during("look at", path)?;
+        let stat = disk.stat(path).during("inspect", path)?;
         if stat.is_none_or(|stat| stat.kind != EntryKind::File) {
             return Ok(Self::default());
         }

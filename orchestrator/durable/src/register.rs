@@ -153,7 +153,7 @@ impl<'d> Register<'d> {
     /// [`FileError::Io`].
     pub fn exists(&self) -> Result<bool, FileError> {
         let path = self.path();
-        Ok(self.disk.stat(&path).during("look at", &path)?.is_some())
+        Ok(self.disk.stat(&path).during("inspect", &path)?.is_some())
     }
 
     /// Records that the folder exists, and the current state of its files, which must be durable
@@ -330,7 +330,7 @@ impl<'d> Register<'d> {
         let lock = lock_of(&self.path());
         let _held = hold(&lock);
         let dir = &self.dir;
-        if self.disk.stat(dir).during("look at", dir)?.is_none() {
+        if self.disk.stat(dir).during("inspect", dir)?.is_none() {
             return Ok(());
         }
         self.disk.remove_tree(dir).during("remove", dir)?;
@@ -407,7 +407,7 @@ impl<'d> Register<'d> {
 
     fn is_folder_gone(&self) -> Result<bool, FileError> {
         let stat = self.disk.stat(&self.subject);
-        let stat = stat.during("look at", &self.subject)?;
+        let stat = stat.during("inspect", &self.subject)?;
         Ok(stat.is_none_or(|stat| stat.kind != EntryKind::Directory))
     }
 
@@ -460,7 +460,7 @@ impl<'d> Register<'d> {
 
     /// Opens a file if it exists. Any other node at its path counts as missing.
     fn open_read(&self, path: &Path) -> Result<Option<Journal>, FileError> {
-        let stat = self.disk.stat(path).during("look at", path)?;
+        let stat = self.disk.stat(path).during("inspect", path)?;
         match stat.map(|stat| stat.kind) {
             Some(EntryKind::File) => Ok(Some(Journal::open_read(self.disk, path)?)),
             Some(EntryKind::Directory | EntryKind::Other) | None => Ok(None),
@@ -501,7 +501,7 @@ impl<'d> Register<'d> {
 
     fn open(&self) -> Result<Manifest<Known>, FileError> {
         let path = self.path();
-        if self.disk.stat(&path).during("look at", &path)?.is_none() {
+        if self.disk.stat(&path).during("inspect", &path)?.is_none() {
             self.make_dir(&self.dir)?;
         }
         Manifest::open(self.disk, &path)
@@ -509,7 +509,7 @@ impl<'d> Register<'d> {
 
     /// Makes a directory and those above it. They are not synced: a register that a crash takes claims nothing.
     fn make_dir(&self, dir: &Path) -> Result<(), FileError> {
-        if self.disk.stat(dir).during("look at", dir)?.is_some() {
+        if self.disk.stat(dir).during("inspect", dir)?.is_some() {
             return Ok(());
         }
         if let Some(above) = dir.parent() {
@@ -554,7 +554,7 @@ impl<'d> Register<'d> {
 /// [`FileError::Io`].
 pub fn names(disk: &dyn Disk, workspace: &Path, group: &str) -> Result<Vec<OsString>, FileError> {
     let dir = workspace.join(REGISTERS).join(group);
-    let stat = disk.stat(&dir).during("look at", &dir)?;
+    let stat = disk.stat(&dir).during("inspect", &dir)?;
     if stat.is_none_or(|stat| stat.kind != EntryKind::Directory) {
         return Ok(Vec::new());
     }
@@ -562,7 +562,7 @@ pub fn names(disk: &dyn Disk, workspace: &Path, group: &str) -> Result<Vec<OsStr
     for entry in disk.list(&dir).during("list", &dir)? {
         let register = dir.join(&entry.name).join(FILES);
         // A register with only local files belongs to a folder that another machine removed.
-        if disk.stat(&register).during("look at", &register)?.is_some() {
+        if disk.stat(&register).during("inspect", &register)?.is_some() {
             names.push(entry.name);
         }
     }

@@ -46,7 +46,7 @@ fn live(disk: &SimulatedDisk) -> Result<(), FileError> {
     }
     // A failed update is ignored; a stopped machine is not.
     let root = Path::new(WORKSPACE);
-    disk.stat(root).during("look at", root).map(drop)
+    disk.stat(root).during("inspect", root).map(drop)
 }
 
 fn kinds(disk: &SimulatedDisk) -> Vec<FindingKind> {

@@ -110,7 +110,7 @@ impl Sandboxes<'_> {
         let changes: Vec<Change> = changes.collect();
         let done = Path::new(APPLY);
         self.check_journal(&open, &kept)?;
-        if kept.folder.look(done).during("look at", done)?.is_none() {
+        if kept.folder.look(done).during("inspect", done)?.is_none() {
             return Err(ProposalError::invalid(
                 "it was applied on another node, and only that node has the previous files",
                 "revert it there, or in the project's repository",
@@ -130,7 +130,7 @@ impl Sandboxes<'_> {
         let in_register = Path::new(&sandbox_name(&open.at)).join(&plan);
         let register = self.register(&open.at.run_id);
         let is_here = register.records(&in_register.to_string_lossy())?.is_some();
-        let stat = open.folder.look(&plan).during("look at", &plan)?;
+        let stat = open.folder.look(&plan).during("inspect", &plan)?;
         let lost = |path: &Path| ProposalError::Damaged {
             path: open.path.join(path),
             problem: "the stored previous files are damaged".to_owned(),
@@ -186,7 +186,7 @@ impl Sandboxes<'_> {
     ) -> Result<Vec<KeptAside>, ProposalError> {
         let name = Path::new(journal);
         let folder = kept.folder.as_ref();
-        if folder.look(name).during("look at", name)?.is_none() {
+        if folder.look(name).during("inspect", name)?.is_none() {
             folder.create_dir(name, 0o700).during("create", name)?;
             folder.sync_dir(Path::new("")).during("sync", name)?;
         }

@@ -131,7 +131,7 @@ impl Sandboxes<'_> {
                 .files
                 .disk()
                 .stat(&path)
-                .during("look at", &path)?
+                .during("inspect", &path)?
                 .is_none()
         {
             self.hand_on(open, digest)?;
@@ -156,7 +156,7 @@ impl Sandboxes<'_> {
     /// Reads the record at a path, if it exists.
     fn handed_on(&self, path: &Path) -> Result<Option<HandedOn>, ProposalError> {
         let disk = self.files.disk();
-        if disk.stat(path).during("look at", path)?.is_none() {
+        if disk.stat(path).during("inspect", path)?.is_none() {
             return Ok(None);
         }
         let mut file = disk.open_read(path).during("open", path)?;
@@ -189,7 +189,7 @@ impl Sandboxes<'_> {
         let mut found = Vec::new();
         for run in visible(disk, &self.dir)? {
             let dir = run.join(HANDED_ON);
-            if disk.stat(&dir).during("look at", &dir)?.is_none() {
+            if disk.stat(&dir).during("inspect", &dir)?.is_none() {
                 continue;
             }
             let names = disk.list(&dir).during("list", &dir)?.into_iter();
@@ -216,7 +216,7 @@ impl Sandboxes<'_> {
         let folder = self.files.folder(&run).during("open", &run)?;
         let name = sandbox_name(at);
         let kept = Path::new(&name).join(KEPT).join(&record.digest);
-        let is_here = folder.look(&kept.join(RECORD)).during("look at", &kept)?;
+        let is_here = folder.look(&kept.join(RECORD)).during("inspect", &kept)?;
         if is_here.is_some() {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Sandboxes<'_> {
         let unpacked = self.unpack(&record, folder.as_ref(), &partial);
         let placed = unpacked.and_then(|()| {
             let (from, to) = (Path::new(&partial), Path::new(&name));
-            if folder.look(to).during("look at", to)?.is_some() {
+            if folder.look(to).during("inspect", to)?.is_some() {
                 // The worker's state on this node from before another node owned the workspace.
                 self.forget_kept(at, None)?;
                 let aside = self.free_name(folder.as_ref(), &name)?;
@@ -246,7 +246,7 @@ impl Sandboxes<'_> {
         let mut number = 1_u64;
         loop {
             let path = PathBuf::from(format!("{SUPERSEDED}{name}-{now}-{number}"));
-            if run.look(&path).during("look at", &path)?.is_none() {
+            if run.look(&path).during("inspect", &path)?.is_none() {
                 return Ok(path);
             }
             number += 1;

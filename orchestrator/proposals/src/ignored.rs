@@ -45,7 +45,7 @@ pub(crate) fn read(
     while let Some(at) = waiting.pop_front() {
         let path = at.join(IGNORE_FILE);
         let is_file = |kind| kind == Some(NodeKind::File);
-        let found = project.look(&path).during("look at", &path)?;
+        let found = project.look(&path).during("inspect", &path)?;
         if is_file(found.map(|stat| stat.kind)) {
             let lines = read_lines(project, &path)?;
             count += lines.len();
@@ -66,7 +66,7 @@ pub(crate) fn read(
         }
         for name in project.names(&at).during("list", &at)? {
             let path = at.join(&name);
-            let stat = project.look(&path).during("look at", &path)?;
+            let stat = project.look(&path).during("inspect", &path)?;
             let is_directory = stat.is_some_and(|stat| stat.kind == NodeKind::Directory);
             if is_directory
                 && all

@@ -238,7 +238,7 @@ impl Sandboxes<'_> {
         let kept = self.kept(&open)?;
         let path = Path::new(PATCH);
         let mut file = kept.folder.read(path).during("open", path)?;
-        let total = file.len().during("look at", path)?;
+        let total = file.len().during("inspect", path)?;
         let mut part = vec![0; DIFF_PART_BYTES];
         let read = read_full(file.as_mut(), &mut part, offset).during("read", path)?;
         part.truncate(read);
@@ -253,7 +253,7 @@ impl Sandboxes<'_> {
 
 /// Lists the directories in a directory, without hidden ones; empty if it does not exist.
 pub(crate) fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, ProposalError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(Vec::new());
     }
     let entries = disk.list(path).during("list", path)?.into_iter();

@@ -122,7 +122,7 @@ impl Sandboxes<'_> {
             return Ok(());
         };
         let name = Path::new(KEPT).join(digest);
-        if open.folder.look(&name).during("look at", &name)?.is_none() {
+        if open.folder.look(&name).during("inspect", &name)?.is_none() {
             return Ok(());
         }
         self.note_created(open, digest)
@@ -164,7 +164,7 @@ impl Sandboxes<'_> {
             let name = sandbox_name(at);
             let found = run
                 .look(Path::new(&name))
-                .during("look at", Path::new(&name));
+                .during("inspect", Path::new(&name));
             Ok(name != EVENTS && found?.is_none())
         };
         if let Some(agent_id) = &request.into {
@@ -275,7 +275,7 @@ impl Sandboxes<'_> {
             // Files that replaced a directory must be listed, too.
             if entry.is_directory() && !chosen.contains(path) {
                 let found = project.look(path.as_path());
-                let found = found.during("look at", path.as_path())?;
+                let found = found.during("inspect", path.as_path())?;
                 if found.is_some_and(|stat| stat.kind != NodeKind::Directory) {
                     chosen.insert(path.clone());
                 }

@@ -65,7 +65,7 @@ impl Sandboxes<'_> {
         ensure_dir(disk, &self.dir, &run)?;
         let folder = self.files.folder(&run).during("open", &run)?;
         let name = sandbox_name(at);
-        let taken = folder.look(Path::new(&name)).during("look at", &run)?;
+        let taken = folder.look(Path::new(&name)).during("inspect", &run)?;
         if taken.is_some() {
             return Err(ProposalError::Taken { at: at.clone() });
         }
@@ -160,7 +160,7 @@ impl Sandboxes<'_> {
         for path in &chosen {
             refuse_guarded(&excludes, path)?;
             let found = project.look(path.as_path());
-            let found = found.during("look at", &self.project_root.join(path.as_path()))?;
+            let found = found.during("inspect", &self.project_root.join(path.as_path()))?;
             match found.map(|stat| stat.kind) {
                 None => {
                     return Err(ProposalError::invalid(
@@ -271,7 +271,7 @@ impl Sandboxes<'_> {
     /// True if an interrupted swap has left files of the Project Root in a mixed state.
     fn is_swapping(&self) -> Result<bool, ProposalError> {
         let staging = Path::new(STAGING);
-        let found = self.project()?.look(staging).during("look at", staging)?;
+        let found = self.project()?.look(staging).during("inspect", staging)?;
         Ok(found.is_some())
     }
 

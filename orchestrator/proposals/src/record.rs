@@ -79,7 +79,7 @@ pub(crate) fn read_file(
     max: usize,
 ) -> Result<Option<Vec<u8>>, ProposalError> {
     let path = Path::new(name);
-    if folder.look(path).during("look at", path)?.is_none() {
+    if folder.look(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = folder.read(path).during("open", path)?;
@@ -94,11 +94,11 @@ pub(crate) fn read_end(
     max: usize,
 ) -> Result<Option<Vec<u8>>, ProposalError> {
     let path = Path::new(name);
-    if folder.look(path).during("look at", path)?.is_none() {
+    if folder.look(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = folder.read(path).during("open", path)?;
-    let len = file.len().during("look at", path)?;
+    let len = file.len().during("inspect", path)?;
     let whole = max + CUT_LINE_BYTES;
     let from = if len > whole as u64 {
         len - max as u64

@@ -49,7 +49,7 @@ impl Sandboxes<'_> {
             self.hand_on_late(open, &standing.digest)?;
         }
         let name = Path::new(KEPT).join(&standing.digest).join(journal);
-        let stat = open.folder.look(&name).during("look at", &name)?;
+        let stat = open.folder.look(&name).during("inspect", &name)?;
         if stat.is_none() {
             return Ok(());
         }
@@ -105,11 +105,11 @@ impl Sandboxes<'_> {
         let name = Path::new(KEPT).join(digest);
         let kept = open.folder.below(&name).during("open", &name)?;
         let mark = Path::new(PUBLISHED);
-        if kept.look(mark).during("look at", mark)?.is_some() {
+        if kept.look(mark).during("inspect", mark)?.is_some() {
             return Ok(());
         }
         let at = Path::new(PROPOSAL);
-        let stat = open.folder.look(at).during("look at", at)?;
+        let stat = open.folder.look(at).during("inspect", at)?;
         let is_directory =
             stat.is_some_and(|stat| stat.kind == goondan_durable::disk::NodeKind::Directory);
         if !is_directory {
@@ -137,7 +137,7 @@ fn put(kept: &dyn Folder, folder: &dyn Folder, name: &str) -> Result<(), Proposa
     let new = Path::new(&new_name);
     remove_all(folder, new)?;
     write_file(folder, &new_name, &content)?;
-    if folder.look(path).during("look at", path)?.is_some() {
+    if folder.look(path).during("inspect", path)?.is_some() {
         folder.exchange(new, path).during("exchange", path)?;
         remove_all(folder, new)?;
     } else {

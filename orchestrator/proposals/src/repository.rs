@@ -109,7 +109,7 @@ impl Sandboxes<'_> {
             });
         }
         let git = Path::new(".git");
-        let has_repository = self.project()?.look(git).during("look at", git)?.is_some();
+        let has_repository = self.project()?.look(git).during("inspect", git)?.is_some();
         let base = open.record.base.git_head.as_deref();
         let base = base.filter(|_| has_repository).ok_or_else(|| {
             ProposalError::invalid(
@@ -148,7 +148,7 @@ impl Sandboxes<'_> {
         maker: &dyn RepositoryMaker,
     ) -> Result<(), ProposalError> {
         let git = Path::new(".git");
-        if project.look(git).during("look at", git)?.is_none() {
+        if project.look(git).during("inspect", git)?.is_none() {
             return Ok(());
         }
         maker.make(wanted).map_err(|problem| {

@@ -227,7 +227,7 @@ pub(crate) fn changes_of(open: &Open, kept: &Kept) -> Vec<Change> {
 fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
     let given = &open.record.given;
     let mut refusals = Vec::new();
-    let find = |path: &RelativePath| Found::of(root, path).during("look at", path.as_path());
+    let find = |path: &RelativePath| Found::of(root, path).during("inspect", path.as_path());
     let changes: BTreeMap<RelativePath, Change> = changes_of(open, kept)
         .into_iter()
         .map(|change| (change.path.clone(), change))

@@ -14,7 +14,7 @@ use crate::place::EVENTS;
 /// Reads all events of a run, oldest first. Unreadable lines are skipped; the next append preserves
 /// them beside the log.
 pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(Vec::new());
     }
     let (mut log, reading) = SealedLog::open(disk, path)?;
@@ -28,7 +28,7 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<RunEvent>, FileEr
 
 /// Appends an event. Durable on return.
 pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(), FileError> {
-    let is_new = disk.stat(path).during("look at", path)?.is_none();
+    let is_new = disk.stat(path).during("inspect", path)?.is_none();
     let register = path.parent().map(|run| Register::of(disk, run));
     let (mut log, _) = SealedLog::open(disk, path)?;
     if log.is_damaged()

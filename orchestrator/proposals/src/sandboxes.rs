@@ -164,7 +164,7 @@ impl<'f> Sandboxes<'f> {
     pub(crate) fn look(&self, at: &SandboxRef) -> Result<Open, ProposalError> {
         let path = sandbox_dir(&self.dir, at);
         let none = || ProposalError::NoSandbox { at: at.clone() };
-        let stat = self.files.disk().stat(&path).during("look at", &path)?;
+        let stat = self.files.disk().stat(&path).during("inspect", &path)?;
         stat.ok_or_else(none)?;
         let folder = self.files.folder(&path).during("open", &path)?;
         let damaged = |problem: String| ProposalError::Damaged {

@@ -80,7 +80,7 @@ impl Sandboxes<'_> {
                 "the status of this run's proposals may be wrong: check the project before you apply one",
             )
         };
-        if disk.stat(&path).during("look at", &path)?.is_none() {
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
             let problem = "the history of the run's proposals is missing".to_owned();
             let finding = finding(FindingKind::MissingFile, problem);
             out.findings.push(finding.severity(Severity::Error));
@@ -208,7 +208,7 @@ fn check_journals(
     out: &mut Verified,
 ) -> Result<(), ProposalError> {
     let at = Path::new(KEPT);
-    if open.folder.look(at).during("look at", at)?.is_none() {
+    if open.folder.look(at).during("inspect", at)?.is_none() {
         return Ok(());
     }
     let digests = open.folder.names(at).during("list", at)?;
@@ -222,7 +222,7 @@ fn check_journals(
             (journal, state),
             (APPLY, Some(ProposalState::Open)) | (REVERT, Some(ProposalState::Applied))
         );
-        if is_unfinished || open.folder.look(&plan).during("look at", &plan)?.is_none() {
+        if is_unfinished || open.folder.look(&plan).during("inspect", &plan)?.is_none() {
             continue;
         }
         let advice = match state {

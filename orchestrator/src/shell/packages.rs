@@ -400,7 +400,7 @@ fn seal(dir: &Path) -> Result<(), KeepError> {
         for entry in fs::read_dir(&dir).map_err(io_error("list", &dir))? {
             let entry = entry.map_err(io_error("list", &dir))?;
             let path = entry.path();
-            let metadata = fs::symlink_metadata(&path).map_err(io_error("look at", &path))?;
+            let metadata = fs::symlink_metadata(&path).map_err(io_error("inspect", &path))?;
             if metadata.is_dir() {
                 waiting.push(path);
             } else if metadata.is_file() {

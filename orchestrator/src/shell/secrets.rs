@@ -292,7 +292,7 @@ impl SecretKeeper {
         match &key {
             // An unreadable secret can be removed, too.
             None => {
-                let found = self.disk.stat(&path).during("look at", &path)?;
+                let found = self.disk.stat(&path).during("inspect", &path)?;
                 found.ok_or_else(not_found)?;
                 self.delete_in_system(&path)?;
             }
@@ -387,7 +387,7 @@ impl SecretKeeper {
 
     /// Entries of a directory; empty if it does not exist.
     fn entries(&self, dir: &Path) -> Result<Vec<Entry>, KeepError> {
-        if self.disk.stat(dir).during("look at", dir)?.is_none() {
+        if self.disk.stat(dir).during("inspect", dir)?.is_none() {
             return Ok(Vec::new());
         }
         Ok(self.disk.list(dir).during("list", dir)?)

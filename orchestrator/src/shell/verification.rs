@@ -205,7 +205,7 @@ fn look(group: Group, subject: &Path) -> Result<Store, VerifyError> {
 }
 
 fn is_directory(disk: &dyn Disk, path: &Path) -> Result<bool, VerifyError> {
-    let stat = disk.stat(path).during("look at", path)?;
+    let stat = disk.stat(path).during("inspect", path)?;
     Ok(stat.is_some_and(|stat| stat.kind == EntryKind::Directory))
 }
 

@@ -127,7 +127,7 @@ pub fn each_with(
     mut show: impl FnMut(JsonObject),
 ) -> Result<(), StoreError> {
     let path = layout.workspace(id).join(AUDIT_FILE);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(());
     }
     let mut journal = Journal::open_read(disk, &path)?;
@@ -167,7 +167,7 @@ fn owners(
     }
     let dir = layout.workspaces();
     let mut owners = vec![None];
-    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_some() {
         let entries = disk.list(&dir).during("list", &dir)?.into_iter();
         let names = entries.filter_map(|entry| entry.name.into_string().ok());
         owners.extend(names.filter_map(|name| name.parse().ok()).map(Some));
@@ -205,7 +205,7 @@ impl Tail {
         end: Option<u64>,
         limit: usize,
     ) -> Result<Option<Self>, StoreError> {
-        if end == Some(0) || disk.stat(path).during("look at", path)?.is_none() {
+        if end == Some(0) || disk.stat(path).during("inspect", path)?.is_none() {
             return Ok(None);
         }
         let mut journal = Journal::open_read(disk, path)?;

@@ -75,7 +75,7 @@ pub fn read(
     id: &WorkspaceId,
 ) -> Result<Option<KeptConfiguration>, FileError> {
     let path = layout.configuration(id);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(&path).during("open", &path)?;

@@ -34,7 +34,7 @@ pub fn state(
     name: &ConnectionName,
 ) -> Result<Option<Box<RawValue>>, StoreError> {
     let path = path_of(layout, id, name);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(&path).during("open", &path)?;

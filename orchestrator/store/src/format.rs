@@ -21,7 +21,7 @@ pub(crate) fn read(
     root: &Path,
     file: &Path,
 ) -> Result<Option<StateFormat>, StoreError> {
-    if disk.stat(file).during("look at", file)?.is_none() {
+    if disk.stat(file).during("inspect", file)?.is_none() {
         return Ok(None);
     }
     let mut open = disk.open_read(file).during("open", file)?;

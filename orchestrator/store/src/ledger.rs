@@ -225,7 +225,7 @@ pub struct Ledgered {
 pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledgered, StoreError> {
     let path = path_of(layout, id);
     let mut found = Ledgered::default();
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(found);
     }
     let mut journal = Journal::open_read(disk, &path)?;

@@ -158,7 +158,7 @@ fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Findi
 }
 
 fn open_read(disk: &dyn Disk, path: &Path) -> Result<Option<Journal>, FileError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     Ok(Some(Journal::open_read(disk, path)?))

@@ -62,7 +62,7 @@ fn rename_in(
         };
         let (from, to) = (dir.join(&name), dir.join(today));
         // A copy that a person made: neither takes the place of the other.
-        if disk.stat(&to).during("look at", &to)?.is_some() {
+        if disk.stat(&to).during("inspect", &to)?.is_some() {
             continue;
         }
         before(&name)?;
@@ -80,7 +80,7 @@ fn rename_handed_on(disk: &dyn Disk, dir: &Path, sandbox: &str) -> Result<(), St
     let Some(today) = renamed_directory(sandbox) else {
         return Ok(());
     };
-    if disk.stat(dir).during("look at", dir)?.is_none() {
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(());
     }
     let mut is_changed = false;
@@ -104,7 +104,7 @@ fn rename_handed_on(disk: &dyn Disk, dir: &Path, sandbox: &str) -> Result<(), St
 
 /// The names of the directories in a directory, none if it does not exist.
 fn directories(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, StoreError> {
-    if disk.stat(dir).during("look at", dir)?.is_none() {
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(Vec::new());
     }
     let entries = disk.list(dir).during("list", dir)?.into_iter();

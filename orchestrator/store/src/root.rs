@@ -464,7 +464,7 @@ fn lock(file: &File, path: &Path) -> Result<bool, FileError> {
 /// [`FileError`] if the file cannot be read or is invalid.
 pub fn replication_config(layout: &Layout) -> Result<Option<ReplicationConfig>, FileError> {
     let path = layout.config_file();
-    if RealDisk.stat(&path).during("look at", &path)?.is_none() {
+    if RealDisk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
     }
     parse_config(&path).map(|config| config.replication)
@@ -473,7 +473,7 @@ pub fn replication_config(layout: &Layout) -> Result<Option<ReplicationConfig>, 
 fn read_config(layout: &Layout) -> Result<SystemConfig, FileError> {
     let path = layout.config_file();
     let disk = RealDisk;
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         files::replace(&disk, &path, b"{}\n")?;
         return Ok(SystemConfig::default());
     }

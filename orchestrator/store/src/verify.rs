@@ -148,7 +148,7 @@ pub fn lost<'d>(
     for (group, register) in registers(disk, layout, id, groups)? {
         let subject = register.subject();
         let is_checked_elsewhere =
-            group == Group::Instances && disk.stat(subject).during("look at", subject)?.is_some();
+            group == Group::Instances && disk.stat(subject).during("inspect", subject)?.is_some();
         let findings = match is_checked_elsewhere {
             true => Vec::new(),
             false => register.check()?,
@@ -174,7 +174,7 @@ pub fn lost_here<'d>(
     for (_, register) in registers(disk, layout, id, &Group::ALL)? {
         let subject = register.subject();
         // A folder that is gone is one finding, and it is made elsewhere.
-        if disk.stat(subject).during("look at", subject)?.is_none() {
+        if disk.stat(subject).during("inspect", subject)?.is_none() {
             continue;
         }
         let register = register.here();
@@ -300,11 +300,11 @@ fn check_connectors(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
 pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
     let mut out = Verified::default();
     let config = layout.config_file();
-    if disk.stat(&config).during("look at", &config)?.is_some() {
+    if disk.stat(&config).during("inspect", &config)?.is_some() {
         instance::check_json(disk, &config, &mut out)?;
     }
     let dir = layout.workspaces();
-    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
         return Ok(out);
     }
     for (path, kind, name) in sorted(disk, &dir)? {
@@ -344,7 +344,7 @@ fn check_workspace(
         }
     }
     let instances = dir.join(INSTANCES);
-    let stat = disk.stat(&instances).during("look at", &instances)?;
+    let stat = disk.stat(&instances).during("inspect", &instances)?;
     if stat.is_some_and(|stat| stat.kind == EntryKind::Directory) {
         check_instances(disk, &instances, out)?;
     }
@@ -361,12 +361,12 @@ pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreErr
     let mut out = Verified::default();
     let system = layout.system();
     let audit = system.join(AUDIT_FILE);
-    if disk.stat(&audit).during("look at", &audit)?.is_some() {
+    if disk.stat(&audit).during("inspect", &audit)?.is_some() {
         instance::check_log(disk, &audit, &mut out)?;
     }
     own_files::check(disk, &system, &mut out)?;
     let dir = layout.workspaces();
-    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_some() {
         for (path, kind, _) in sorted(disk, &dir)? {
             if kind == EntryKind::Directory {
                 check_record(disk, layout, &path, &mut out)?;
@@ -441,7 +441,7 @@ fn told_of(instances: usize) -> String {
 
 fn count_instances(disk: &dyn Disk, dir: &Path) -> Result<usize, StoreError> {
     let dir = dir.join(INSTANCES);
-    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
         return Ok(0);
     }
     let entries = sorted(disk, &dir)?.into_iter();
@@ -501,7 +501,7 @@ pub fn tasks(
 ) -> Result<Vec<PathBuf>, StoreError> {
     let dir = layout.tasks(id);
     let mut paths = BTreeSet::new();
-    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_some() {
         for (path, kind, name) in sorted(disk, &dir)? {
             // Others are people's own, or on their way in.
             if kind == EntryKind::Directory && name.parse::<TaskId>().is_ok() {

@@ -200,7 +200,7 @@ fn is_as_written(
 /// [`FileError::Damaged`] if it is invalid; [`FileError::Io`].
 pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, FileError> {
     let path = dir.join(WORKSPACE_FILE);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
@@ -272,7 +272,7 @@ pub fn list_instances(
     instances: &Path,
 ) -> Result<(Vec<Metadata>, Vec<Unusable>), StoreError> {
     let (mut found, mut unusable) = (Vec::new(), Vec::new());
-    if disk.stat(instances).during("look at", instances)?.is_none() {
+    if disk.stat(instances).during("inspect", instances)?.is_none() {
         return Ok((found, unusable));
     }
     let mut folders = disk.list(instances).during("list", instances)?;
@@ -425,12 +425,12 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
     // The check comes before any truncation or append.
     let mut known = OwnFiles::open(disk, &dir)?;
     let path = dir.join(AUDIT_FILE);
-    if disk.stat(&path).during("look at", &path)?.is_some() {
+    if disk.stat(&path).during("inspect", &path)?.is_some() {
         open_audit(disk, &path)?.sync()?;
         disk.sync_dir(&dir).during("sync", &dir)?;
     }
     let path = dir.join(LEDGER_FILE);
-    if disk.stat(&path).during("look at", &path)?.is_some() {
+    if disk.stat(&path).during("inspect", &path)?.is_some() {
         let (_, findings) = Ledger::open(disk, layout, id)?;
         ledger::report(id, &findings);
         disk.sync_dir(&dir).during("sync", &dir)?;

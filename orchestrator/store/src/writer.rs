@@ -401,7 +401,7 @@ impl Worker {
             let dir = self.dir_of(instance);
             let key = instance.instance_key.clone();
             // An unreadable directory may exist, so it must not be replaced by a new instance.
-            if self.disk.stat(&dir).during("look at", &dir)?.is_none() {
+            if self.disk.stat(&dir).during("inspect", &dir)?.is_none() {
                 return Err(StoreError::NoInstance { key });
             }
             let store = InstanceStore::open(self.disk.clone(), &dir)?;

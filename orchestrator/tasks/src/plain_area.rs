@@ -170,7 +170,7 @@ impl PlainArea {
     /// [`WorkAreaError`] if it is in the plain format but unreadable.
     pub fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, WorkAreaError> {
         let path = root.join(HISTORY);
-        if disk.stat(&path).during("look at", &path)?.is_none() {
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
             return Ok(None);
         }
         let mut lines: Vec<serde_json::Result<Line>> = Vec::new();
@@ -439,7 +439,7 @@ fn read_file<T: for<'de> Deserialize<'de>>(
     disk: &dyn Disk,
     path: &Path,
 ) -> Result<Option<T>, WorkAreaError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(path).during("open", path)?;

@@ -129,7 +129,7 @@ pub trait CopyGuide: std::fmt::Debug {
 /// [`WorkAreaError`].
 pub fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(), WorkAreaError> {
     let (link, path) = (Path::new(GUIDE), root.join(GUIDE));
-    if folder.look(link).during("look at", &path)?.is_none() {
+    if folder.look(link).during("inspect", &path)?.is_none() {
         match folder.create_link(link, guide.path) {
             Ok(()) => {}
             Err(error)
@@ -155,7 +155,7 @@ pub fn put_guide(folder: &dyn Folder, root: &Path, guide: Guide<'_>) -> Result<(
 /// Checks that an existing path is a directory: through a link, files elsewhere would be
 /// overwritten.
 fn check_directory(disk: &dyn Disk, path: &Path) -> Result<(), WorkAreaError> {
-    match disk.stat(path).during("look at", path)? {
+    match disk.stat(path).during("inspect", path)? {
         Some(stat) if stat.kind != EntryKind::Directory => Err(WorkAreaError::Damaged {
             path: path.to_owned(),
             problem: "it is not a directory".to_owned(),
@@ -225,7 +225,7 @@ impl WorkArea {
         if let Some(file) = foreign(disk, root)? {
             let directory = root.to_owned();
             let history = root.join(HISTORY);
-            let is_there = disk.stat(&history).during("look at", &history)?.is_some();
+            let is_there = disk.stat(&history).during("inspect", &history)?.is_some();
             let is_task = is_there && !is_empty_history(disk, root, Path::new(HISTORY))?;
             return Err(match is_task {
                 true => WorkAreaError::Taken(directory),
@@ -280,7 +280,7 @@ impl WorkArea {
     pub fn make_directories(disk: &dyn Disk, root: &Path) -> Result<(), WorkAreaError> {
         for directory in DIRECTORIES {
             let path = root.join(directory);
-            if disk.stat(&path).during("look at", &path)?.is_none() {
+            if disk.stat(&path).during("inspect", &path)?.is_none() {
                 files::ensure_dir(disk, root, &path)?;
             }
         }
@@ -298,7 +298,7 @@ impl WorkArea {
             check_directory(disk, &root.join(directory))?;
         }
         let path = root.join(HISTORY);
-        if disk.stat(&path).during("look at", &path)?.is_none() {
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
             return Err(WorkAreaError::NoTask(root.to_owned()));
         }
         let (mut history, reading) = SealedLog::open(disk, &path)?;
@@ -458,7 +458,7 @@ fn foreign(disk: &dyn Disk, root: &Path) -> Result<Option<PathBuf>, WorkAreaErro
     let mut directories = vec![PathBuf::new()];
     while let Some(directory) = directories.pop() {
         let at = root.join(&directory);
-        match disk.stat(&at).during("look at", &at)?.map(|stat| stat.kind) {
+        match disk.stat(&at).during("inspect", &at)?.map(|stat| stat.kind) {
             Some(EntryKind::Directory) => {}
             Some(_) => return Ok(Some(at)),
             None => continue,
@@ -502,7 +502,7 @@ fn is_empty_log(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, WorkA
         return Ok(false);
     }
     let at = root.join(path);
-    let stat = disk.stat(&at).during("look at", &at)?;
+    let stat = disk.stat(&at).during("inspect", &at)?;
     Ok(stat.is_none_or(|stat| stat.len == 0))
 }
 
@@ -534,7 +534,7 @@ struct ProtocolLine<'b> {
 
 /// Reads a view; none if it is unreadable, so that it is rewritten.
 fn read_view(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    let Some(stat) = disk.stat(path).during("look at", path)? else {
+    let Some(stat) = disk.stat(path).during("inspect", path)? else {
         return Ok(None);
     };
     if stat.len > VIEW_BYTES_MAX as u64 {

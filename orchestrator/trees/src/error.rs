@@ -8,7 +8,7 @@ use crate::path::{PathProblem, RelativePath};
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// An I/O error.
-    #[error("cannot {operation} `{path}` of the tree")]
+    #[error("failed to {operation} `{path}` of the tree")]
     Io {
         /// The operation, as a verb.
         operation: &'static str,

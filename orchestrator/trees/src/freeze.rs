@@ -196,7 +196,7 @@ impl Walk<'_> {
         name: &OsString,
     ) -> Result<Option<RelativePath>, TreeError> {
         let raw: PathBuf = above.join(name);
-        let Some(stat) = self.source.look(&raw).during("look at", raw.display())? else {
+        let Some(stat) = self.source.look(&raw).during("inspect", raw.display())? else {
             // It existed when the directory was listed, so another program is writing.
             let path = RelativePath::new(raw.as_os_str().as_bytes())?;
             return Err(TreeError::Changing { path });
@@ -308,7 +308,7 @@ impl Walk<'_> {
                 }
                 other => other.during("read", path)?,
             };
-            let after = self.source.look(at).during("look at", path)?;
+            let after = self.source.look(at).during("inspect", path)?;
             match (copied, after) {
                 (Some((entry, file)), Some(after)) if after == before => {
                     if let (Some(syncs), Some(file)) = (&mut self.syncs, file) {

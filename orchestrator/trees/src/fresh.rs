@@ -22,7 +22,7 @@ pub(crate) fn build<T>(
 ) -> Result<(Manifest, T), TreeError> {
     let partial = partial_name(name);
     let (partial_path, path) = (Path::new(&partial), Path::new(name));
-    if parent.look(path).during("look at", name)?.is_some() {
+    if parent.look(path).during("inspect", name)?.is_some() {
         return Err(TreeError::Taken {
             name: name.to_owned(),
         });

@@ -38,7 +38,7 @@ pub fn size(source: &dyn Folder) -> Result<u64, TreeError> {
             }
             let stat = match source.look(&path) {
                 Err(error) if is_gone(&error) => continue,
-                stat => stat.during("look at", path.display())?,
+                stat => stat.during("inspect", path.display())?,
             };
             match stat {
                 Some(stat) if stat.kind == NodeKind::Directory => directories.push(path),

@@ -118,7 +118,7 @@ impl Work<'_> {
             Some(above) => above.join_allowed(name.as_bytes(), Names::Local)?,
             None => RelativePath::allowed(name.as_bytes(), Names::Local)?,
         };
-        let Some(stat) = self.source.look(path.as_path()).during("look at", &path)? else {
+        let Some(stat) = self.source.look(path.as_path()).during("inspect", &path)? else {
             // Excluded entries may come and go even without writers in the tree.
             let is_left_out = self.excludes.reason(path.as_bytes(), false).is_some();
             return if is_left_out || self.writers == Writers::AtWork {

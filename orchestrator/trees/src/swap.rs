@@ -295,7 +295,7 @@ pub fn revert(done: &dyn Folder, place: Place<'_>, staging: &str) -> Result<Vec<
 fn has(journal: &dyn Folder, name: &str) -> Result<bool, TreeError> {
     Ok(journal
         .look(Path::new(name))
-        .during("look at", name)?
+        .during("inspect", name)?
         .is_some())
 }
 
@@ -463,7 +463,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             other => other.during("move aside", path)?,
         }
-        let moved = root.look(&aside).during("look at", path)?;
+        let moved = root.look(&aside).during("inspect", path)?;
         if moved.is_some_and(|stat| stat.kind != NodeKind::Special) {
             return Err(SwapError::Stale {
                 stale: vec![Stale {

@@ -144,7 +144,7 @@ fn import_error(error: &StoreError) -> ControlError {
             told.suggest("nothing was changed; use another copy of the archive, or export it again")
         }
         StoreError::File(FileError::Io { operation, .. })
-            if matches!(*operation, "look at" | "open" | "read") =>
+            if matches!(*operation, "inspect" | "open" | "read") =>
         {
             told.suggest(
                 "the daemon reads the archive: move it to a path that the daemon can read; a \

@@ -83,7 +83,7 @@ struct Written {
 ///
 /// [`NoteError`].
 pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Note>, NoteError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(path).during("open", path)?;

@@ -108,7 +108,7 @@ fn remove(trees: &Path, digest: &TreeDigest, links: &[PathBuf]) -> Result<(), Ke
     let place = digest.to_hex();
     folder
         .rename_new(Path::new(&place), Path::new(INCOMING))
-        .map_err(io_error("take out of its place", trees))?;
+        .map_err(io_error("move out of its place", trees))?;
     clear(&folder, trees)
 }
 
@@ -223,8 +223,8 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// True if a package was stored too recently to be removed.
 fn is_young(tree: &Path, min_age_days: u32) -> Result<bool, KeepError> {
-    let metadata = fs::symlink_metadata(tree).map_err(io_error("look at", tree))?;
-    let stored = metadata.modified().map_err(io_error("look at", tree))?;
+    let metadata = fs::symlink_metadata(tree).map_err(io_error("inspect", tree))?;
+    let stored = metadata.modified().map_err(io_error("inspect", tree))?;
     // If the clock was set back, the age is zero.
     let age = SystemTime::now().duration_since(stored).unwrap_or_default();
     Ok(age < DAY.saturating_mul(min_age_days))
@@ -233,7 +233,7 @@ fn is_young(tree: &Path, min_age_days: u32) -> Result<bool, KeepError> {
 fn bytes_of(dir: &Path) -> Result<u64, KeepError> {
     let mut bytes = 0;
     for path in list(dir)? {
-        let metadata = fs::symlink_metadata(&path).map_err(io_error("look at", &path))?;
+        let metadata = fs::symlink_metadata(&path).map_err(io_error("inspect", &path))?;
         bytes += if metadata.is_dir() {
             bytes_of(&path)?
         } else {

@@ -153,7 +153,7 @@ impl SecretKeeper {
     }
 
     fn try_remove_oauth(&self, path: &Path) -> Result<(), KeepError> {
-        if self.disk.stat(path).during("look at", path)?.is_none() {
+        if self.disk.stat(path).during("inspect", path)?.is_none() {
             return Ok(());
         }
         self.delete_in_system(path)

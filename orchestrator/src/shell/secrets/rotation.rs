@@ -88,7 +88,7 @@ impl Found {
     /// Adds the secrets that were provided for a task, if there are any.
     fn of_task(&mut self, keeper: &SecretKeeper, task: &Path) {
         let path = task.join(super::tasks::FILE);
-        match keeper.disk.stat(&path).during("look at", &path) {
+        match keeper.disk.stat(&path).during("inspect", &path) {
             Ok(None) => {}
             Ok(Some(stat)) if stat.kind == EntryKind::File => self.documents.push(path),
             Ok(Some(_)) => self.refuse(&path),

@@ -77,7 +77,7 @@ impl SecretKeeper {
 
     pub(super) fn bytes_at(&self, path: &Path) -> Result<Option<Vec<u8>>, KeepError> {
         let disk = self.disk.as_ref();
-        if disk.stat(path).during("look at", path)?.is_none() {
+        if disk.stat(path).during("inspect", path)?.is_none() {
             return Ok(None);
         }
         let mut file = disk.open_read(path).during("open", path)?;

@@ -175,7 +175,7 @@ fn check(
     let root = tasks.join(task_id.as_str());
     let there = disk
         .stat(&root)
-        .map_err(|error| storage("look at", &root, &error))?;
+        .map_err(|error| storage("inspect", &root, &error))?;
     if there.is_some() {
         return Err(taken(&task_id));
     }
@@ -266,7 +266,7 @@ fn free_name(ground: &Ground, backups: &Path, task: &str) -> Result<PathBuf, Con
         let there = ground
             .disk
             .stat(&path)
-            .map_err(|error| storage("look at", &path, &error))?;
+            .map_err(|error| storage("inspect", &path, &error))?;
         if there.is_none() {
             return Ok(path);
         }

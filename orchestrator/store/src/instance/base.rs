@@ -472,7 +472,7 @@ impl Base {
     pub(super) fn install(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         for (next, name) in [(BASE_NEXT, BASE), (SUMS_NEXT, SUMS)] {
             let next = self.messages.join(next);
-            if disk.stat(&next).during("look at", &next)?.is_some() {
+            if disk.stat(&next).during("inspect", &next)?.is_some() {
                 let path = self.messages.join(name);
                 disk.rename(&next, &path)
                     .during("rename into place", &path)?;

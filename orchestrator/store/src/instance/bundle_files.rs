@@ -32,7 +32,7 @@ struct Revision {
 pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
     let dir = dir.join(SWARM_BUNDLE);
     let cursor = dir.join(CURSOR);
-    if disk.stat(&cursor).during("look at", &cursor)?.is_some() {
+    if disk.stat(&cursor).during("inspect", &cursor)?.is_some() {
         check_json(disk, &cursor, out)?;
     }
     let blobs = dir.join(BLOBS);
@@ -79,7 +79,7 @@ fn check_revision(
     };
     for digest in files.into_values().flatten() {
         let blob = blobs.join(&digest);
-        if is_digest(&digest) && disk.stat(&blob).during("look at", &blob)?.is_none() {
+        if is_digest(&digest) && disk.stat(&blob).during("inspect", &blob)?.is_none() {
             let finding = Finding::new(&blob, FindingKind::MissingFile, "required by a revision");
             let finding = finding.severity(Severity::Error).advice(ADVICE);
             if !out.findings.contains(&finding) {
@@ -154,7 +154,7 @@ fn is_digest(name: &str) -> bool {
 type Entry = (PathBuf, EntryKind, String);
 
 fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<Entry>, StoreError> {
-    if disk.stat(dir).during("look at", dir)?.is_none() {
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(Vec::new());
     }
     let listed = disk.list(dir).during("list", dir)?.into_iter();

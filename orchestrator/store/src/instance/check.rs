@@ -45,13 +45,13 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     check_metadata(disk, dir, out)?;
     out.findings.extend(Register::of(disk, dir).check()?);
     let messages = dir.join(MESSAGES);
-    if disk.stat(&messages).during("look at", &messages)?.is_none() {
+    if disk.stat(&messages).during("inspect", &messages)?.is_none() {
         let problem = "the messages folder is missing";
         let finding = Finding::new(&messages, FindingKind::MissingFile, problem);
         out.findings.push(finding.severity(Severity::Info));
     } else {
         let manifest = dir.join(MANIFEST);
-        if let Some(stat) = disk.stat(&manifest).during("look at", &manifest)? {
+        if let Some(stat) = disk.stat(&manifest).during("inspect", &manifest)? {
             out.count(stat.len);
         }
         let content = Content::read(disk, &manifest)?;
@@ -65,7 +65,7 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     let extensions = dir.join(EXTENSIONS);
     if disk
         .stat(&extensions)
-        .during("look at", &extensions)?
+        .during("inspect", &extensions)?
         .is_some()
     {
         for entry in disk.list(&extensions).during("list", &extensions)? {
@@ -100,7 +100,7 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
     let path = dir.join(Metadata::FILE);
     match Metadata::read(disk, dir) {
         Ok(metadata) => {
-            let stat = disk.stat(&path).during("look at", &path)?;
+            let stat = disk.stat(&path).during("inspect", &path)?;
             out.count(stat.map_or(0, |stat| stat.len));
             let expected = instance_dir_name(&metadata.instance_key);
             let is_its = |name| is_dir_of(name, &metadata.instance_key);
@@ -256,7 +256,7 @@ fn check_sealed(
 
 /// Opens a file for reading; on failure adds a finding and returns `None`.
 fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journal>, StoreError> {
-    let Some(stat) = disk.stat(path).during("look at", path)? else {
+    let Some(stat) = disk.stat(path).during("inspect", path)? else {
         return Ok(None);
     };
     if stat.kind != EntryKind::File {
@@ -359,7 +359,7 @@ fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(
         } else if entry.kind == EntryKind::File
             && (segments::is_segment(OBSERVED, &name) || segments::is_segment(LLM, &name))
         {
-            let stat = disk.stat(&path).during("look at", &path)?;
+            let stat = disk.stat(&path).during("inspect", &path)?;
             out.count(stat.map_or(0, |stat| stat.len));
         } else if entry.kind != EntryKind::File || !KNOWN.contains(&&*name) {
             out.findings.push(odd(&path, entry.kind, &name));
@@ -391,7 +391,7 @@ fn check_answers(
             .push(Finding::new(&messages.join(INBOX), kind, problem));
     }
     let path = messages.join(SUMS);
-    if disk.stat(&path).during("look at", &path)?.is_some() {
+    if disk.stat(&path).during("inspect", &path)?.is_some() {
         let mut answers = base_checksums::answers(&mut Journal::open_read(disk, &path)?)?;
         answers.retain(|answer| !journaled.ended.contains(&answer.turn_id));
         let unknown = Unknown::find(answers, known);
@@ -415,7 +415,7 @@ fn check_turn(
     let is_past = journaled.ended.contains(&claim.turn_id)
         || known.is_parked(&claim.event_id)
         || known.is_over(&claim.event_id)
-        || (disk.stat(&sums).during("look at", &sums)?.is_some()
+        || (disk.stat(&sums).during("inspect", &sums)?.is_some()
             && base_checksums::answers(&mut Journal::open_read(disk, &sums)?)?
                 .iter()
                 .any(|answer| answer.turn_id == claim.turn_id));

@@ -44,7 +44,7 @@ impl InstanceStore {
     /// [`FileError::Io`]; [`FileError::Damaged`] if the file is not JSON.
     pub fn extension_state(&self, name: &ExtensionName) -> Result<Option<Value>, FileError> {
         let path = self.extension_path(name);
-        if self.disk.stat(&path).during("look at", &path)?.is_none() {
+        if self.disk.stat(&path).during("inspect", &path)?.is_none() {
             return Ok(None);
         }
         let mut file = self.disk.open_read(&path).during("open", &path)?;

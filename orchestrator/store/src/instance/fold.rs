@@ -141,7 +141,7 @@ fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarg
 pub(super) fn discard_prepared(disk: &dyn Disk, messages: &Path) -> Result<(), StoreError> {
     for name in [BASE_NEXT, SUMS_NEXT] {
         let next = messages.join(name);
-        if disk.stat(&next).during("look at", &next)?.is_some() {
+        if disk.stat(&next).during("inspect", &next)?.is_some() {
             disk.remove_file(&next).during("remove", &next)?;
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn stage(
 ///
 /// [`StoreError::File`].
 pub fn delete(disk: &dyn Disk, dir: &Path, trash_name: &str) -> Result<bool, StoreError> {
-    let Some(stat) = disk.stat(dir).during("look at", dir)? else {
+    let Some(stat) = disk.stat(dir).during("inspect", dir)? else {
         return Ok(false);
     };
     let instances = dir.parent().unwrap_or(Path::new("/"));
@@ -81,11 +81,11 @@ pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
         let path = dir.join(MESSAGES).join(name);
         Ok(disk
             .stat(&path)
-            .during("look at", &path)?
+            .during("inspect", &path)?
             .map_or(0, |stat| stat.len))
     };
     let rewind = dir.join(REWIND);
-    if len(EVENTS)? > 0 || disk.stat(&rewind).during("look at", &rewind)?.is_some() {
+    if len(EVENTS)? > 0 || disk.stat(&rewind).during("inspect", &rewind)?.is_some() {
         return Ok(true);
     }
     if len(INBOX)? == 0 {

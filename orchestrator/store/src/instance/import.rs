@@ -46,7 +46,7 @@ pub fn import(
     staging_name: &str,
 ) -> Result<Imported, StoreError> {
     let dir = instances.join(instance_dir_name(key));
-    if disk.stat(&dir).during("look at", &dir)?.is_some() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_some() {
         let owner = Metadata::read(disk, &dir)?.agent_name;
         let key = key.clone();
         return Err(StoreError::KeyTaken { key, owner });
@@ -209,7 +209,7 @@ struct Lines {
 
 impl Lines {
     fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
-        let kind = disk.stat(path).during("look at", path)?;
+        let kind = disk.stat(path).during("inspect", path)?;
         if kind.is_some_and(|stat| stat.kind != EntryKind::File) {
             return Err(StoreError::BadArchive {
                 path: path.to_owned(),

@@ -39,11 +39,11 @@ pub fn observed(
     offset: u64,
 ) -> Result<ObservedPage, StoreError> {
     let dir = instances.join(instance_dir_name(key));
-    if disk.stat(&dir).during("look at", &dir)?.is_none() {
+    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
         return Err(StoreError::NoInstance { key: key.clone() });
     }
     let messages = dir.join(MESSAGES);
-    if disk.stat(&messages).during("look at", &messages)?.is_none() {
+    if disk.stat(&messages).during("inspect", &messages)?.is_none() {
         return Ok(ObservedPage::default());
     }
     let reading = Reading::open(disk, &messages, OBSERVED)?;

@@ -30,11 +30,11 @@ pub struct Recent {
 /// [`StoreError::File`].
 pub fn recent(disk: &dyn Disk, dir: &Path, bytes_max: usize) -> Result<Recent, StoreError> {
     let path = dir.join(MESSAGES).join(BASE);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(Recent::default());
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
-    let len = file.len().during("look at", &path)?;
+    let len = file.len().during("inspect", &path)?;
     let from = len.saturating_sub(bytes_max as u64);
     let mut text = vec![0; usize::try_from(len - from).unwrap_or(bytes_max)];
     let read = read_full(file.as_mut(), &mut text, from).during("read", &path)?;

@@ -82,7 +82,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
 }
 
 fn names(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    if disk.stat(dir).during("look at", dir)?.is_none() {
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(Vec::new());
     }
     let entries = disk.list(dir).during("list", dir)?.into_iter();
@@ -119,7 +119,7 @@ fn remake_metadata(
     };
     let path = dir.join(Metadata::FILE);
     let mut kept = None;
-    if disk.stat(&path).during("look at", &path)?.is_some() {
+    if disk.stat(&path).during("inspect", &path)?.is_some() {
         let mut file = disk.open_read(&path).during("open", &path)?;
         let content = read_all(file.as_mut(), KEPT_BYTES_MAX).during("read", &path)?;
         kept = Some(files::keep_aside(disk, &path, "damaged", &content)?);

@@ -85,7 +85,7 @@ impl Pins {
 /// Reads the rewind note of the instance in `dir`, if it exists.
 pub(super) fn read_note(disk: &dyn Disk, dir: &Path) -> Result<Option<RewindNote>, StoreError> {
     let path = dir.join(REWIND);
-    if disk.stat(&path).during("look at", &path)?.is_none() {
+    if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
@@ -100,7 +100,7 @@ pub(super) fn read_note(disk: &dyn Disk, dir: &Path) -> Result<Option<RewindNote
 
 /// Lists the extension state files in a folder. Empty if the folder does not exist.
 fn states_in(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    if disk.stat(dir).during("look at", dir)?.is_none() {
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(Vec::new());
     }
     let entries = disk.list(dir).during("list", dir)?.into_iter();
@@ -268,7 +268,7 @@ impl InstanceStore {
         let wanted = states_in(disk, from)?;
         for name in &wanted {
             let (state, path) = (read_state(disk, &from.join(name))?, to.join(name));
-            let is_there = disk.stat(&path).during("look at", &path)?.is_some();
+            let is_there = disk.stat(&path).during("inspect", &path)?.is_some();
             if !is_there || read_state(disk, &path)? != state {
                 files::replace(disk, &path, &state)?;
             }

@@ -250,7 +250,7 @@ impl SegmentedLog {
         let disk = self.disk.as_ref();
         let plain = segment.path(&self.dir, self.name);
         let path = segment.compressed().path(&self.dir, self.name);
-        if disk.stat(&path).during("look at", &path)?.is_none() {
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
             let content = segment.read(disk, &self.dir, self.name)?;
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(&content).during("compress", &plain)?;
@@ -271,7 +271,7 @@ impl SegmentedLog {
         let mut sizes = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let path = segment.path(&self.dir, self.name);
-            let stat = self.disk.stat(&path).during("look at", &path)?;
+            let stat = self.disk.stat(&path).during("inspect", &path)?;
             sizes.push(stat.map_or(0, |stat| stat.len));
         }
         let mut kept_bytes: u64 = sizes.iter().sum();
@@ -359,7 +359,7 @@ impl<'d> Reading<'d> {
         let path = dir.join(log);
         for _ in 0..LOOKS_MAX {
             let segments = list(disk, dir, log)?;
-            let current = match disk.stat(&path).during("look at", &path)? {
+            let current = match disk.stat(&path).during("inspect", &path)? {
                 Some(_) => match Journal::open_read(disk, &path) {
                     Ok(journal) => Some(journal),
                     // The file was just sealed.
@@ -534,7 +534,7 @@ pub(super) fn find_in_lines<T>(
     find: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<Option<T>, StoreError> {
     let path = dir.join(log);
-    if disk.stat(&path).during("look at", &path)?.is_some() {
+    if disk.stat(&path).during("inspect", &path)?.is_some() {
         let mut found = None;
         Journal::open_read(disk, &path)?.scan(|_, line| {
             if found.is_none() {

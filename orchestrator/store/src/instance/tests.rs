@@ -188,7 +188,7 @@ fn perform(
 
 fn look(disk: &SimulatedDisk) -> Result<Seen, StoreError> {
     sweep(disk, Path::new(INSTANCES))?;
-    if disk.stat(&dir()).during("look at", &dir())?.is_none() {
+    if disk.stat(&dir()).during("inspect", &dir())?.is_none() {
         return Ok(Seen::default());
     }
     let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir())?;

@@ -206,7 +206,7 @@ fn look(
 ) -> Result<bool, StoreError> {
     let messages = instances.join(instance_dir_name(key)).join(MESSAGES);
     // The instance may have been deleted in the meantime.
-    if disk.stat(&messages).during("look at", &messages)?.is_none() {
+    if disk.stat(&messages).during("inspect", &messages)?.is_none() {
         return Ok(false);
     }
     let (bytes, is_partial) = Reading::open(disk, &messages, OBSERVED)?.tail(TRACE_FILE_BYTES)?;

@@ -35,7 +35,7 @@ impl RecordCopy {
         id: &WorkspaceId,
     ) -> Result<Option<Self>, FileError> {
         let path = path_of(layout, id);
-        if disk.stat(&path).during("look at", &path)?.is_none() {
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
             return Ok(None);
         }
         let mut file = disk.open_read(&path).during("open", &path)?;

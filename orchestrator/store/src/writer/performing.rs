@@ -255,7 +255,7 @@ impl Perform<VerifyInstance> for Worker {
     fn perform(&mut self, verify: VerifyInstance) -> Result<Box<Verified>, StoreError> {
         let at = &verify.instance;
         let dir = self.dir_of(at);
-        if self.disk.stat(&dir).during("look at", &dir)?.is_none() {
+        if self.disk.stat(&dir).during("inspect", &dir)?.is_none() {
             let key = at.instance_key.clone();
             return Err(StoreError::NoInstance { key });
         }

@@ -245,7 +245,7 @@ mod tests {
         // The writer survives a failed manifest update or compaction; the simulated machine does
         // not.
         let root = Path::new("/s");
-        disk.stat(root).during("look at", root)?;
+        disk.stat(root).during("inspect", root)?;
         Ok(())
     }
 

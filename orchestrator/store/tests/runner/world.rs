@@ -291,7 +291,7 @@ pub(crate) fn look(
     for key in INSTANCES {
         let dir = instances.join(instance_dir_name(&key.parse().unwrap()));
         let stat = disk.stat(&dir).map_err(|source| FileError::Io {
-            operation: "look at",
+            operation: "inspect",
             path: dir.clone(),
             source,
         })?;

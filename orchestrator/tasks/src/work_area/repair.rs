@@ -119,7 +119,7 @@ impl WorkArea {
 ///
 /// [`WorkAreaError::File`].
 pub fn read_history(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, WorkAreaError> {
-    if disk.stat(path).during("look at", path)?.is_none() {
+    if disk.stat(path).during("inspect", path)?.is_none() {
         return Ok(None);
     }
     let mut file = disk.open_read(path).during("open", path)?;

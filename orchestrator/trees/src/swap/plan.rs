@@ -285,7 +285,7 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 fn is_special(root: &dyn Folder, path: &RelativePath) -> Result<bool, TreeError> {
-    let stat = root.look(path.as_path()).during("look at", path)?;
+    let stat = root.look(path.as_path()).during("inspect", path)?;
     Ok(stat.is_some_and(|stat| stat.kind == NodeKind::Special))
 }
 
@@ -338,7 +338,7 @@ fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
     let mut stale = Vec::new();
     for change in changes {
         // A special file blocks the new entry, and no change lists it as the old state.
-        let found = standing(root, change.path.as_path()).during("look at", &change.path)?;
+        let found = standing(root, change.path.as_path()).during("inspect", &change.path)?;
         let found = found.entry();
         let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
         // Modes of directories never block a change, and a wanted directory may exist already.
@@ -397,7 +397,7 @@ fn directories_to_remove(
         }
         match stays {
             None => {
-                let stat = root.look(path.as_path()).during("look at", path)?;
+                let stat = root.look(path.as_path()).during("inspect", path)?;
                 let mode = stat.map_or(DIRECTORY_MODE, |stat| stat.mode);
                 gone.insert((*path).clone());
                 remove.push(((*path).clone(), mode));
@@ -431,7 +431,7 @@ fn directories_to_make(
     }
     let mut make = Vec::new();
     for (path, mode) in wanted {
-        let stat = root.look(path.as_path()).during("look at", &path)?;
+        let stat = root.look(path.as_path()).during("inspect", &path)?;
         match stat.map(|stat| stat.kind) {
             Some(NodeKind::Directory) => {}
             None => make.push((path, mode)),

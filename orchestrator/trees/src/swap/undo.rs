@@ -73,7 +73,7 @@ fn is_one_of(error: &io::Error, kinds: &[io::ErrorKind]) -> bool {
 }
 
 fn found(root: &dyn Folder, path: &Path) -> Result<Standing, TreeError> {
-    standing(root, path).during("look at", path.display())
+    standing(root, path).during("inspect", path.display())
 }
 
 /// True if the path has its old content again, or was never changed.
@@ -106,7 +106,7 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
     let path = action.path.as_path();
     if root
         .look(&action.staged)
-        .during("look at", action.path)?
+        .during("inspect", action.path)?
         .is_some()
     {
         return Ok(true);
@@ -136,7 +136,7 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
 
 /// True if the moved file is at its path again.
 fn put_back(root: &dyn Folder, path: &RelativePath, aside: &Path) -> Result<bool, TreeError> {
-    if root.look(aside).during("look at", path)?.is_none() {
+    if root.look(aside).during("inspect", path)?.is_none() {
         return Ok(true);
     }
     match root.rename_new(aside, path.as_path()) {
@@ -165,7 +165,7 @@ pub(super) fn clear(
 ) -> Result<Vec<Kept>, TreeError> {
     let staging = plan.staging().as_path();
     let mut all_kept = Vec::new();
-    let stat = root.look(staging).during("look at", plan.staging())?;
+    let stat = root.look(staging).during("inspect", plan.staging())?;
     if stat.is_none_or(|stat| stat.kind != NodeKind::Directory) {
         // A killed process may have removed it without a sync.
         root.sync_dir(Path::new("")).during("sync", ".")?;
@@ -190,7 +190,7 @@ pub(super) fn clear(
     for (path, aside) in plan.specials() {
         match root
             .look(&aside)
-            .during("look at", path)?
+            .during("inspect", path)?
             .map(|stat| stat.kind)
         {
             None => {}
