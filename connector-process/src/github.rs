@@ -71,7 +71,7 @@ impl GitHub {
         };
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
-            check: check.ok_or("the secret `webhookSecret` cannot be used")?,
+            check: check.ok_or("failed to use the secret `webhookSecret`")?,
             repositories: values.names("repositories"),
             api,
         })

@@ -36,16 +36,16 @@ pub(crate) enum LinkError {
     #[error("the orchestrator closed the socket")]
     Closed,
     /// The received bytes are not a frame, or the socket failed.
-    #[error("cannot read the next frame from the orchestrator")]
+    #[error("failed to read the next frame from the orchestrator")]
     Read(#[source] FrameError),
     /// Writing to the socket failed.
-    #[error("cannot write a frame to the orchestrator")]
+    #[error("failed to write a frame to the orchestrator")]
     Write(#[source] FrameError),
     /// A frame does not contain a message for a child.
-    #[error("a frame from the orchestrator is not a message this process knows")]
+    #[error("a frame from the orchestrator is not a message that this process knows")]
     NotAMessage(#[source] MessageError),
     /// A message cannot be encoded as a frame.
-    #[error("a message to the orchestrator cannot be written as JSON")]
+    #[error("failed to write a message to the orchestrator as JSON")]
     CannotEncode(#[source] MessageError),
     /// A message arrived at a point where it is invalid.
     #[error("the orchestrator sent `{kind}`, which no connector expects {when}")]

@@ -175,7 +175,7 @@ async fn ask(
         return Err(CallError::new(CallErrorCode::NotFound, message));
     }
     let completion: Completion = serde_json::from_str(call.params.get())
-        .map_err(|error| invalid(format!("cannot parse the request: {error}")))?;
+        .map_err(|error| invalid(format!("failed to parse the request: {error}")))?;
     let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
     let question = Question::of(model, completion);
     let (body, reader) = exchange_of(model, &question).map_err(invalid)?;
@@ -184,7 +184,7 @@ async fn ask(
             .suggest(format!("check `endpoint` of Model `{}`", model.name))
     })?;
     let body = serde_json::to_vec(&body)
-        .map_err(|error| invalid(format!("cannot serialize the request: {error}")))?;
+        .map_err(|error| invalid(format!("failed to serialize the request: {error}")))?;
     let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
     for (name, value) in keys_of(model) {
         let mut value = HeaderValue::try_from(value).map_err(|_| {
@@ -207,5 +207,5 @@ async fn ask(
         names: question.names,
     };
     let answer = reply::of(model, response, expected, pieces, until).await?;
-    to_raw_value(&answer).map_err(|error| invalid(format!("the reply cannot be written: {error}")))
+    to_raw_value(&answer).map_err(|error| invalid(format!("failed to write the reply: {error}")))
 }

@@ -132,7 +132,7 @@ impl CallHandler for Asker {
 
 fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(params.get())
-        .map_err(|_error| CallError::new(CallErrorCode::Invalid, "the request cannot be read"))
+        .map_err(|_error| CallError::new(CallErrorCode::Invalid, "failed to read the request"))
 }
 
 fn to_raw<T: Serialize>(value: &T) -> Outcome {
@@ -183,7 +183,7 @@ async fn ask_form<T: Serialize>(
             }
             // An unreadable body does not reveal the outcome.
             Err(match answered.status {
-                200..300 => failed.unknown("its answer cannot be read".to_owned()),
+                200..300 => failed.unknown("failed to read its answer".to_owned()),
                 _ => mask(error),
             })
         }
@@ -210,7 +210,7 @@ async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Ou
     }
     // The response may contain a secret.
     Err(match answered.status {
-        200..300 => failed.unknown("its answer cannot be read".to_owned()),
+        200..300 => failed.unknown("failed to read its answer".to_owned()),
         status => failed.by_status(status, "it cannot register now", answered.retry_after_ms()),
     })
 }

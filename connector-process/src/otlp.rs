@@ -232,7 +232,7 @@ impl Collector {
             Err(_elapsed) => Err(format!("no answer within {EXPORT_REQUEST_MS} ms")),
         };
         let response = sent.map_err(|why| {
-            let message = format!("the collector cannot be reached: {why}");
+            let message = format!("failed to connect to the collector: {why}");
             (CallError::new(CallErrorCode::Unavailable, message), true)
         })?;
         let status = response.status();

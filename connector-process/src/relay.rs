@@ -184,7 +184,7 @@ impl Relay {
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(error = error_chain(&error), "cannot accept a connection");
+                        tracing::warn!(error = error_chain(&error), "failed to accept a connection");
                         sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
                     }
                 },

@@ -85,7 +85,7 @@ impl Slack {
         };
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
-            check: check.ok_or("the secret `signingSecret` cannot be used")?,
+            check: check.ok_or("failed to use the secret `signingSecret`")?,
             channels: values.names("channels"),
             api,
             approvals: ApprovalChat::of("slack", config),

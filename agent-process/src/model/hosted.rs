@@ -81,7 +81,7 @@ impl<'a> Said<'a> {
 }
 
 fn unwritable(error: &serde_json::Error) -> ModelError {
-    ModelError::new(format!("cannot serialize the request: {error}"))
+    ModelError::new(format!("failed to serialize the request: {error}"))
 }
 
 /// Serializes the request, which is the same for every model.
@@ -222,7 +222,7 @@ impl Model for HostedModel {
             match read(raw.get()) {
                 Ok(message) => Ok(Answer::Recorded(Box::new(message))),
                 Err(error) => {
-                    let message = format!("the recorded reply cannot be read: {error}");
+                    let message = format!("failed to read the recorded reply: {error}");
                     Err(ModelError::new(message))
                 }
             }

@@ -35,14 +35,13 @@ impl Captures {
             }
             let Some((name, after)) = after.split_once('}') else {
                 return Err(format!(
-                    "`${{` without `}}` in `{template}`; write `$${{` for the characters \
-                     themselves"
+                    "`${{` without `}}` in `{template}`; write `$${{` for a literal `${{`"
                 ));
             };
             let Some(value) = self.0.get(name) else {
                 return Err(format!(
-                    "nothing captures `{name}` in `{template}`; there are {}; write `$${{` for the \
-                     characters `${{` themselves",
+                    "no pattern captures `{name}` in `{template}`; expected {}; write `$${{` for a \
+                     literal `${{`",
                     self.names()
                 ));
             };

@@ -32,7 +32,7 @@ pub(crate) enum ProcessError {
     #[error("the link to the orchestrator failed")]
     Link(#[from] LinkError),
     /// The agent's tools cannot be set up.
-    #[error("the agent's tools cannot be set up")]
+    #[error("failed to set up the agent's tools")]
     Toolbox(#[from] ToolboxError),
     /// The engine rejected an input.
     #[error("the orchestrator violated the turn protocol")]
@@ -58,10 +58,10 @@ pub(crate) enum ProcessError {
         source: serde_json::Error,
     },
     /// A message event cannot be serialized.
-    #[error("a message event cannot be written as JSON")]
+    #[error("failed to write a message event as JSON")]
     Unwritable(#[source] serde_json::Error),
     /// The agent's extensions cannot be set up.
-    #[error("the agent's extensions cannot be set up")]
+    #[error("failed to set up the agent's extensions")]
     Extension(#[from] ExtensionError),
     /// A model or tool panicked.
     #[error("a model or a tool of this process failed")]

@@ -57,7 +57,7 @@ impl Agent {
         let started = match (program, &mut self.extension_host) {
             (Ok(Some(program)), Some(host)) => host.launch(&program, &states),
             (Err(fault), Some(_)) => Err(lost(format!(
-                "the module of an extension cannot be run: {}",
+                "failed to run the module of an extension: {}",
                 fault.message
             ))),
             (Ok(None), _) | (_, None) => Ok(()),

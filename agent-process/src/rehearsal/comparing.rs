@@ -31,7 +31,7 @@ pub(super) fn compare<T>(
     findings.truncate(FINDINGS_MAX);
     let stopped = match &is.end {
         End::Lacks(what) => Some(what.clone()),
-        End::Unplayable => Some("the recording cannot be played".to_owned()),
+        End::Unplayable => Some("failed to replay the recording".to_owned()),
         End::Replied(_) | End::Failed { .. } | End::GoesOn(_) => None,
     };
     RehearsedTurn {

@@ -20,8 +20,8 @@ pub(super) enum NotLaunched {
     BadSession,
     /// A variable cannot be set.
     #[error(
-        "`{0}` cannot be a variable of the program: names are letters, digits and `_`, do not begin with a digit, and \
-         not with `{OWN_PREFIX}`"
+        "`{0}` is not a valid variable name: use letters, digits and `_`, starting neither with a \
+         digit nor with `{OWN_PREFIX}`"
     )]
     BadVariable(String),
 }

@@ -369,7 +369,10 @@ impl Run {
             }
             Err(error) => {
                 let error = error.to_string();
-                tracing::warn!(error, "the program cannot be frozen: signals pause it");
+                tracing::warn!(
+                    error,
+                    "failed to freeze the program; pausing it with signals"
+                );
                 false
             }
         }

@@ -161,7 +161,7 @@ fn text_of_task(task: &TaskDetail) -> String {
         lines.push(format!("failed: {failure}"));
     }
     if let Some(damaged) = &info.damaged {
-        lines.push(format!("its work area cannot be used: {damaged}"));
+        lines.push(format!("failed to use its work area: {damaged}"));
     }
     for ask in &task.asks {
         let what = &ask.text;

@@ -201,7 +201,7 @@ fn written(value: &impl serde::Serialize) -> Result<String, ToolFault> {
         } else {
             "E_NOT_JSON"
         };
-        ToolFault::new(code, format!("the result cannot be written: {error}"))
+        ToolFault::new(code, format!("failed to write the result: {error}"))
     })?;
     String::from_utf8(text.0)
         .map_err(|error| ToolFault::new("E_NOT_JSON", format!("the result is not text: {error}")))

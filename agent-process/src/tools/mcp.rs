@@ -167,7 +167,7 @@ impl Server {
     ) -> Result<(), ToolFault> {
         let known = self.listed().map(|listed| listed.digest.clone());
         let unusable = |error: serde_json::Error| {
-            ToolFault::new("E_TOOL_FAILED", format!("its list cannot be used: {error}"))
+            ToolFault::new("E_TOOL_FAILED", format!("failed to use its list: {error}"))
         };
         let Request { method, params } = Request::of(&Mcp::Tools { known })?;
         let ask = Ask {
@@ -269,7 +269,7 @@ impl Server {
         serde_json::from_value(answer).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",
-                format!("the answer cannot be read: {error}"),
+                format!("failed to read the answer: {error}"),
             )
         })
     }

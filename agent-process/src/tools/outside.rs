@@ -130,7 +130,7 @@ impl ConnectionRoute {
         serde_json::from_str(answer.get()).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",
-                format!("the answer cannot be read: {error}"),
+                format!("failed to read the answer: {error}"),
             )
         })
     }

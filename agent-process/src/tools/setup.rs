@@ -22,7 +22,7 @@ use super::worker_sandbox::WorkerSandbox;
 
 /// A directory of the assignment cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the {what} `{}`, which must exist before an agent starts", path.display())]
+#[error("failed to open the {what} `{}`, which must exist before an agent starts", path.display())]
 pub struct NoDirectory {
     /// `work directory` or `project root`.
     what: &'static str,

@@ -272,7 +272,10 @@ fn a_missing_work_directory_is_said() {
     assert_eq!(ended(&mut agent.child).code(), Some(1));
     let log = read_log(&site.work.with_file_name("log.jsonl"));
     let error = log.last().unwrap()["error"].to_string();
-    assert!(error.contains("cannot open the work directory"), "{error}");
+    assert!(
+        error.contains("failed to open the work directory"),
+        "{error}"
+    );
 }
 
 #[test]

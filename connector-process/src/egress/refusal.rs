@@ -37,10 +37,10 @@ pub(super) enum Refusal {
     #[error("`{target}` resolves to {address}, which no sandbox may reach")]
     Never { target: Target, address: IpAddr },
     /// The name cannot be resolved.
-    #[error("`{target}` cannot be resolved: {why}")]
+    #[error("failed to resolve `{target}`: {why}")]
     Unresolved { target: Target, why: String },
     /// The host does not answer.
-    #[error("`{target}` cannot be reached: {why}")]
+    #[error("failed to connect to `{target}`: {why}")]
     Unreachable { target: Target, why: String },
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum Refusal {
     #[error("too many replies are pending; try again later")]
     NoPlace,
     /// Its reply callback could not be stored.
-    #[error("the event is accepted, but its reply cannot be scheduled: {reason}")]
+    #[error("the event was accepted, but its reply could not be scheduled: {reason}")]
     NotPromised {
         /// A description of the failure.
         reason: String,

@@ -125,7 +125,7 @@ async fn serve(
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "cannot accept a connection");
+                    tracing::warn!(error = error_chain(&error), "failed to accept a connection");
                     sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
                 }
             }

@@ -269,7 +269,7 @@ fn to_error(error: &ServiceError) -> CallError {
         ),
         unsent if wording::is_unsent(unsent) => {
             let reason = wording::of_request(unsent);
-            let message = format!("the MCP server cannot be reached: {reason}");
+            let message = format!("failed to connect to the MCP server: {reason}");
             CallError::new(CallErrorCode::Unavailable, message).later(None)
         }
         declined if wording::verdict_of(declined).is_some() => {

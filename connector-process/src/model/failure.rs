@@ -294,7 +294,7 @@ pub(super) fn excess(model: &HostedModel, what: &str) -> CallError {
 /// A complete reply cannot be stored.
 pub(super) fn unkept(model: &HostedModel, error: &(dyn StdError + 'static)) -> CallError {
     let reason = goondan_log::error_chain(error);
-    let message = format!("the reply of `{}` cannot be kept: {reason}", model.model);
+    let message = format!("failed to store the reply of `{}`: {reason}", model.model);
     CallError::new(CallErrorCode::Internal, quoted(&message))
 }
 

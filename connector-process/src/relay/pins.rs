@@ -83,7 +83,7 @@ pub(super) fn server_config(
         .map_err(|error| error_chain(&error))?
         .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(chain(certificate)?, private_key(key)?)
-        .map_err(|error| format!("`certificate` and `key` cannot be used: {error}"))?;
+        .map_err(|error| format!("failed to load `certificate` and `key`: {error}"))?;
     // A client must present its certificate on every connection.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -108,7 +108,7 @@ pub(super) fn client_config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_auth_cert(chain(certificate)?, private_key(key)?)
-        .map_err(|error| format!("`certificate` and `key` cannot be used: {error}"))?;
+        .map_err(|error| format!("failed to load `certificate` and `key`: {error}"))?;
     config.resumption = Resumption::disabled();
     Ok(config)
 }

@@ -32,10 +32,10 @@ pub(super) enum WireError {
     #[error("the other side does not read: {RELAY_FRAMES_WAITING_MAX} frames wait for it")]
     NotRead,
     /// The received data is not a frame, or TLS or the socket failed.
-    #[error("cannot read from the other side")]
+    #[error("failed to read from the other side")]
     Read(#[source] FrameError),
     /// Writing to TLS or the socket failed.
-    #[error("cannot write to the other side")]
+    #[error("failed to write to the other side")]
     Write(#[source] FrameError),
     /// A frame does not contain a message, or a message cannot be encoded.
     #[error("a frame is not a message that this side knows")]

@@ -34,10 +34,10 @@ pub(super) enum ApiError {
         description: String,
     },
     /// Telegram is unreachable.
-    #[error("Telegram cannot be reached: {0}")]
+    #[error("failed to connect to Telegram: {0}")]
     Unreachable(String),
     /// The connection broke or timed out after Telegram may have received the request.
-    #[error("Telegram cannot be reached: {0}")]
+    #[error("failed to connect to Telegram: {0}")]
     Lost(String),
     /// The answer cannot be parsed.
     #[error("unexpected answer from Telegram: {0}")]

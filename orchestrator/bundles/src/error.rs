@@ -12,10 +12,10 @@ use goondan_trees::TreeError;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// An I/O error on a file of the bundle.
-    #[error("the files of the bundle cannot be used")]
+    #[error("failed to use the files of the bundle")]
     File(#[from] FileError),
     /// A part of a working copy cannot be removed.
-    #[error("`{}` cannot be removed", path.display())]
+    #[error("failed to remove `{}`", path.display())]
     NotRemoved {
         /// The part.
         path: PathBuf,

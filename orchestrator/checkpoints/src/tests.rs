@@ -312,7 +312,7 @@ fn ckpt_1_too_little_room_is_refused_before_anything_is_written() {
     world.disk.set_free_bytes(limits::CHECKPOINT_FREE_BYTES_MIN);
     let error = world.make("periodic").unwrap_err();
     assert!(matches!(error, CheckpointError::NoRoom { .. }));
-    assert!(error.to_string().contains("make room"), "{error}");
+    assert!(error.to_string().contains("free disk space"), "{error}");
     assert_eq!(names(&world), before);
     world
         .disk

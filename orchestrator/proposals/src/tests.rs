@@ -391,7 +391,12 @@ fn prop_4_what_was_looked_at_is_what_is_applied() {
     let mut confirmed = apply();
     confirmed.digest = Some(seen);
     let refused = world.sandboxes().apply(&confirmed).unwrap_err();
-    assert!(refused.to_string().contains("looked at"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("a newer proposal was submitted"),
+        "{refused}"
+    );
     assert_eq!(
         world.read(PROJECT, "src/a.rs").as_deref(),
         Some("fn a() {}\n")

@@ -35,7 +35,7 @@ pub(crate) enum LinkError {
     #[error("failed to write a frame to the orchestrator")]
     Write(#[source] FrameError),
     /// The frame is not a valid message.
-    #[error("unknown message in a frame from the orchestrator")]
+    #[error("a frame from the orchestrator is not a message that this process knows")]
     NotAMessage(#[source] WireFault),
     /// A message cannot be serialized.
     #[error("failed to write a message to the orchestrator")]

@@ -394,7 +394,7 @@ fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
     assert_eq!(error.code, ErrorCode::SecretUnreadable, "{error}");
     assert!(error.suggestion.unwrap().contains("from a backup"));
     let told = list(&keeper).problem.unwrap();
-    assert!(told.contains("it is damaged"), "{told}");
+    assert!(told.contains("damaged: "), "{told}");
     let kept = DiskFiles(disk).read(path, 100).unwrap().unwrap();
     assert_eq!(kept, b"{\"version\": 1, \"cons");
 }

@@ -76,7 +76,7 @@ pub enum SwapError {
         by: RelativePath,
     },
     /// The changes are inconsistent: a bug of the caller, or a forged record.
-    #[error("cannot change `{path}`: {problem}")]
+    #[error("failed to change `{path}`: {problem}")]
     Impossible {
         /// The path.
         path: RelativePath,

@@ -200,14 +200,14 @@ impl<'a> Denials<'a> {
         }
         if says(&SHARED_BY_KEY) && is_refused && policy.require != Level::Full {
             return Some(format!(
-                "memory, queues and semaphores that other processes could find are refused in it; a person can write \
-                 `require: full` in {owner} `sandbox`, where they are its own"
+                "it refuses memory, queues and semaphores shared with other processes; a person \
+                 can write `require: full` in {owner} `sandbox`, which gives it private ones"
             ));
         }
         if says(&NO_TERMINAL) && policy.require != Level::Full {
             return Some(format!(
-                "terminals cannot be made in it; a person can write `require: full` in {owner} `sandbox`, where they are \
-                 its own"
+                "terminals cannot be created in it; a person can write `require: full` in {owner} \
+                 `sandbox`, which gives it private ones"
             ));
         }
         let mut nameless = NAMELESS_SOCKET.iter();
@@ -237,9 +237,9 @@ impl<'a> Denials<'a> {
         }
         if says(&ACROSS_MOUNTS) && policy.require == Level::Full {
             return Some(format!(
-                "each directory that is listed is a mount of its own in it, and nothing can be renamed or linked from one \
-                 to another: copy it; or a person can list a directory that holds both under `write` of {owner} \
-                 `sandbox`"
+                "each listed directory is a separate mount in it, so files cannot be renamed or \
+                 linked between them: copy the file; or a person can list a directory that \
+                 contains both under `write` of {owner} `sandbox`"
             ));
         }
         let of_files = self.of_files(line, is_absent, is_refused);
@@ -247,7 +247,7 @@ impl<'a> Denials<'a> {
         of_files.or_else(|| {
             is_mode.then(|| {
                 format!(
-                    "files that run with their owner's rights (set-user-id) cannot be made in it; {}",
+                    "files that run with their owner's rights (set-user-id) cannot be created in it; {}",
                     self.only_off()
                 )
             })
@@ -276,8 +276,8 @@ impl<'a> Denials<'a> {
         });
         if let Some(path) = outside {
             return Some(format!(
-                "`{path}` is not in it; a person can list it, or the directory that holds it, under `read` or `write` \
-                 of {owner} `sandbox`"
+                "`{path}` is not in it; a person can list it, or its directory, under `read` or \
+                 `write` of {owner} `sandbox`"
             ));
         }
         if is_absent {
@@ -312,8 +312,9 @@ impl<'a> Denials<'a> {
         let (owner, only_off) = (self.owner, self.only_off());
         match (self.policy.require, &self.policy.network) {
             (Level::Full, _) => format!(
-                "sockets of the machine, such as those of Docker, D-Bus and SSH agents, are not in it; those of its own \
-                 can be made in the work directory and in `/tmp`; {only_off}"
+                "sockets of the machine, such as those of Docker, D-Bus and SSH agents, are not in \
+                 it; private sockets can be created in the work directory and in `/tmp`; \
+                 {only_off}"
             ),
             (_, Network::Any) => format!(
                 "no sockets of files can be made in it, since they would lead to Docker, D-Bus and SSH agents; a person \
@@ -353,7 +354,7 @@ impl<'a> Denials<'a> {
     /// Hint for something that only the level `off` permits.
     fn only_off(&self) -> String {
         let owner = self.owner;
-        format!("a person who wants that can only write `require: off` in {owner} `sandbox`")
+        format!("a person can allow it only with `require: off` in {owner} `sandbox`")
     }
 }
 
@@ -512,7 +513,7 @@ mod tests {
         let mode = "chmod: changing permissions of 'copy': Operation not permitted";
         assert!(at(Level::Full, mode).contains("set-user-id"));
         let moved = "mv: cannot link 'a/x' to '/srv/out/x': Invalid cross-device link";
-        assert!(at(Level::Full, moved).contains("a mount of its own"));
+        assert!(at(Level::Full, moved).contains("a separate mount"));
         assert_eq!(at(Level::Landlock, moved), "");
         let told = at(Level::Full, "bash: line 1: kill: (6822) - No such process");
         assert!(told.contains("only its own processes"), "{told}");

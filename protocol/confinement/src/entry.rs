@@ -47,14 +47,14 @@ const WITHIN: &str = "--within";
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The policy cannot be parsed.
-    #[error("the sandbox policy cannot be read: {0}; use programs of one release")]
+    #[error("failed to read the sandbox policy: {0}; use programs of one release")]
     Policy(#[from] serde_json::Error),
     /// The kernel does not support the sandbox.
     #[error(transparent)]
     Unmet(#[from] Unmet),
     /// Inherited open files cannot be listed.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
-    #[error("the open files that were inherited cannot be listed: {0}; mount /proc")]
+    #[error("failed to list inherited open files: {0}; mount /proc")]
     Inherited(#[source] std::io::Error),
     /// The namespaces cannot be created.
     #[cfg(target_os = "linux")]
@@ -63,13 +63,13 @@ pub enum SandboxError {
     /// The listed hosts are unreachable because the egress is unavailable.
     #[cfg(target_os = "linux")]
     #[error(
-        "the hosts of the sandbox's `network.allow` cannot be reached: {0}; restart the daemon, or write \
-         `network: none`"
+        "failed to connect the sandbox to the hosts of `network.allow`: {0}; restart the daemon, \
+         or write `network: none`"
     )]
     NoWayOut(#[source] std::io::Error),
     /// The inner process cannot be started.
     #[cfg(target_os = "linux")]
-    #[error("the first process of the sandbox cannot be started: {0}")]
+    #[error("failed to start the first process of the sandbox: {0}")]
     First(#[source] std::io::Error),
     /// The kernel refused a part of the sandbox.
     #[cfg(target_os = "linux")]

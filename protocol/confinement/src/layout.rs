@@ -66,10 +66,7 @@ impl Layout {
             access == Some(Access::Write)
         });
         if let Some(link) = planted {
-            let text = format!(
-                "`{}` is a link in a place that may be written",
-                link.display()
-            );
+            let text = format!("`{}` is a link in a writable directory", link.display());
             return Err(io::Error::other(text));
         }
         layout.simplify();

@@ -69,52 +69,52 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
     if layout.mounts.contains_key(Path::new("/")) {
         let error = io::Error::other("list the needed directories instead");
         return Err(NamespaceError::new(
-            "`/` cannot be a part of a new root",
+            "`/` cannot be part of a new root",
             error,
         ));
     }
-    let parts = take_out(layout).map_err(step("a path of the policy cannot be mounted"))?;
-    let devices = take_out_devices().map_err(step("the devices cannot be mounted"))?;
+    let parts = take_out(layout).map_err(step("failed to mount a path of the policy"))?;
+    let devices = take_out_devices().map_err(step("failed to mount the devices"))?;
     let processes = match of {
         RootOf::Sandbox(_) => None,
         RootOf::Process => Some(take(Path::new("/proc")).map_err(step("failed to open /proc"))?),
     };
     let covered = match of {
         RootOf::Sandbox(network) => outside_sockets::to_cover(layout, network)
-            .map_err(step("sockets of the machine cannot be found"))?,
+            .map_err(step("failed to find sockets of the machine"))?,
         RootOf::Process => BTreeSet::new(),
     };
-    lay_base().map_err(step("a root of its own cannot be mounted"))?;
+    lay_base().map_err(step("failed to mount a private root"))?;
     // Mounted first, so that paths of the policy may be beneath one of them.
     match of {
         RootOf::Sandbox(_) => {
             for (directory, options) in EMPTY {
-                empty(directory, options).map_err(step("an empty directory cannot be mounted"))?;
+                empty(directory, options).map_err(step("failed to mount an empty directory"))?;
             }
         }
         // Mount point for assembling the roots of programs.
         RootOf::Process => make_directory(&beneath_root(Path::new(BASE)))
-            .map_err(step("an empty directory cannot be made"))?,
+            .map_err(step("failed to create an empty directory"))?,
     }
     for part in &parts {
-        put_in(part, layout).map_err(step("a path of the policy cannot be mounted"))?;
+        put_in(part, layout).map_err(step("failed to mount a path of the policy"))?;
     }
     if !covered.is_empty() {
-        cover(&covered).map_err(step("a socket of the machine cannot be covered"))?;
+        cover(&covered).map_err(step("failed to cover a socket of the machine"))?;
     }
     for (link, target) in &layout.links {
-        put_link(target, &beneath_root(link)).map_err(step("a link cannot be made"))?;
+        put_link(target, &beneath_root(link)).map_err(step("failed to create a link"))?;
     }
-    put_devices(&devices).map_err(step("the devices cannot be mounted"))?;
+    put_devices(&devices).map_err(step("failed to mount the devices"))?;
     if let RootOf::Sandbox(_) = of {
-        put_terminals().map_err(step("terminals of its own cannot be mounted"))?;
+        put_terminals().map_err(step("failed to mount private terminals"))?;
     }
     match processes {
-        None => mount_proc().map_err(step("a /proc of its own cannot be mounted"))?,
-        Some(processes) => put_in(&processes, layout).map_err(step("/proc cannot be mounted"))?,
+        None => mount_proc().map_err(step("failed to mount a private /proc"))?,
+        Some(processes) => put_in(&processes, layout).map_err(step("failed to mount /proc"))?,
     }
     restrict(layout).map_err(step("failed to make mounts read-only"))?;
-    pivot().map_err(step("the root cannot be replaced"))?;
+    pivot().map_err(step("failed to replace the root"))?;
     chdir(&working_directory)
         .map_err(io::Error::from)
         .map_err(step(

@@ -34,7 +34,7 @@ const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 /// A part of the sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the sandbox level `full` cannot be had: {what}: {source}; {}",
+    "the sandbox level `full` is not available: {what}: {source}; {}",
     remedy()
 )]
 pub struct NamespaceError {
@@ -58,14 +58,14 @@ impl NamespaceError {
 fn remedy() -> &'static str {
     let is = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|is| is.trim() == value);
     if is(APPARMOR, "1") {
-        "AppArmor restricts user namespaces here: `sudo sysctl \
-         kernel.apparmor_restrict_unprivileged_userns=0`, or a profile with `userns,`; or write `require: \
-         landlock`"
+        "AppArmor restricts user namespaces: `sudo sysctl \
+         kernel.apparmor_restrict_unprivileged_userns=0`, or add a profile with `userns,`; or \
+         write `require: landlock`"
     } else if is("/proc/sys/user/max_user_namespaces", "0") {
-        "user namespaces are switched off here: `sudo sysctl user.max_user_namespaces=15000`; or write \
+        "user namespaces are disabled: `sudo sysctl user.max_user_namespaces=15000`; or write \
          `require: landlock`"
     } else {
-        "`gdn doctor` says what this kernel gives; or write `require: landlock`"
+        "run `gdn doctor` to see what this kernel supports; or write `require: landlock`"
     }
 }
 
@@ -87,8 +87,9 @@ pub fn unshare_all(network: &Network) -> Result<(), NamespaceError> {
             | CloneFlags::CLONE_NEWUTS
             | own_network(network),
     )?;
-    pass_on_capabilities()
-        .map_err(|errno| NamespaceError::new("rights within the namespaces are not given", errno))
+    pass_on_capabilities().map_err(|errno| {
+        NamespaceError::new("the kernel grants no rights within the namespaces", errno)
+    })
 }
 
 /// Moves the process into a private mount namespace, and an empty network namespace if required.
@@ -96,7 +97,7 @@ pub fn unshare_all(network: &Network) -> Result<(), NamespaceError> {
 /// writes to its files in `/proc`, even by itself, so the process is made inspectable during the
 /// call.
 pub(crate) fn unshare_mounts(network: &Network) -> Result<(), NamespaceError> {
-    let refused = |errno| NamespaceError::new("namespaces are not given", errno);
+    let refused = |errno| NamespaceError::new("the kernel grants no namespaces", errno);
     let was_open = get_dumpable().map_err(refused)?;
     set_dumpable(true).map_err(refused)?;
     let unshared = unshare_with(CloneFlags::CLONE_NEWNS | own_network(network));
@@ -116,14 +117,13 @@ fn own_network(network: &Network) -> CloneFlags {
 pub(crate) fn unshare_with(namespaces: CloneFlags) -> Result<(), NamespaceError> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | namespaces)
-        .map_err(|errno| NamespaceError::new("namespaces are not given", errno))?;
+        .map_err(|errno| NamespaceError::new("the kernel grants no namespaces", errno))?;
     for (file, text) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{user} {user} 1")),
         ("/proc/self/gid_map", format!("{group} {group} 1")),
     ] {
-        write(file, &text)
-            .map_err(|error| NamespaceError::new("the user cannot be mapped", error))?;
+        write(file, &text).map_err(|error| NamespaceError::new("failed to map the user", error))?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ pub(crate) fn pass_on_capabilities() -> rustix::io::Result<()> {
 ///
 /// [`NamespaceError`] if this fails, or if the parent has already ended.
 pub fn die_with(parent: &str) -> Result<(), NamespaceError> {
-    const WHAT: &str = "its life cannot be bound to its parent's";
+    const WHAT: &str = "failed to bind its lifetime to its parent";
     if nix::unistd::getpid().as_raw() != 1 {
         let error = io::Error::other("it is not the first process of a PID namespace");
         return Err(NamespaceError::new(WHAT, error));
@@ -174,7 +174,7 @@ pub fn die_with(parent: &str) -> Result<(), NamespaceError> {
     if is_there {
         Ok(())
     } else {
-        let error = io::Error::other("the process that started it is gone");
+        let error = io::Error::other("its parent process has ended");
         Err(NamespaceError::new(WHAT, error))
     }
 }
@@ -198,7 +198,8 @@ pub fn own_number() -> io::Result<String> {
 
 /// Brings up the loopback interface of a new network namespace.
 pub(crate) fn raise_loopback() -> Result<(), NamespaceError> {
-    loopback().map_err(|errno| NamespaceError::new("the loopback cannot be brought up", errno))
+    loopback()
+        .map_err(|errno| NamespaceError::new("failed to bring up the loopback interface", errno))
 }
 
 /// Sends one rtnetlink message: `RTM_NEWLINK` for the first interface, with `IFF_UP` and a request

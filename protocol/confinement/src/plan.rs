@@ -14,8 +14,8 @@ pub struct Plan {
 /// The policy requires rights that the kernel does not support.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the sandbox level `{level}` cannot be had, since this kernel does not confine {}; use a kernel that \
-     does, or write `require: {instead}`",
+    "the sandbox level `{level}` is not available because this kernel cannot confine {}; use a \
+     newer kernel, or write `require: {instead}`",
     .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
 )]
 pub struct Unmet {

@@ -29,13 +29,13 @@ const NOT_GRANTED: &str = "/private/etc/hosts";
 #[derive(Debug, thiserror::Error)]
 pub enum SeatbeltError {
     /// A path of the policy does not exist, or a confined program could have created it.
-    #[error("the sandbox cannot grant a path: {0}; create it, or take it out of the policy")]
+    #[error("the sandbox cannot grant a path: {0}; create it, or remove it from the policy")]
     Layout(#[source] std::io::Error),
     /// A path of the policy cannot be expressed in the profile.
     #[error(transparent)]
     Path(#[from] UnfitPath),
     /// This program cannot be found, or `sandbox-exec` cannot be started.
-    #[error("`/usr/bin/sandbox-exec` cannot be started: {0}")]
+    #[error("failed to start `/usr/bin/sandbox-exec`: {0}")]
     Start(#[source] std::io::Error),
 }
 

@@ -68,7 +68,7 @@ impl WayOut {
     pub(crate) fn listen(self) -> Result<Listening, NamespaceError> {
         raise_loopback()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))
-            .map_err(|error| NamespaceError::new("the proxy cannot listen", error))?;
+            .map_err(|error| NamespaceError::new("the proxy failed to listen", error))?;
         let socket = self.socket;
         Ok(Listening { listener, socket })
     }
@@ -122,7 +122,7 @@ fn hand_over(program: &TcpStream, egress: &Path, end: &OwnedFd) -> io::Result<()
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let fds = [program.as_fd()];
     if !rights.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("no room for a descriptor"));
+        return Err(io::Error::other("no free file descriptor"));
     }
     let byte = [IoSlice::new(&[0])];
     sendmsg(&way, &byte, &mut rights, SendFlags::NOSIGNAL)?;

@@ -203,7 +203,7 @@ fn sec_3_an_agent_without_a_root_of_its_own_says_why_and_signals_nobody_else() {
     }
     let site = Site::new();
     let policy = site.policy(Level::Full);
-    without_root(&site, &policy, "namespaces are not given");
+    without_root(&site, &policy, "the kernel grants no namespaces");
     // Any process with write access there could have created the link.
     std::os::unix::fs::symlink(site.at("secret"), site.at("work/link")).unwrap();
     let mut planted = policy;

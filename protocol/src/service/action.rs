@@ -243,7 +243,7 @@ impl Plan {
             }
             Answer::Result => Ok(results.pop().unwrap_or_default().to_string()),
             Answer::Told(told) => told(results.pop().unwrap_or_default())
-                .map_err(|error| PlanError::Failed(format!("the answer cannot be read: {error}"))),
+                .map_err(|error| PlanError::Failed(format!("failed to read the answer: {error}"))),
         }
     }
 }
@@ -256,7 +256,7 @@ impl Request {
     /// [`PlanError::Failed`] if the value does not serialize as an enum variant with fields.
     pub fn of(action: &impl Serialize) -> Result<Self, PlanError> {
         let (method, params) = to_call(action)
-            .map_err(|error| PlanError::Failed(format!("the call cannot be written: {error}")))?;
+            .map_err(|error| PlanError::Failed(format!("failed to write the call: {error}")))?;
         Ok(Self { method, params })
     }
 }

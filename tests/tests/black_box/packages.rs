@@ -236,7 +236,7 @@ fn pkg_3_hostile_archives_change_nothing() {
     );
     refused(
         &|folder| fs::write(folder.join("goondan.yaml"), "kind: Agent\n").unwrap(),
-        "does not belong to a package",
+        "is not a goondan package",
     );
     refused(
         &|folder| fs::remove_file(folder.join("goondan.yaml")).unwrap(),

@@ -175,7 +175,7 @@ fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
         let parked = home.gdn(&["send", "--instance", "other", "--event-id", event, "hi"]);
         parked.exits(14).tells(&[
             "cannot start",
-            "cannot open the project root",
+            "failed to open the project root",
             &format!("gdn event retry {event}"),
         ]);
     }

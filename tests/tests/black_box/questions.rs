@@ -133,7 +133,7 @@ fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
     assert!(waiting(&home).is_empty());
     home.gdn(&["question", "answer", &id])
         .exits(5)
-        .tells(&["no question", "gdn question list"]);
+        .tells(&["is not open", "gdn question list"]);
 
     // The client that answered is recorded; the answer is not.
     let audit = home.gdn_json(&["audit"]).to_string();
@@ -305,7 +305,7 @@ fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
     });
     assert!(waiting(&home).is_empty());
     let gone = home.gdn(&["question", "show", &id]).exits(5);
-    gone.tells(&["no question", "gdn question list"]);
+    gone.tells(&["is not open", "gdn question list"]);
 }
 
 #[test]

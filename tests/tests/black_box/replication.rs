@@ -450,7 +450,7 @@ fn rep_1_a_daemon_does_not_write_past_the_log_it_has_followed() {
     let refused = a.home.command(&bin(ORCHESTRATOR), &[]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("put `replication` back"), "{told}");
+    assert!(told.contains("restore `replication`"), "{told}");
 }
 
 #[test]

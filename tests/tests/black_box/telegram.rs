@@ -100,7 +100,7 @@ fn trouble_with_telegram_is_shown_and_passes() {
             "requests a pause of 1 s",
         ),
         (answer(502, json!({})), "Telegram answered 502"),
-        (Mishap::Break, "Telegram cannot be reached"),
+        (Mishap::Break, "failed to connect to Telegram"),
     ] {
         telegram.have([mishap]);
         daemon.log().wait_for(said, |line| {

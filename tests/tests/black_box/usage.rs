@@ -198,7 +198,7 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
     let refused = refused.tells(&[
         "E_BUDGET",
         "the budget of 9000 tokens for conversation `main` does not allow this call: 8600 tokens spent",
-        "begin a new conversation",
+        "start a new conversation",
     ]);
     assert_ne!(refused.code, 0);
     let warned = daemon.log().saying("budget nearly spent");

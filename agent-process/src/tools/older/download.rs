@@ -63,7 +63,7 @@ impl Download {
         let told = |name: &str| fetched.get(name).and_then(Value::as_str);
         let base64 = told("base64").unwrap_or_default();
         let unreadable = |error: base64::DecodeError| {
-            ToolFault::new("E_TOOL_FAILED", format!("the file cannot be read: {error}"))
+            ToolFault::new("E_TOOL_FAILED", format!("failed to read the file: {error}"))
         };
         let content = STANDARD.decode(base64).map_err(unreadable)?;
         if let Some(path) = &self.save_as {

@@ -112,7 +112,7 @@ fn wrong_type(node: &Node, at: &At, expected: &str, settings: &Settings, label: 
         // Only connectors hold credentials. A tool would receive the mapping itself instead of its
         // value.
         Value::Mapping(ref entries) if entry_of(entries, "valueFrom").is_some() => {
-            problem.help("`valueFrom` is for Connections; write the value itself")
+            problem.help("`valueFrom` works only in Connections; write the value itself")
         }
         _ => problem,
     }

@@ -269,14 +269,14 @@ fn what_makes_no_sense_for_a_program_is_told() {
         "preset: claude, model: --resume",
         "would parse as an option",
     );
-    says("preset: claude, key: sk-1", "written out");
+    says("preset: claude, key: sk-1", "must not be literal");
     says("preset: aider, login: guides", "the program has none");
     says("preset: claude, login: ../x", "is not a valid sandbox path");
     says(
         "command: [x], preamble: missing.md",
         "file `missing.md` does not exist",
     );
-    says("command: [x], guide: ../x", "holds `..`");
+    says("command: [x], guide: ../x", "contains `..`");
     says(
         "command: [x], guide: missing",
         "file `missing` does not exist",

@@ -303,7 +303,7 @@ fn what_this_version_does_not_do_is_said_clearly() {
     );
     let from_env = only_problem_of(&Project::with(&text).file("tools/x.ts", ""));
     assert!(
-        from_env.contains("`valueFrom` is for Connections"),
+        from_env.contains("`valueFrom` works only in Connections"),
         "{from_env}"
     );
 }
@@ -866,7 +866,7 @@ fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
     ));
     let from_env = from_env.refused().to_string();
     assert!(
-        from_env.contains("`valueFrom` is for Connections"),
+        from_env.contains("`valueFrom` works only in Connections"),
         "{from_env}"
     );
     // An agent that uses it is not reported as a second problem.

@@ -179,7 +179,7 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
     assert_eq!(shown["drill"]["checkpointId"], "checkpoint_001");
     assert_eq!(shown["drill"]["problem"], "`snapshot.tar.gz` is missing");
     let warning = shown["info"]["warning"].as_str().unwrap();
-    assert!(warning.contains("could not be restored"), "{warning}");
+    assert!(warning.contains("the restore drill of"), "{warning}");
     let status = world.get("daemon.status", &json!({})).unwrap();
     assert_eq!(status["workspaces"][0]["failedDrills"], json!(["t"]));
     assert!(

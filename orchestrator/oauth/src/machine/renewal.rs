@@ -117,7 +117,7 @@ impl Machine {
         } else {
             return Ok(());
         };
-        let text = format!("cannot renew the token of {}: {why}", key.need);
+        let text = format!("failed to renew the token of {}: {why}", key.need);
         let error = ControlError::new(ErrorCode::OauthRefused, text);
         Err(error.suggest(login_command(key)))
     }

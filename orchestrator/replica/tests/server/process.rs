@@ -123,7 +123,7 @@ fn without_a_server_everything_is_unavailable_and_it_is_said_once() {
     let said = |text| move |line: &&str| line.contains(text);
     wait_until("it is said", || {
         let log = replica.log();
-        log.lines().filter(said("cannot be reached")).count() == 2
+        log.lines().filter(said("log server unreachable")).count() == 2
     });
     let put = seal(&chain("w"), 1);
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn without_a_server_everything_is_unavailable_and_it_is_said_once() {
     assert_eq!(findings[0].verdict, Verdict::Bad);
     let log = replica.log();
     assert_eq!(
-        log.lines().filter(said("cannot be reached")).count(),
+        log.lines().filter(said("log server unreachable")).count(),
         2,
         "{log}"
     );

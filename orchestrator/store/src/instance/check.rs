@@ -115,7 +115,7 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
             }
         }
         Err(FileError::Damaged { line, problem, .. }) => {
-            let problem = format!("the instance cannot be opened: {problem}");
+            let problem = format!("failed to open the conversation: {problem}");
             let mut finding = Finding::new(&path, FindingKind::UnreadableFile, problem);
             finding.line = Some(line);
             out.findings.push(finding);
@@ -128,7 +128,7 @@ fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(),
 
 fn unreadable(path: &Path, error: &FileError) -> Finding {
     let problem = match error {
-        FileError::Io { source, .. } => format!("it cannot be read: {source}"),
+        FileError::Io { source, .. } => format!("failed to read it: {source}"),
         other => other.to_string(),
     };
     Finding::new(path, FindingKind::UnreadableFile, problem)
@@ -222,8 +222,8 @@ pub(crate) fn check_ledger(
 }
 
 /// Advice for a history with losses.
-pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its work area from a backup, or \
-                                         `gdn verify --repair` takes what is missing from its checkpoints";
+pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its work area from a \
+    backup, or restore missing files from its checkpoints with `gdn verify --repair`";
 
 /// Checks the history of a task (`TASK-1`).
 pub(crate) fn check_history(

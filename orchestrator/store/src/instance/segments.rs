@@ -493,7 +493,7 @@ pub(super) fn check(
                 unreadable_lines(&path, &content)
             }
             Err(FileError::Damaged { path, problem, .. }) => {
-                let problem = format!("the segment cannot be read: {problem}");
+                let problem = format!("failed to read the segment: {problem}");
                 Some(Finding::new(&path, FindingKind::UnreadableFile, problem))
             }
             Err(error) => return Err(error.into()),
