@@ -44,13 +44,14 @@ pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
 
 fn help() -> String {
     format!(
-        "Holds the connection to the PostgreSQL server that stores the logs of \
-         workspaces.\n\ngoondan-orchestrator starts this process and talks to it over a socket on \
-         its stdin\n({IPC_FD_VAR}={IPC_FD}), which also carries the server's URL. Do not start it \
-         by hand.\n\nUsage: {BINARY_NAME} [--version | --help]\n\nExit codes:\n\x20 0  the \
-         orchestrator closed the socket\n\x20 1  the orchestrator has another version or sent an \
-         invalid message, or the server's URL is invalid\n\x20 2  not started by the \
-         orchestrator\n"
+        "Holds the connection to the PostgreSQL server that stores the logs of workspaces.\n\n\
+         goondan-orchestrator starts this process and talks to it over a socket on its stdin\n\
+         ({IPC_FD_VAR}={IPC_FD}), which also carries the server's URL. Do not start it by hand.\n\n\
+         Usage: {BINARY_NAME} [--version | --help]\n\n\
+         Exit codes:\n\
+         \x20 0  the orchestrator closed the socket\n\
+         \x20 1  the orchestrator has another version or sent an invalid message, or the URL is invalid\n\
+         \x20 2  not started by the orchestrator\n"
     )
 }
 
