@@ -150,7 +150,7 @@ fn proto_5_a_run_of_any_program_ends_by_its_exit_code() {
         panic!("{effects:?}");
     };
     assert!(
-        prompt.contains("Your block PHASE_COMPLETE was refused: phase 2 is not the one"),
+        prompt.contains("Your block PHASE_COMPLETE was refused: phase 2 is not the current"),
         "{prompt}"
     );
     assert!(

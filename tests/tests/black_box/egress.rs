@@ -355,7 +355,7 @@ fn sec_3_the_coding_agent_of_the_examples_reaches_its_mirror_and_no_key() {
     assert!(said.contains("Hello from the mirror."), "{said}");
     let said = home.ask("main", "Look elsewhere");
     assert!(
-        said.contains(&format!("only `{mirror}` can be reached")),
+        said.contains(&format!("can reach only `{mirror}`")),
         "{said}"
     );
     let said = home.ask("main", "Read my key");

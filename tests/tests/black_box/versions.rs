@@ -47,7 +47,7 @@ fn rel_1_a_state_root_of_a_newer_format_is_not_touched() {
     let told = [
         "newer format",
         "goondan 9.9.9",
-        "hint: install goondan 9.9.9 or newer (`gdn --version`",
+        "hint: install goondan 9.9.9 or newer (see `gdn --version`",
     ];
     for command in [
         &["run"][..],

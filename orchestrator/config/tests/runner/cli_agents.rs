@@ -424,7 +424,7 @@ fn task_8_a_notification_that_could_never_be_made_is_told_with_its_place() {
     );
     says(
         "{connection: Connection/hook, action: send}",
-        "Connection `hook` declares no actions",
+        "Connection `hook` has no actions",
     );
     says(
         "{connection: Connection/chat, action: sent, args: {}}",

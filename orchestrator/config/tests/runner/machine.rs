@@ -286,7 +286,10 @@ spec: {{connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base
     assert!(project("any").try_load().is_ok());
     let told = project("{allow: [a.org]}").try_load().unwrap_err();
     let told = format!("{told:?}");
-    assert!(told.contains("Connection `egress` has the name"), "{told}");
+    assert!(
+        told.contains("the name of Connection `egress` is reserved"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -117,7 +117,7 @@ error[E_CONFIG_INVALID_PATTERN]: `rules[0].when.user` of the script is not a reg
   |
 2 |   - when: {user: 'a('}
   |                  ^^^^
-  = help: put `\` before a character that is meant as itself
+  = help: escape special characters with `\`
 
 error[E_CONFIG_WRONG_TYPE]: `rules[0].say` of the script must be text, not a number
  --> scripts/main.yaml:3:10
@@ -462,7 +462,10 @@ fn a_secret_among_the_settings_is_not_shown() {
     let refused = Project::with(&text).refused();
     let shown = refused.to_string();
     assert!(!shown.contains("hunter2"), "{shown}");
-    assert!(shown.contains("put it under `secrets.botToken`"), "{shown}");
+    assert!(
+        shown.contains("write it into `secrets.botToken`"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -821,7 +824,7 @@ fn each_further_kind_and_field_is_checked() {
     );
     assert!(
         hook(push, "{match: {properties: {brnach: a}}}")
-            .contains("brings no property `brnach`; there is `branch`")
+            .contains("has no property `brnach`; expected `branch`")
     );
     assert!(hook(&format!("{push}, {push}"), "").contains("`push` is listed twice"));
     let swarm_ref = connection("  swarmRef: Swarm/team\n");

@@ -154,7 +154,7 @@ fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it(
         "E_CONFIG_UNREADABLE_SECRET 18:41 failed to use the secret in `damaged.sops.yaml`: put it \
          back from a backup"
     );
-    assert!(told("hook", "hmac").contains("referred to as `Secret/name`"));
+    assert!(told("hook", "hmac").contains("of the form `Secret/name`"));
     let both = HOOK.replace(
         "{env: HMAC}",
         "{env: X, secretRef: {ref: Secret/hook, key: hmac}}",

@@ -630,7 +630,7 @@ fn ckpt_4_files_are_restored_while_nothing_runs_and_the_agent_hears_of_it() {
     world.get("task.resume", &json!({"taskId": "t"})).unwrap();
     let process = world.run("t");
     let assignment = world.children[&process].assignment.as_ref().unwrap();
-    assert!(assignment.prompt.contains("taken back to checkpoint_001"));
+    assert!(assignment.prompt.contains("restored to checkpoint_001"));
 }
 
 #[test]

@@ -100,9 +100,7 @@ fn tables_of_another_version_are_left_alone() {
     drop(Replica::ready(&server.url()));
     drop(server.sql("UPDATE goondan.format SET version = 99"));
     let replica = Replica::start(&server.url());
-    wait_until("it is said", || {
-        replica.log().contains("have the version 99")
-    });
+    wait_until("it is said", || replica.log().contains("have version 99"));
     assert_eq!(replica.put(&seal(&chain("w"), 1)), PutAnswer::Unavailable);
     assert_eq!(server.sql("SELECT count(*) FROM goondan.records"), "0");
 }

@@ -365,7 +365,7 @@ fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
     for told in [
         "Build a shop.",
         "Answer q-0001 to \"Which?\": a",
-        "taken back to checkpoint_001",
+        "restored to checkpoint_001",
     ] {
         assert!(prompt.contains(told), "{prompt}");
     }
