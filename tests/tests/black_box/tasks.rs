@@ -335,7 +335,7 @@ fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
         other.project().join("guide").canonicalize().unwrap()
     );
     let none = other.gdn(&["task", "import", other.project().to_str().unwrap()]);
-    let said = format!("`{}` holds no task", other.project().display());
+    let said = format!("`{}` contains no task", other.project().display());
     assert!(none.stderr.contains(&said), "{none:?}");
     let twice = other.gdn(&["task", "import", from.to_str().unwrap()]);
     assert_eq!(twice.code, 10, "{twice:?}");
