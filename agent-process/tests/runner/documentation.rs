@@ -236,9 +236,10 @@ fn the_page_about_tools_names_all_there_is() {
         for name in entry.parameters["properties"].as_object().unwrap().keys() {
             let is_required =
                 required.is_some_and(|names| names.contains(&Value::from(name.as_str())));
-            let must = if is_required { " (required)" } else { "" };
-            let item = format!("\n* `{name}`{must}: ");
-            assert!(section.contains(&item), "{} lacks {item}", entry.name);
+            let described = format!("`{name}`");
+            assert!(section.contains(&described), "{}: {name}", entry.name);
+            let must = section.contains(&format!("`{name}` (required)"));
+            assert_eq!(must, is_required, "{}: {name}", entry.name);
         }
     }
     // Tools of MCP servers are known only at run time.
