@@ -63,15 +63,19 @@ fn the_example_loads_as_the_page_says() {
 #[test]
 fn every_code_is_explained() {
     let page = page();
+    let (_, section) = page.split_once("\n## Error codes\n").unwrap();
     for code in codes::ALL {
-        assert!(page.contains(&format!("| `{code}` |")), "{code} is missing");
+        assert!(section.contains(&format!("`{code}`")), "{code} is missing");
     }
-    let rows = ["| `E_CONFIG_", "| `W_CONFIG_", "| `N_CONFIG_"];
-    let listed: usize = rows.iter().map(|row| page.matches(row).count()).sum();
+    let starts = ["`E_CONFIG_", "`W_CONFIG_", "`N_CONFIG_"];
+    let listed: usize = starts
+        .iter()
+        .map(|start| section.matches(start).count())
+        .sum();
     assert_eq!(
         listed,
         codes::ALL.len(),
-        "a code is listed that is not there"
+        "a code is listed twice, or does not exist"
     );
 }
 
@@ -94,7 +98,7 @@ fn every_limit_is_the_one_the_program_has() {
         let digits = limit.to_string();
         assert!(
             page.lines()
-                .any(|line| line.starts_with(&format!("| {name}")) && line.contains(&digits)),
+                .any(|line| line.starts_with(&format!("* {name}")) && line.contains(&digits)),
             "{name}: {limit}"
         );
     }
@@ -148,7 +152,7 @@ fn every_other_example_of_the_page_loads_too() {
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 7, "an example is not loaded");
+    assert_eq!(count, 6, "an example is not loaded");
 }
 
 #[test]
