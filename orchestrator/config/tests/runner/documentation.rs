@@ -196,15 +196,18 @@ fn every_setting_of_an_extension_is_described() {
         let (_, section) = page.split_once(&format!("\n### `{name}`\n")).unwrap();
         let section = section.split("\n## ").next().unwrap();
         let section = section.split("\n### ").next().unwrap();
-        let rows: Vec<&str> = section
-            .lines()
-            .filter_map(|line| line.strip_prefix("| `"))
-            .filter(|row| !row.starts_with("config`"))
+        let items = section.split("\n* `").skip(1);
+        let rows: Vec<String> = items
+            .map(|item| {
+                let item = item.split("\n\n").next().unwrap();
+                let words: Vec<&str> = item.split_whitespace().collect();
+                words.join(" ")
+            })
             .collect();
         let settings = of_extension(name).unwrap().settings;
         assert_eq!(rows.len(), settings.len(), "{name}");
         for (row, setting) in rows.iter().zip(settings) {
-            let begin = format!("{}` | ", setting.name);
+            let begin = format!("{}`", setting.name);
             assert!(row.starts_with(&begin), "{name}: {row}");
             let default = match setting.default {
                 Some(Default::Number(number)) => format!("Default {number}"),
