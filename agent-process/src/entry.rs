@@ -1,7 +1,7 @@
 //! From `main` to the process loop: arguments, runtime, log and exit code.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
@@ -21,6 +21,7 @@ use crate::rehearsal;
 use crate::task;
 use crate::tools::orphan_reaper;
 use crate::tools::starting::{Waits, start_modules};
+use crate::tools::tool_supervisor::task::calls::TOOL_SERVER;
 use crate::tools::tool_supervisor::{self, Supervision};
 
 /// The process ended normally, as requested.
@@ -79,6 +80,9 @@ pub fn main_impl() -> ExitCode {
                 Some(waits) => try_modules(waits),
                 None => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
             },
+            [flag, directory, rest @ ..] if flag == TOOL_SERVER && rest.len() < 2 => {
+                serve_tools(directory, rest.first())
+            }
             [flag] if flag == REHEARSE => rehearse(),
             [flag] => info(flag),
             _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
@@ -142,6 +146,18 @@ fn try_modules(waits: Waits) -> u8 {
         problems
     };
     answer(tried().and_then(|problems| Ok(serde_json::to_string(&problems)?)))
+}
+
+/// Serves goondan's tools to the program of a task.
+fn serve_tools(directory: &OsString, proposal: Option<&OsString>) -> u8 {
+    match task::serve_tools(Path::new(directory), proposal.map(PathBuf::from)) {
+        Ok(()) => EXIT_DONE,
+        Err(error) => {
+            let at = directory.display();
+            let text = format!("goondan: failed to serve the tools of a task in `{at}`: {error}\n");
+            tell(&mut std::io::stderr(), &text, EXIT_FAULT)
+        }
+    }
 }
 
 /// Replays recorded turns with another configuration and prints the differences (`BUNDLE-7`).

@@ -8,6 +8,8 @@
 //! * [`launch`] decides what is started, with which variables.
 //! * [`dialogue`] decides what the program is to read next.
 //! * [`telling`] makes messages of what it writes, and [`liveness`] of what it does in silence.
+//! * [`tool_offer`] decides how the program is given goondan's tools, [`tool_server`] is the process
+//!   that offers them, and [`tool_calls`] are its calls.
 //! * [`places`] decides where the program works, and what it may touch.
 //! * [`program`] is the program behind its supervisor.
 //! * [`freezer`] is the control group that pauses it, where available.
@@ -29,5 +31,9 @@ mod places;
 mod program;
 mod running;
 mod telling;
+mod tool_calls;
+mod tool_offer;
+mod tool_server;
 
 pub(crate) use running::run;
+pub(crate) use tool_server::serve as serve_tools;

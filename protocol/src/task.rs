@@ -47,6 +47,9 @@ pub const KEPT_DIRECTORIES: [&str; 3] = [".metadata", ".checkpoints", ".logs"];
 /// Placeholder of the prompt in the arguments of an agent's program.
 pub const PROMPT_PLACE: &str = "{prompt}";
 
+/// Variable with the MCP servers of a task's program, in the JSON form of `--mcp-config`.
+pub const MCP_CONFIG_VARIABLE: &str = "GOONDAN_MCP_CONFIG";
+
 /// Placeholder of the session id in these arguments.
 pub const SESSION_PLACE: &str = "{session}";
 
@@ -241,6 +244,39 @@ pub enum PromptBy {
     Argument,
 }
 
+/// Way in which a program is given goondan's tools, which are those of an MCP server (`AGENT-2`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolsBy {
+    /// The variable `GOONDAN_MCP_CONFIG` alone: the program uses the tools if it reads the variable.
+    #[default]
+    Variable,
+    /// `--mcp-config`, and permission by `--allowedTools`.
+    ClaudeArguments,
+    /// `-c mcp_servers.goondan…`.
+    CodexArguments,
+    /// `--mcp-config`, with permission in it.
+    QwenArguments,
+    /// `OPENCODE_CONFIG_CONTENT`.
+    OpencodeVariable,
+    /// `mcpServers` of the session, of `acp`.
+    AcpSession,
+}
+
+impl ToolsBy {
+    /// True if the program offers the tools to its model on its own.
+    #[must_use]
+    pub fn is_certain(self) -> bool {
+        self != Self::Variable
+    }
+
+    /// True if it is the default.
+    #[must_use]
+    pub fn is_variable(&self) -> bool {
+        *self == Self::Variable
+    }
+}
+
 /// An Agent of `runtime.kind: cli` with its references resolved: a program that works for tasks (`TASK-8`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -261,6 +297,9 @@ pub struct CliAgentDefinition {
     /// Way in which it receives its prompt.
     #[serde(default)]
     pub prompt: PromptBy,
+    /// Way in which it is given goondan's tools.
+    #[serde(default, skip_serializing_if = "ToolsBy::is_variable")]
+    pub tools: ToolsBy,
     /// Description of the protocol in its first prompt: absent for goondan's own text, empty for
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -376,6 +415,7 @@ impl CliAgentDefinition {
             resume: Vec::new(),
             format: AgentFormat::Plain,
             prompt: PromptBy::Stdin,
+            tools: ToolsBy::Variable,
             ..self
         })
     }

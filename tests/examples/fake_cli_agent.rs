@@ -11,10 +11,11 @@
 )]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Lines, StdinLock, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, StdinLock, Write as _};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
+use goondan_protocol::task::MCP_CONFIG_VARIABLE;
 use goondan_tests::cli_agents::{DIARY, Format, KEY, LOCK, Manner, Point, QUESTION, READERS};
 use goondan_tests::wait_until;
 use serde_json::{Value, json};
@@ -68,6 +69,8 @@ struct Agent {
     session: String,
     said: u32,
     prompt: String,
+    /// The MCP servers that it was given, by name.
+    servers: Value,
 }
 
 impl Agent {
@@ -76,12 +79,16 @@ impl Agent {
         let lines = std::io::stdin().lines();
         let session = session.unwrap_or_else(|| format!("session-{}", std::process::id()));
         let (said, prompt) = (0, String::new());
+        let servers = std::env::var(MCP_CONFIG_VARIABLE).unwrap();
+        let servers: Value = serde_json::from_str(&servers).unwrap();
+        let servers = servers.get("mcpServers").unwrap().clone();
         let mut agent = Self {
             format,
             lines,
             session,
             said,
             prompt,
+            servers,
         };
         match format {
             Format::Plain | Format::Codex => {
@@ -112,6 +119,13 @@ impl Agent {
             let id = request.get("id").cloned().unwrap_or_default();
             let params = request.get("params").cloned().unwrap_or_default();
             let word = |name: &str| params.get(name).and_then(Value::as_str).unwrap().to_owned();
+            if let Some([server]) = params
+                .get("mcpServers")
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+            {
+                self.servers = json!({"goondan": server});
+            }
             let answer = |result| print(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
             match request.get("method").and_then(Value::as_str).unwrap() {
                 "initialize" => answer(json!({
@@ -322,7 +336,67 @@ impl Agent {
         format!("=== PHASE {phase} COMPLETE ===\n\nDocuments created:\n- docs/{phase}.md")
     }
 
-    fn behave(&mut self) {
+    /// The calls that say the same as [`Self::work`].
+    fn calls(&self) -> Vec<(&'static str, Value)> {
+        match self.phase() {
+            1 if !Path::new("readers.txt").exists() => vec![
+                ("report_progress", json!({"percent": 40, "step": "Asking"})),
+                (
+                    "ask_person",
+                    json!({"question": QUESTION, "options": READERS}),
+                ),
+            ],
+            0 => vec![("finish", json!({}))],
+            phase => vec![
+                ("complete_phase", json!({"phase": "first"})),
+                (
+                    "complete_phase",
+                    json!({"phase": phase, "documents": [format!("docs/{phase}.md")]}),
+                ),
+            ],
+        }
+    }
+
+    /// Calls goondan's tools, as the program's MCP client.
+    fn call_tools(&self) {
+        let server = self.servers.get("goondan").unwrap();
+        let arguments = server.get("args").and_then(Value::as_array).unwrap().iter();
+        let mut server = Command::new(server.get("command").and_then(Value::as_str).unwrap())
+            .args(arguments.map(|argument| argument.as_str().unwrap()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = server.stdin.take().unwrap();
+        let mut output = BufReader::new(server.stdout.take().unwrap()).lines();
+        let mut ask = |method: &str, params: Value| -> Value {
+            let request =
+                json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
+            writeln!(input, "{request}").unwrap();
+            let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+            assert_eq!(answer.get("id").unwrap(), method);
+            answer.get("result").unwrap().clone()
+        };
+        ask("initialize", json!({"protocolVersion": "2025-06-18"}));
+        let listed = ask("tools/list", json!({}));
+        let listed = listed.get("tools").and_then(Value::as_array).unwrap();
+        note(&format!("listed {}", listed.len()));
+        for (name, arguments) in self.calls() {
+            let result = ask("tools/call", json!({"name": name, "arguments": arguments}));
+            let is_error = result.get("isError").and_then(Value::as_bool).unwrap();
+            note(&format!(
+                "called {name}: {}",
+                if is_error { "error" } else { "ok" }
+            ));
+        }
+        drop(input);
+        assert!(server.wait().unwrap().success());
+    }
+
+    fn behave(&mut self, manner: Manner) {
+        if manner == Manner::Tools {
+            self.call_tools();
+        }
         let said = self.work();
         self.say(&said);
         hold(Point::Told);
@@ -367,7 +441,7 @@ impl Agent {
                 return ExitCode::SUCCESS;
             }
             Manner::Work => self.say("I work."),
-            Manner::Honest | Manner::Hang | Manner::Stall | Manner::Forget => {}
+            Manner::Honest | Manner::Hang | Manner::Stall | Manner::Forget | Manner::Tools => {}
         }
         stay()
     }
@@ -390,7 +464,7 @@ fn main() -> ExitCode {
         agent.greet();
     }
     match manner {
-        Manner::Honest | Manner::Forget => agent.behave(),
+        Manner::Honest | Manner::Forget | Manner::Tools => agent.behave(manner),
         Manner::Hang => {
             let said = agent.work();
             agent.say(&said);
@@ -398,7 +472,7 @@ fn main() -> ExitCode {
             stay();
         }
         _ if is_first => return agent.misbehave(manner),
-        _ => agent.behave(),
+        _ => agent.behave(manner),
     }
     ExitCode::SUCCESS
 }

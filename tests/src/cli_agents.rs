@@ -94,6 +94,8 @@ words! {
         Forget = "forget",
         /// It reports an error with a recovery hint; its second run is honest.
         Recover = "recover",
+        /// As honest, and each message is also a call of goondan's tools.
+        Tools = "tools",
     }
 }
 

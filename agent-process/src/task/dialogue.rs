@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use goondan_cli_agents::reply::{
     self, ACP_INITIALIZE, ACP_MODE, ACP_MODEL, ACP_PROBE, ACP_SESSION, Decision,
 };
+use goondan_cli_agents::tools::ToolServer;
 use goondan_cli_agents::{Event, PermissionRequest};
 use goondan_protocol::task::{AgentFormat, PromptBy, TaskAssignment, TaskPermission};
 
@@ -69,6 +70,8 @@ pub(super) struct Dialogue {
     model: Option<String>,
     stage: Stage,
     permissions: BTreeMap<String, PermissionRequest>,
+    /// The server of goondan's tools, if the program is given it by its session.
+    server: Option<ToolServer>,
 }
 
 fn line(text: String) -> Step {
@@ -76,7 +79,7 @@ fn line(text: String) -> Step {
 }
 
 impl Dialogue {
-    pub(super) fn of(assignment: &TaskAssignment) -> Self {
+    pub(super) fn of(assignment: &TaskAssignment, server: Option<ToolServer>) -> Self {
         let session = assignment.session.clone();
         Self {
             format: assignment.agent.format,
@@ -93,6 +96,7 @@ impl Dialogue {
             model: assignment.agent.session_model.clone(),
             stage: Stage::Opening,
             permissions: BTreeMap::new(),
+            server,
         }
     }
 
@@ -156,7 +160,8 @@ impl Dialogue {
             (Stage::Opening, Some(ACP_INITIALIZE)) => {
                 self.stage = Stage::InSession;
                 let session = self.session.as_deref();
-                vec![line(reply::acp_session(&self.work_area, session))]
+                let server = self.server.as_ref();
+                vec![line(reply::acp_session(&self.work_area, session, server))]
             }
             (Stage::InSession, Some(ACP_SESSION)) if self.is_resumed => {
                 self.probe(ACP_PROBE, played_back, 0)
@@ -243,6 +248,11 @@ impl Dialogue {
         self.answer(&request, &decision)
     }
 
+    /// Allows a call of goondan's own tool. No person needs to decide it.
+    pub(super) fn allow_own(&self, request: &PermissionRequest) -> Vec<Step> {
+        self.answer(request, &Decision::Allow)
+    }
+
     fn answer(&self, request: &PermissionRequest, decision: &Decision) -> Vec<Step> {
         let is_open = self.stage != Stage::Ended;
         let answer = reply::permission(self.format, request, decision).filter(|_| is_open);
@@ -302,17 +312,23 @@ mod tests {
 
     #[test]
     fn task_8_a_prompt_is_read_to_its_end_unless_it_is_an_argument() {
-        let mut plain = Dialogue::of(&assignment(AgentFormat::Plain, PromptBy::Stdin));
+        let mut plain = Dialogue::of(&assignment(AgentFormat::Plain, PromptBy::Stdin), None);
         let prompt = Step::Write("Do {session} it\n".to_owned());
         assert_eq!(plain.begin(), [prompt, Step::End]);
         assert_eq!(plain.hear(&result()), [], "it was ended already");
-        let mut codex = Dialogue::of(&assignment(AgentFormat::CodexJson, PromptBy::Argument));
+        let mut codex = Dialogue::of(
+            &assignment(AgentFormat::CodexJson, PromptBy::Argument),
+            None,
+        );
         assert_eq!(codex.begin(), [Step::End]);
     }
 
     #[test]
     fn task_8_the_messages_of_claude_end_with_the_result() {
-        let mut claude = Dialogue::of(&assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin));
+        let mut claude = Dialogue::of(
+            &assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin),
+            None,
+        );
         let prompt = json(&claude.begin());
         assert_eq!(prompt["message"]["content"][0]["text"], "Do {session} it");
         assert_eq!(claude.hear(&asked("p1")), []);
@@ -331,7 +347,10 @@ mod tests {
 
     #[test]
     fn requests_for_permissions_are_held_up_to_a_bound() {
-        let mut claude = Dialogue::of(&assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin));
+        let mut claude = Dialogue::of(
+            &assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin),
+            None,
+        );
         claude.begin();
         for number in 0..PERMISSIONS_MAX {
             assert_eq!(claude.hear(&asked(&number.to_string())), []);
@@ -342,7 +361,7 @@ mod tests {
 
     #[test]
     fn acp_is_opened_given_a_session_and_then_the_prompt() {
-        let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptBy::Stdin));
+        let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptBy::Stdin), None);
         assert_eq!(json(&acp.begin())["method"], "initialize");
         assert_eq!(acp.answered(None, 0), []);
         assert_eq!(acp.answered(Some(ACP_SESSION), 0), [], "that was not asked");
@@ -351,6 +370,15 @@ mod tests {
             "session/new"
         );
         assert_eq!(acp.answered(Some(ACP_INITIALIZE), 0), [], "once");
+        let server = ToolServer {
+            program: "/agent".to_owned(),
+            arguments: Vec::new(),
+        };
+        let of_acp = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        let mut given = Dialogue::of(&of_acp, Some(server));
+        given.begin();
+        let made = json(&given.answered(Some(ACP_INITIALIZE), 0));
+        assert_eq!(made["params"]["mcpServers"][0]["command"], "/agent");
         acp.hear(&Event::Session {
             id: "s1".to_owned(),
             model: None,
@@ -370,7 +398,7 @@ mod tests {
     fn acp_that_has_forgotten_its_session_is_asked_nothing_more() {
         let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
         it.session = Some("old".to_owned());
-        let mut acp = Dialogue::of(&it);
+        let mut acp = Dialogue::of(&it, None);
         acp.begin();
         acp.answered(Some(ACP_INITIALIZE), 0);
         let refused = Event::SessionRefused("not found".to_owned());
@@ -382,7 +410,7 @@ mod tests {
     fn acp_goes_on_with_a_session() {
         let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
         it.session = Some("old".to_owned());
-        let mut acp = Dialogue::of(&it);
+        let mut acp = Dialogue::of(&it, None);
         acp.begin();
         let loaded = json(&acp.answered(Some(ACP_INITIALIZE), 0));
         assert_eq!(loaded["method"], "session/load");

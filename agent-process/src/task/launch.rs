@@ -71,6 +71,7 @@ pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, NotLaunch
     Ok(Launch {
         words: words.iter().map(filled).collect(),
         environment,
+        tools: None,
     })
 }
 
@@ -112,6 +113,7 @@ pub(super) mod tests {
                 format,
                 prompt,
                 environment: [("A".to_owned(), "plain".to_owned())].into(),
+                tools: Default::default(),
                 preamble: None,
                 session_model: None,
                 session_mode: None,

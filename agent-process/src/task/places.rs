@@ -54,24 +54,30 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Creates missing directories for a confined program.
+    /// Directory for temporary files, and for the pipes of goondan's tools.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Creates missing directories for a program.
     ///
     /// # Errors
     ///
     /// The operating system's error.
     pub(super) fn make(&self) -> std::io::Result<()> {
         let level = self.assignment.agent.sandbox.require;
-        let has_sandbox = self.assignment.sandbox.is_some();
-        if level == Level::Off || !(has_sandbox || level == Level::Landlock) {
-            return Ok(());
-        }
-        let root = Root::open(&self.assignment.work_area)?;
+        let is_needed = self.assignment.sandbox.is_some() && level != Level::Off;
+        let root = match Root::open(&self.assignment.work_area) {
+            Ok(root) => root,
+            Err(error) if is_needed => return Err(error),
+            Err(_) => return Ok(()),
+        };
         let made = root.make_directory(Path::new(TEMPORARY_DIRECTORY));
-        if has_sandbox {
+        if is_needed {
             made?;
             root.make_directory(Path::new(HOME_DIRECTORY))?;
         }
-        // Without a source, a failure is reported by the programs that need the directory.
+        // Otherwise, a later step that needs the directory reports its absence.
         Ok(())
     }
 

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use goondan_cli_agents::tools::is_own_request;
 use goondan_cli_agents::{Event, Parser, Setup};
 use goondan_clock::{Instant, sleep, sleep_until};
+use goondan_confinement::Allowed;
 use goondan_log::error_chain;
 use goondan_protocol::ipc::{Pong, Shutdown, ToOrchestrator, ToTask};
+use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
 use nix::errno::Errno;
 
@@ -19,6 +22,8 @@ use super::liveness::Liveness;
 use super::places::Places;
 use super::program::{Program, SupervisorEnd};
 use super::telling::{Text, told};
+use super::tool_calls;
+use super::tool_offer::Offer;
 use crate::link::{Link, Outlet};
 use crate::process::{Ended, ProcessError, own_sandbox};
 use crate::tools::orphan_reaper;
@@ -59,7 +64,8 @@ pub(crate) async fn run(
     // Open it first: this process's confinement would deny access to the group's files.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
     let places = Places::of(&assignment);
-    let allowed = places.allowed();
+    let mut allowed = places.allowed();
+    let offer = offer_tools(&assignment, &places, &mut allowed, supervisor);
     let made = places.make();
     let level = assignment.agent.sandbox.require;
     let confined = own_sandbox::enter(
@@ -83,7 +89,13 @@ pub(crate) async fn run(
         return outbox.empty_into(link, outlet).await;
     }
     let launch = match launch_of(&assignment) {
-        Ok(launch) => launch,
+        Ok(mut launch) => {
+            if let Some(offer) = &offer {
+                offer.add_to(&mut launch);
+                launch.tools = Some(places.temporary().to_owned());
+            }
+            launch
+        }
         Err(error) => {
             outbox.add(not_started(error.to_string()));
             return outbox.empty_into(link, outlet).await;
@@ -107,7 +119,11 @@ pub(crate) async fn run(
     };
     let mut run = Run {
         parser: Parser::new(assignment.agent.format, &setup),
-        dialogue: Dialogue::of(&assignment),
+        dialogue: Dialogue::of(
+            &assignment,
+            offer.as_ref().and_then(Offer::of_session).cloned(),
+        ),
+        offers_tools: offer.is_some(),
         program,
         freezer,
         outbox,
@@ -123,6 +139,29 @@ pub(crate) async fn run(
         Some(ended) => Ok(ended),
         None => run.finish(link, outlet).await,
     }
+}
+
+/// Offers goondan's tools to the program. Their server is this process's own executable, which the
+/// sandbox shows. Returns `None` if the executable was replaced since this process started, or if
+/// its path is not UTF-8.
+fn offer_tools(
+    assignment: &TaskAssignment,
+    places: &Places<'_>,
+    allowed: &mut Allowed,
+    executable: &Path,
+) -> Option<Offer> {
+    let executable = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
+    let offer = Offer::of(assignment, &executable, places.temporary())?;
+    if !executable.is_file() {
+        let path = executable.display();
+        tracing::warn!(%path, "the program is given no tools: the agent's executable was replaced");
+        return None;
+    }
+    if allowed.policy.require != Level::Off {
+        let path = SandboxPath::try_from(executable).ok()?;
+        allowed.policy.read.push(path);
+    }
+    Some(offer)
 }
 
 fn open_freezer(group: &Path) -> Option<Freezer> {
@@ -212,6 +251,8 @@ struct State {
     give_up_at: Option<Instant>,
     /// Time when the supervisor is killed after it was asked to end the program.
     kill_at: Option<Instant>,
+    /// Answers to calls of goondan's tools, sent when the calls' events were sent.
+    answers: Vec<(u64, String)>,
     /// Beginning of the supervisor's standard error.
     first_words: Vec<u8>,
     drained_bytes: usize,
@@ -220,6 +261,8 @@ struct State {
 struct Run {
     parser: Parser,
     dialogue: Dialogue,
+    /// True if the program is given goondan's tools.
+    offers_tools: bool,
     program: Program,
     /// Freezes the program for a pause; without it, signals are used.
     freezer: Option<Freezer>,
@@ -259,6 +302,11 @@ impl Run {
     ) -> Result<Option<Ended>, ProcessError> {
         let mut next_look = Instant::now() + LOOK_INTERVAL;
         while !(self.state.has_ended && self.program.is_silent() && self.outbox.0.is_empty()) {
+            if self.outbox.0.is_empty() {
+                for (call, answer) in std::mem::take(&mut self.state.answers) {
+                    self.program.order(&Order::CallAnswer { call, answer });
+                }
+            }
             let happened = self.wait(link, outlet, next_look).await?;
             match happened {
                 Happened::Asked(None) => return Ok(Some(Ended::Orphaned)),
@@ -454,7 +502,15 @@ impl Run {
         }
     }
 
-    fn hear(&mut self, events: Vec<Event>) {
+    fn hear(&mut self, mut events: Vec<Event>) {
+        if self.offers_tools {
+            for own in events.extract_if(.., |event| is_own_call(event)) {
+                if let Event::Permission(request) = &own {
+                    let steps = self.dialogue.allow_own(request);
+                    self.take(steps);
+                }
+            }
+        }
         for event in &events {
             let steps = self.dialogue.hear(event);
             self.take(steps);
@@ -488,6 +544,15 @@ impl Run {
             Some(Report::NotStarted { error }) => {
                 self.state.is_not_started = true;
                 self.outbox.add(not_started(error));
+            }
+            Some(Report::NoTools { error }) => {
+                tracing::warn!(error, "the program cannot reach goondan's tools");
+            }
+            Some(Report::Call { call, request }) => {
+                self.liveness.wrote();
+                let (events, answer) = tool_calls::receive(&request);
+                self.outbox.extend(told(events));
+                self.state.answers.push((call, answer));
             }
             Some(Report::Paused { running: 0 }) => tracing::debug!("the program was stopped"),
             Some(Report::Paused { running }) => {
@@ -542,6 +607,11 @@ impl Run {
             _ => "the program's supervisor ended before it had started it".to_owned(),
         }
     }
+}
+
+/// True if the program asks for permission to call one of goondan's own tools.
+fn is_own_call(event: &Event) -> bool {
+    matches!(event, Event::Permission(request) if is_own_request(request))
 }
 
 async fn at(time: Option<Instant>) {

@@ -7,3 +7,4 @@ mod formats;
 mod lifecycle;
 mod pausing;
 mod run;
+mod tools;

@@ -3,6 +3,10 @@
 /// Time that an agent has to exit after its result or after a request, in milliseconds.
 pub const EXIT_GRACE_MS: i64 = 30_000;
 
+/// Time that an agent has to exit after a request by a tool, in milliseconds: its model has to read
+/// the tool's result and end its turn.
+pub const TOOL_EXIT_GRACE_MS: i64 = 180_000;
+
 /// Time without a sign of life (output, processor time, a child process) before a run counts as
 /// stalled, in milliseconds.
 pub const STALL_MS: i64 = 600_000;

@@ -464,10 +464,11 @@ impl Task {
         self.effect(Effect::EndRun { run });
     }
 
-    /// Gives the run some time to exit on its own, because its work is done.
+    /// Gives the run some time to exit on its own, because its work is done. The earliest time counts.
     fn let_exit(&mut self, now: Timestamp) {
-        let end_at = plus(now, EXIT_GRACE_MS);
-        self.watch.end_at.get_or_insert(end_at);
+        let end_at = plus(now, self.watch.exit_grace_ms);
+        let sooner = self.watch.end_at.filter(|before| *before < end_at);
+        self.watch.end_at = Some(sooner.unwrap_or(end_at));
     }
 
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {

@@ -25,7 +25,8 @@ pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) ->
     if !is_resumed {
         prompt.push_str(&state.task.description);
         prompt.push('\n');
-        prompt.push_str(&preamble.text(state.task.total_phases));
+        let task = &state.task;
+        prompt.push_str(&preamble.text(task.total_phases, !task.source.is_none()));
     }
     if is_retold {
         prompt.push_str(&progress_so_far(state));

@@ -23,6 +23,7 @@ mod fields;
 mod read;
 mod scanner;
 
+pub(crate) use read::{document_of, is_environment_name};
 pub use scanner::{Found, Scanner};
 
 /// A protocol block. Its serde form is the one of `protocols.jsonl`: `{"protocol": …, "data": …}`.

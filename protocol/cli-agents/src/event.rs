@@ -37,6 +37,8 @@ pub enum Event {
     Text(String),
     /// A protocol block in the assistant's own text.
     Block(Block),
+    /// The same, by a call of one of goondan's [tools](crate::tools).
+    ToolMessage(Block),
     /// An invalid block, with the reason. The agent should be notified.
     Refused(RefusedBlock),
     /// A progress line.

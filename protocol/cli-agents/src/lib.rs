@@ -12,6 +12,7 @@
 //!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by
 //!   [`Format`];
 //! * [`failure`]: detects permanent failures and lost sessions;
+//! * [`tools`]: the protocol as tools, and [`mcp`], the server that offers them;
 //! * [`reply`]: messages to the agent: answers to permission requests, and the requests of `acp`.
 //!
 //! # Invariants
@@ -31,9 +32,11 @@ mod format;
 pub mod formats;
 pub mod limits;
 pub mod lines;
+pub mod mcp;
 mod permission;
 pub mod reply;
 mod stderr;
+pub mod tools;
 pub mod usage;
 
 pub use event::{

@@ -35,3 +35,6 @@ pub const STDERR_LINE_CHARS_MAX: usize = 500;
 
 /// Maximum characters of a permission request's diff or command.
 pub const PERMISSION_DETAIL_CHARS_MAX: usize = 8000;
+
+/// Maximum bytes of a message to the server of goondan's tools.
+pub const MCP_LINE_BYTES_MAX: usize = 1024 * 1024;

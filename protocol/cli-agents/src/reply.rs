@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::event::PermissionRequest;
 use crate::format::Format;
+use crate::tools::{SERVER, ToolServer};
 
 /// Id of the request that initializes an `acp` connection.
 pub const ACP_INITIALIZE: i64 = 0;
@@ -122,10 +123,15 @@ pub fn acp_initialize() -> String {
     acp_request(ACP_INITIALIZE, "initialize", &params)
 }
 
-/// Creates an `acp` session in a directory, or loads an existing one.
+/// Creates an `acp` session in a directory, or loads an existing one, with the server of goondan's
+/// tools.
 #[must_use]
-pub fn acp_session(directory: &str, resumed: Option<&str>) -> String {
-    let mut params = json!({"cwd": directory, "mcpServers": []});
+pub fn acp_session(directory: &str, resumed: Option<&str>, server: Option<&ToolServer>) -> String {
+    let servers = server.into_iter().map(|server| {
+        json!({"name": SERVER, "command": server.program, "args": server.arguments, "env": []})
+    });
+    let servers: Vec<Value> = servers.collect();
+    let mut params = json!({"cwd": directory, "mcpServers": servers});
     match (resumed, params.as_object_mut()) {
         (Some(id), Some(params)) => {
             params.insert("sessionId".to_owned(), id.into());
@@ -191,10 +197,24 @@ mod tests {
             opened.protocol_version,
             agent_client_protocol_schema::ProtocolVersion::V1
         );
-        let made: v1::NewSessionRequest = params(&acp_session("/w", None));
-        assert_eq!(made.cwd.to_str(), Some("/w"));
-        let loaded: v1::LoadSessionRequest = params(&acp_session("/w", Some("s1")));
+        let server = ToolServer {
+            program: "/bin/goondan".to_owned(),
+            arguments: vec!["--tools".to_owned()],
+        };
+        let made: v1::NewSessionRequest = params(&acp_session("/w", None, None));
+        assert_eq!(
+            (made.cwd.to_str(), made.mcp_servers),
+            (Some("/w"), Vec::new())
+        );
+        let loaded: v1::LoadSessionRequest = params(&acp_session("/w", Some("s1"), Some(&server)));
         assert_eq!(loaded.session_id.to_string(), "s1");
+        let [v1::McpServer::Stdio(started)] = &loaded.mcp_servers[..] else {
+            panic!("{:?}", loaded.mcp_servers);
+        };
+        assert_eq!(
+            (started.name.as_str(), &started.args),
+            (SERVER, &server.arguments)
+        );
         let asked: v1::PromptRequest = params(&acp_prompt("s1", "Go on."));
         assert_eq!(asked.prompt.len(), 1);
     }

@@ -188,6 +188,75 @@ fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
     );
 }
 
+#[test]
+fn agent_2_calls_of_goondans_tools_count_once_beside_the_same_blocks() {
+    let home = cli_agents::home(&[Manner::Tools]);
+    let _daemon = Daemon::serving(&home);
+    let new = |format: &Format, task: &str, phases: &str| {
+        let agent = agent_name(*format, Manner::Tools);
+        let new = ["task", "new", task, "--id", task, "--agent", &agent];
+        let more = [
+            "--phases",
+            phases,
+            "--description",
+            "Build a shop.",
+            "--start",
+        ];
+        home.gdn(&[&new[..], &more[..]].concat()).exits(0);
+    };
+    for format in Format::ALL {
+        new(format, format.as_str(), "1");
+    }
+    new(&Format::Claude, "whole", "0");
+    let all_are = |status: &str| {
+        let tasks = listed(&home);
+        let tasks = tasks.iter().filter(|(task, _)| *task != "whole");
+        tasks
+            .map(|(_, task)| task)
+            .all(|task| task["status"] == status)
+    };
+    wait_until("all ask", || all_are("waiting_question"));
+    for format in Format::ALL {
+        home.gdn(&["task", "answer", format.as_str(), READERS[1]])
+            .exits(0);
+    }
+    wait_until("all are reviewed", || all_are("waiting_review"));
+    wait_until("a task without phases is finished", || {
+        listed(&home)["whole"]["status"] == "completed"
+    });
+    for format in Format::ALL {
+        let task = format.as_str();
+        home.gdn(&["task", "approve", task]).exits(0);
+        for event in [
+            "question_asked",
+            "phase_completed",
+            "progress_made",
+            "step_started",
+        ] {
+            assert_eq!(events(&home, task, event).len(), 1, "{task}: {event}");
+        }
+        assert_eq!(events(&home, task, "protocol_refused").len(), 0, "{task}");
+        let diary = diary(&work_area(&home, task));
+        let told = [
+            "called report_progress: ok",
+            "called ask_person: ok",
+            "called complete_phase: error",
+            "called complete_phase: ok",
+        ];
+        let called: Vec<&String> = diary
+            .iter()
+            .filter(|line| line.starts_with("called "))
+            .collect();
+        assert_eq!(called, told, "{task}");
+        // A proposal needs a copy of the project.
+        assert!(diary.contains(&"listed 5".to_owned()), "{task}: {diary:?}");
+    }
+    assert_eq!(events(&home, "whole", "work_completed").len(), 1);
+    wait_until("no process survives its task", || {
+        home.running(PROGRAM).is_empty()
+    });
+}
+
 /// A program that cannot resume a session, and whose key is invalid at first.
 const PROGRAM_WITHOUT_SESSION: &str = "#!/bin/sh
 runs=$(ls prompt-* 2>/dev/null | wc -l)

@@ -5,6 +5,7 @@
 //! arguments nor in the environment of the supervisor, which runs outside the sandbox until it has
 //! entered it.
 
+pub(crate) mod calls;
 mod stopping;
 pub(crate) mod wire;
 
@@ -26,6 +27,7 @@ use tokio_util::codec::Framed;
 
 use super::super::orphan_reaper;
 use super::ending::{code_at_end, end_group};
+use calls::{Calls, is_tool_server};
 use wire::{Launch, Order, Report};
 
 /// Maximum number of bytes that wait for a program to read them. A program that does not read its
@@ -41,6 +43,16 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
     // If the agent closes the socket before its launch order, nothing is started.
     let Some(Order::Launch(launch)) = next_order(&mut agent).await? else {
         return Ok(code_at_end(None));
+    };
+    let calls = match launch.tools.as_deref().map(Calls::listen) {
+        None => Calls::none(),
+        Some(Ok(calls)) => calls,
+        // The program can write text blocks instead.
+        Some(Err(error)) => {
+            let error = error.to_string();
+            tell(&mut agent, &Report::NoTools { error }).await;
+            Calls::none()
+        }
     };
     let started = start(&launch);
     let mut child = match started {
@@ -58,6 +70,7 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
     let mut supervised = Supervised {
         program: program.map(Pid::from_raw),
         input: Input::of(child.stdin.take()),
+        calls,
     };
     let status = supervised.stand_around(&mut agent, &mut child).await?;
     end_group(child.id().or(u32::try_from(pid).ok()));
@@ -103,10 +116,11 @@ async fn tell(agent: &mut Agent, report: &Report) {
     }
 }
 
-/// The program and its pending input.
+/// The program, its pending input and its calls.
 struct Supervised {
     program: Option<Pid>,
     input: Input,
+    calls: Calls,
 }
 
 impl Supervised {
@@ -124,6 +138,7 @@ impl Supervised {
                     None => return Ok(None),
                     Some(order) => self.follow(order, agent).await,
                 },
+                call = self.calls.next() => tell(agent, &call).await,
                 () = self.input.write_on(), if self.input.has_more() => {}
                 // Reap orphans, because a long-lived program would accumulate zombies.
                 _ = child_ended.recv() => orphan_reaper::reap_all_but(self.program),
@@ -137,6 +152,7 @@ impl Supervised {
             Order::Launch(_) => {}
             Order::Input { text } => self.input.add(text.as_bytes()),
             Order::EndInput {} => self.input.end(),
+            Order::CallAnswer { call, answer } => self.calls.answer(call, &answer),
             Order::Pause {} => {
                 let running = stopping::stop_tree().await;
                 tell(agent, &Report::Paused { running }).await;
@@ -157,7 +173,9 @@ impl Supervised {
     fn vitals(&self) -> Report {
         let seen = orphan_reaper::look_beneath(Pid::this(), &[]);
         let alive = seen.iter().filter(|process| !process.has_ended());
-        let others = alive.filter(|process| Some(process.pid) != self.program);
+        let others = alive.filter(|process| {
+            Some(process.pid) != self.program && !is_tool_server(process.pid.as_raw())
+        });
         Report::Vitals {
             cpu_ticks: seen.iter().map(|process| process.cpu_ticks).sum(),
             children: others.count(),

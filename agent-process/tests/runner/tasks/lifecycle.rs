@@ -107,7 +107,9 @@ fn sec_2_secrets_are_variables_of_the_program_and_nothing_else() {
     let told = run.finish();
     assert_eq!(
         told.stdout,
-        format!("key: {SECRET} plain\nGOONDAN_PROJECT_ROOT\nGOONDAN_TASK_ID\nGOONDAN_WORK_DIR\n")
+        format!(
+            "key: {SECRET} plain\nGOONDAN_MCP_CONFIG\nGOONDAN_PROJECT_ROOT\nGOONDAN_TASK_ID\nGOONDAN_WORK_DIR\n"
+        )
     );
     let around = std::fs::read_to_string(site.work.join("around")).unwrap();
     assert!(around.contains("--enclose-task"), "{around}");

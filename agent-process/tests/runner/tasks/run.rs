@@ -43,6 +43,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             format: AgentFormat::Plain,
             prompt: PromptBy::Stdin,
             environment: Default::default(),
+            tools: Default::default(),
             preamble: None,
             session_model: None,
             session_mode: None,

@@ -52,6 +52,7 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         resume: written.program.resume(level),
         format: written.program.format(),
         prompt: written.program.prompt(),
+        tools: written.program.tools(),
         preamble: written.preamble.clone(),
         session_model,
         session_mode,

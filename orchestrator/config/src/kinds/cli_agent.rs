@@ -10,6 +10,7 @@ use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{
     AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables, TaskDelivery, TaskSource,
+    ToolsBy,
 };
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
@@ -344,6 +345,15 @@ impl Program {
         match self {
             Self::Preset(preset, _) => preset.prompt,
             Self::Written(written) => written.prompt,
+        }
+    }
+
+    /// Way in which the program is given goondan's tools.
+    pub(crate) fn tools(&self) -> ToolsBy {
+        match self {
+            Self::Preset(preset, _) => preset.tools,
+            Self::Written(written) if written.format == AgentFormat::Acp => ToolsBy::AcpSession,
+            Self::Written(_) => ToolsBy::Variable,
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::sandbox::Level;
-use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE};
+use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, ToolsBy};
 
 /// The names of the presets, in the order of [`PRESETS`].
 pub(crate) const PRESET_NAMES: [&str; 6] =
@@ -27,6 +27,7 @@ pub(crate) struct Preset {
     resume: Option<&'static [&'static str]>,
     pub(crate) format: AgentFormat,
     pub(crate) prompt: PromptBy,
+    pub(crate) tools: ToolsBy,
     model: &'static str,
     mode: &'static str,
     /// True if a mode takes the place of `unconfined` and `confined`.
@@ -73,6 +74,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: Some(&["--resume", SESSION_PLACE]),
         format: AgentFormat::ClaudeStreamJson,
         prompt: PromptBy::Stdin,
+        tools: ToolsBy::ClaudeArguments,
         model: "--model",
         mode: "--permission-mode",
         is_mode_sandbox: false,
@@ -90,6 +92,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: Some(&["resume", SESSION_PLACE, "-"]),
         format: AgentFormat::CodexJson,
         prompt: PromptBy::Stdin,
+        tools: ToolsBy::CodexArguments,
         model: "--model",
         mode: "--sandbox",
         is_mode_sandbox: true,
@@ -107,6 +110,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: Some(&[]),
         format: AgentFormat::Acp,
         prompt: PromptBy::Stdin,
+        tools: ToolsBy::AcpSession,
         model: "--model",
         mode: "--approval-mode",
         is_mode_sandbox: false,
@@ -124,6 +128,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: Some(&["--session", SESSION_PLACE, "--", PROMPT_PLACE]),
         format: AgentFormat::OpencodeJson,
         prompt: PromptBy::Argument,
+        tools: ToolsBy::OpencodeVariable,
         model: "--model",
         mode: "--agent",
         is_mode_sandbox: false,
@@ -141,6 +146,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: Some(&[]),
         format: AgentFormat::Acp,
         prompt: PromptBy::Stdin,
+        tools: ToolsBy::QwenArguments,
         model: "--model",
         mode: "--approval-mode",
         is_mode_sandbox: false,
@@ -158,6 +164,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         resume: None,
         format: AgentFormat::Aider,
         prompt: PromptBy::Argument,
+        tools: ToolsBy::Variable,
         model: "--model",
         mode: "--chat-mode",
         is_mode_sandbox: false,

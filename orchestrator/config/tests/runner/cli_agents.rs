@@ -2,7 +2,7 @@
 
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, NotifyOn, PromptBy, TaskDelivery, TaskSource,
+    AgentFormat, CliAgentDefinition, NotifyOn, PromptBy, TaskDelivery, TaskSource, ToolsBy,
 };
 
 use crate::support::Project;
@@ -39,17 +39,30 @@ fn only_problem(project: &Project) -> String {
 fn agent_1_a_preset_is_one_line_of_configuration() {
     use AgentFormat::{Acp, Aider, ClaudeStreamJson, CodexJson, OpencodeJson};
     use PromptBy::{Argument, Stdin};
-    for (preset, format, prompt, is_resumed) in [
-        ("claude", ClaudeStreamJson, Stdin, true),
-        ("codex", CodexJson, Stdin, true),
-        ("gemini", Acp, Stdin, true),
-        ("opencode", OpencodeJson, Argument, true),
-        ("qwen", Acp, Stdin, true),
-        ("aider", Aider, Argument, false),
+    for (preset, format, prompt, tools, is_resumed) in [
+        (
+            "claude",
+            ClaudeStreamJson,
+            Stdin,
+            ToolsBy::ClaudeArguments,
+            true,
+        ),
+        ("codex", CodexJson, Stdin, ToolsBy::CodexArguments, true),
+        ("gemini", Acp, Stdin, ToolsBy::AcpSession, true),
+        (
+            "opencode",
+            OpencodeJson,
+            Argument,
+            ToolsBy::OpencodeVariable,
+            true,
+        ),
+        ("qwen", Acp, Stdin, ToolsBy::QwenArguments, true),
+        ("aider", Aider, Argument, ToolsBy::Variable, false),
     ] {
         let agent = definition(&format!("preset: {preset}"));
         assert_eq!(agent.command[0], preset);
         assert_eq!((agent.format, agent.prompt), (format, prompt), "{preset}");
+        assert_eq!(agent.tools, tools, "{preset}");
         assert_eq!(!agent.resume.is_empty(), is_resumed, "{preset}");
         let named = agent.command.iter().any(|word| word == "{prompt}");
         assert_eq!(named, prompt == Argument, "{preset}");

@@ -291,7 +291,7 @@ impl Tasks {
         let events: Vec<Event> = events.collect::<Result<_, _>>()?;
         let now = fleet.now().wall;
         for event in events {
-            if let Event::Block(block) = &event {
+            if let Event::Block(block) | Event::ToolMessage(block) = &event {
                 let text = LogText::Block(now, block.clone());
                 Self::log(fleet, at, text);
             }
@@ -433,6 +433,7 @@ pub(super) fn profile_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<A
     Some(AgentProfile {
         resumes: !agent.resume.is_empty(),
         preamble: match &agent.preamble {
+            None if agent.tools.is_certain() => Preamble::Tools,
             None => Preamble::Usual,
             Some(text) if text.trim().is_empty() => Preamble::None,
             Some(text) => Preamble::Own(text.clone()),

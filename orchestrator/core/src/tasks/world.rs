@@ -121,6 +121,7 @@ fn agent() -> CliAgentDefinition {
         environment: BTreeMap::new(),
         guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
+        tools: Default::default(),
         preamble: Some(String::new()),
         session_model: None,
         session_mode: None,

@@ -57,11 +57,13 @@ impl Task {
         }
     }
 
-    /// Adds a question of the agent, unless the same one is already open.
+    /// Adds a question of the agent, unless the same one is already open. An agent that asks by a
+    /// tool and by a block may word only the question the same.
     pub(super) fn question_asked(&mut self, question: UserQuestion, now: Timestamp) {
-        let is_open = self.state.open_asks().any(
-            |(_, ask)| matches!(&ask.what, Asked::Question(_, asked, None) if *asked == question),
-        );
+        let is_open = self.state.open_asks().any(|(_, ask)| match &ask.what {
+            Asked::Question(Origin::Agent, asked, None) => asked.question == question.question,
+            _ => false,
+        });
         let wait = (!question.required).then_some(OPTIONAL_WAIT_MS);
         if !is_open && self.ask(Origin::Agent, question, wait, now) {
             self.effect(Effect::MakeCheckpoint {

@@ -14,8 +14,8 @@ use super::watch::ProgramAsk;
 use super::{ALLOW, ALLOW_FOR_TASK, APPROVE, Effect, REFUSE, Task, plus, refusal_of};
 use crate::fact::{Fact, Origin, PauseReason};
 use crate::limits::{
-    OPEN_ASKS_MAX, PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS,
-    RATE_LIMIT_MAX_MS, RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX,
+    EXIT_GRACE_MS, OPEN_ASKS_MAX, PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS,
+    RATE_LIMIT_MAX_MS, RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX, TOOL_EXIT_GRACE_MS,
 };
 
 impl Task {
@@ -74,6 +74,7 @@ impl Task {
                     _ => Ok(()),
                 };
                 self.watch.result.get_or_insert(told);
+                self.watch.exit_grace_ms = EXIT_GRACE_MS;
                 self.let_exit(now);
             }
             Event::PermissionWithdrawn { id } => self.withdraw_permission(run, Some(&id), now),
@@ -83,6 +84,8 @@ impl Task {
             }
             Event::Stderr(lines) => self.watch.stderr = shortened(lines),
             Event::Text(text) => self.watch.last_words.said(&text),
+            // goondan's own tools do no work, so their success does not count.
+            Event::Tool(tool) if self.watch.tools.is_own(&tool) => {}
             Event::Tool(tool) => {
                 self.watch.last_words.tool();
                 self.watch.tools.count(&tool);
@@ -96,6 +99,11 @@ impl Task {
             // A finished task makes no requests and cannot be completed.
             _ if self.state.ended.is_some() => {}
             Event::Block(block) => self.block(block, now),
+            Event::ToolMessage(block) => {
+                // The program continues, because its model reads the tool's result.
+                self.watch.exit_grace_ms = TOOL_EXIT_GRACE_MS;
+                self.block(block, now);
+            }
             Event::Refused(refusal) => {
                 self.refuse(&refusal.protocol, refusal.problem, now);
             }
@@ -153,7 +161,10 @@ impl Task {
             Block::CustomTaskComplete(done) => {
                 let phase = self.state.current_phase;
                 let has_source = !self.state.task.source.is_none();
-                if has_source && phase == self.state.task.total_phases {
+                let is_repeated = self.watch.completed_phase.is_some();
+                if self.state.task.total_phases > 0 && is_repeated {
+                    // It also completed the phase it was in, which is what can be complete now.
+                } else if has_source && phase == self.state.task.total_phases {
                     // It is the last one, which ends the task.
                     self.phase_completed(phase, done.documents, now);
                 } else if self.state.task.total_phases > 0 {
@@ -179,7 +190,12 @@ impl Task {
     }
 
     fn phase_completed(&mut self, phase: u32, documents: Vec<String>, now: Timestamp) {
-        if self.state.review == Some(phase) || self.state.proposing.phase() == Some(phase) {
+        // A message by a tool and by a block counts once, even if a person was quick in between.
+        let is_repeated = self.watch.completed_phase == Some(phase);
+        if is_repeated
+            || self.state.review == Some(phase)
+            || self.state.proposing.phase() == Some(phase)
+        {
             return;
         }
         if phase == 0 || phase != self.state.current_phase || self.state.review.is_some() {
@@ -188,6 +204,7 @@ impl Task {
             self.refuse("PHASE_COMPLETE", problem, now);
             return;
         }
+        self.watch.completed_phase = Some(phase);
         self.complete_phase(phase, documents, now);
         self.find_documents();
         self.let_exit(now);

@@ -1,22 +1,30 @@
 //! Transient facts about the current run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use goondan_cli_agents::tools::is_own_tool;
 use goondan_cli_agents::{AskedChoice, ToolActivity, ToolState};
 use goondan_protocol::time::Timestamp;
 
-use crate::limits::LAST_WORDS_CHARS_MAX;
+use crate::limits::{EXIT_GRACE_MS, LAST_WORDS_CHARS_MAX};
 
 /// Maximum characters of a tool's name, which may be a command.
 const TOOL_CHARS_MAX: usize = 200;
 
+/// Maximum open calls of goondan's own tools that are tracked.
+const OWN_CALLS_MAX: usize = 64;
+
 /// Information about the current run, which is discarded when the run ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Watch {
     pub(super) active_at: Option<Timestamp>,
     pub(super) result: Option<Result<(), String>>,
     /// Time when it is ended if it has not exited.
     pub(super) end_at: Option<Timestamp>,
+    /// Time that it has to exit, in milliseconds.
+    pub(super) exit_grace_ms: i64,
+    /// The phase that it has completed.
+    pub(super) completed_phase: Option<u32>,
     /// True if it was asked to end for a reason other than a stall.
     pub(super) is_ended_on_purpose: bool,
     pub(super) is_stalled: bool,
@@ -39,6 +47,30 @@ pub(super) struct Watch {
     pub(super) program_asks: BTreeMap<String, ProgramAsk>,
 }
 
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            active_at: None,
+            result: None,
+            end_at: None,
+            exit_grace_ms: EXIT_GRACE_MS,
+            completed_phase: None,
+            is_ended_on_purpose: false,
+            is_stalled: false,
+            rate_limit: None,
+            blocked: None,
+            facts: 0,
+            printed: String::new(),
+            paused_at: None,
+            tools: Tools::default(),
+            is_answered: false,
+            last_words: LastWords::default(),
+            stderr: String::new(),
+            program_asks: BTreeMap::new(),
+        }
+    }
+}
+
 /// Request of a program to its user within a run, other than a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramAsk {
@@ -58,9 +90,22 @@ pub(super) struct Tools {
     failed: u64,
     /// Name of the last named call.
     last: String,
+    /// Ids of calls of goondan's own tools that have not ended.
+    own: BTreeSet<String>,
 }
 
 impl Tools {
+    /// True if it is a call of one of goondan's own tools. The end of a call may have no name.
+    pub(super) fn is_own(&mut self, tool: &ToolActivity) -> bool {
+        let is_own = is_own_tool(&tool.name) || self.own.contains(&tool.id);
+        if is_own && tool.state == ToolState::Started && self.own.len() < OWN_CALLS_MAX {
+            self.own.insert(tool.id.clone());
+        } else if is_own && tool.state != ToolState::Started {
+            self.own.remove(&tool.id);
+        }
+        is_own
+    }
+
     pub(super) fn count(&mut self, tool: &ToolActivity) {
         if !tool.name.is_empty() {
             self.last = tool.name.chars().take(TOOL_CHARS_MAX).collect();

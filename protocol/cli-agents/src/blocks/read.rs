@@ -87,7 +87,7 @@ fn required(fields: &Fields) -> Result<bool, Problem> {
 }
 
 /// True if an environment variable can have this name.
-fn is_environment_name(name: &str) -> bool {
+pub(crate) fn is_environment_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -200,7 +200,7 @@ pub(super) fn begins_documents(line: &str) -> bool {
 }
 
 /// Parses a path in the work area: relative, and without leaving it.
-pub(super) fn document_of(text: &str) -> Result<String, Problem> {
+pub(crate) fn document_of(text: &str) -> Result<String, Problem> {
     const PATH_BYTES_MAX: usize = 3 * 1024;
     let path = text.trim_matches('`').trim();
     let is_inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +13,14 @@ pub(crate) struct Launch {
     pub(crate) words: Vec<String>,
     /// Variables in addition to those of tools. They contain secrets.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Directory for the pipes of goondan's tools, if the program is given them.
+    pub(crate) tools: Option<PathBuf>,
 }
 
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Launch");
+        shown.field("tools", &self.tools);
         shown.field("environment", &self.environment.keys());
         shown.finish_non_exhaustive()
     }
@@ -35,6 +39,13 @@ pub(crate) enum Order {
     },
     /// Closes the program's input.
     EndInput {},
+    /// Answers a [`Report::Call`].
+    CallAnswer {
+        /// Number of the call.
+        call: u64,
+        /// The line that answers it.
+        answer: String,
+    },
     /// Stops every process; answered by [`Report::Paused`].
     Pause {},
     /// Continues every process.
@@ -58,6 +69,18 @@ pub(crate) enum Report {
     NotStarted {
         /// The reason.
         error: String,
+    },
+    /// The program cannot reach goondan's tools.
+    NoTools {
+        /// The reason.
+        error: String,
+    },
+    /// A call of one of goondan's tools, answered by [`Order::CallAnswer`].
+    Call {
+        /// Number of the call.
+        call: u64,
+        /// The line that the server of the tools has sent.
+        request: String,
     },
     /// Every process is stopped.
     Paused {

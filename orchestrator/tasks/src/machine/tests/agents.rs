@@ -5,6 +5,9 @@ use goondan_cli_agents::usage::SessionUsage;
 use goondan_cli_agents::{AskedChoice, Consent, ToolActivity, ToolState};
 
 use super::*;
+use crate::fact::Outcome;
+use crate::limits::TOOL_EXIT_GRACE_MS;
+use crate::state::Note;
 
 fn tool(name: &str, state: ToolState) -> Event {
     Event::Tool(ToolActivity {
@@ -102,6 +105,83 @@ fn agent_2_the_first_prompt_explains_the_protocol() {
     assert!(
         !started(&effects).contains("USER_QUESTION"),
         "the session knows"
+    );
+}
+
+/// The same message by a tool.
+fn by_tool(event: Event) -> Event {
+    match event {
+        Event::Block(block) => Event::ToolMessage(block),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn agent_2_a_message_by_a_tool_and_a_block_counts_once() {
+    let refusals = |task: &Driven| {
+        let notes = &task.task.state().notes;
+        let refused = notes
+            .iter()
+            .filter(|note| matches!(note, Note::Refused(..)));
+        refused.count()
+    };
+    for (first, second) in [(true, false), (false, true)] {
+        let way = |is_tool: bool, event| if is_tool { by_tool(event) } else { event };
+        let mut task = Driven::running(2);
+        task.tells(way(first, question("Which?", true)));
+        let Event::Block(Block::UserQuestion(mut again)) = question("Which?", true) else {
+            panic!("no question");
+        };
+        again.category = QuestionCategory::Clarification;
+        task.tells(way(second, Event::Block(Block::UserQuestion(again))));
+        task.tells(way(first, dependency("KEY")));
+        task.tells(way(second, dependency("KEY")));
+        assert_eq!(task.task.state().open_asks().count(), 2);
+        let mut task = Driven::running(2);
+        task.tells(way(first, complete(1)));
+        task.tells(way(second, complete(1)));
+        task.tells(way(second, work_complete()));
+        assert_eq!(task.task.state().review, Some(1));
+        // A person approves before the program has written its last words.
+        task.does(approve(1));
+        task.tells(way(second, complete(1)));
+        assert_eq!(refusals(&task), 0, "{:?}", task.task.state().notes);
+        let effects = task.ends_well();
+        let prompt = started(&effects);
+        assert!(prompt.ends_with("You are in phase 2 of 2.\n"), "{prompt}");
+        task.tells(way(second, complete(1)));
+        assert_eq!(refusals(&task), 1, "that was another run's phase");
+    }
+}
+
+#[test]
+fn agent_2_a_program_ends_its_turn_after_a_tool_call() {
+    let mut task = Driven::running(2);
+    task.tells(by_tool(question("Which?", true)));
+    assert!(task.waits(TOOL_EXIT_GRACE_MS - 1).is_empty());
+    task.tells(result(true));
+    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
+    let mut task = Driven::running(2);
+    task.tells(by_tool(question("Which?", true)));
+    task.tells(result(true));
+    assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
+    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
+}
+
+#[test]
+fn agent_6_a_call_of_goondans_own_tool_is_no_success() {
+    let mut task = Driven::running(0);
+    task.tells(tool("make", ToolState::Started));
+    task.tells(tool("", ToolState::Failed));
+    task.tells(tool("mcp__goondan__report_progress", ToolState::Started));
+    task.tells(tool("", ToolState::Completed));
+    task.tells(result(true));
+    let effects = task.exits(Some(0));
+    assert!(effects.is_empty(), "it failed, and waits: {effects:?}");
+    let ended = &task.task.state().last_run.as_ref().unwrap().outcome;
+    assert!(
+        matches!(ended, Outcome::Failed(why) if why.contains("make")),
+        "{ended:?}"
     );
 }
 
