@@ -1394,12 +1394,13 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-2",
                 level: "MUST",
                 text: "Every agent gets the protocol as a preamble and as tools; text blocks work.",
-                met: Met::Partly,
+                met: Met::Yes,
                 tests: &[
                     "agent_2_the_first_prompt_explains_the_protocol",
-                    "proto_5_text_of_any_program_is_read_by_its_lines",
+                    "agent_2_a_program_calls_goondans_tools_at_each_level",
+                    "agent_2_calls_of_goondans_tools_count_once_beside_the_same_blocks",
                 ],
-                note: "the protocol as tools of an MCP server",
+                note: "",
             },
             Row {
                 name: "AGENT-3",
