@@ -22,6 +22,7 @@ mod conversation;
 mod notify;
 mod plan;
 mod source;
+mod stream;
 
 pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
@@ -30,6 +31,7 @@ pub use source::{
     SANDBOX_INPUT, SANDBOX_PROPOSAL, SANDBOX_WORK, TASK_BRANCHES, TaskChecks, TaskDelivery,
     TaskRunKind, TaskSource,
 };
+pub use stream::{ChangedFile, TaskItem, TaskItemContent, ToolState};
 
 /// Characters of a task's id at most.
 pub const TASK_ID_CHARS_MAX: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_protocol::task::PlanStep;
+use goondan_protocol::task::{ChangedFile, PlanStep, ToolState};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,6 +35,10 @@ pub enum Event {
     Stderr(String),
     /// The assistant's own text.
     Text(String),
+    /// A text ended without a newline; another may follow.
+    TextEnd,
+    /// Thoughts of the model, as far as the program shows them. Shown only.
+    Thinking(String),
     /// A protocol block in the assistant's own text.
     Block(Block),
     /// The same, by a call of one of goondan's [tools](crate::tools).
@@ -47,6 +51,8 @@ pub enum Event {
     Plan(Vec<PlanStep>),
     /// A tool began or ended.
     Tool(ToolActivity),
+    /// A file was changed, by a program that reports no tool calls. Shown only.
+    FileChanged(ChangedFile),
     /// Usage of the run so far; each report replaces the previous one of the same counter.
     Usage(UsageReport),
     /// The agent waits for a permission.
@@ -109,18 +115,46 @@ pub struct ToolActivity {
     pub name: String,
     /// Its state.
     pub state: ToolState,
+    /// What it does. Hostile text: shown, never executed.
+    #[serde(default, skip_serializing_if = "ToolDetail::is_empty")]
+    pub detail: ToolDetail,
 }
 
-/// State of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Details of a tool call, bounded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolDetail {
+    /// Kind of the tool.
+    pub kind: ToolKind,
+    /// Name of the tool, also at its end.
+    pub name: String,
+    /// Its command, or its arguments.
+    pub input: String,
+    /// Files that it changes.
+    pub files: Vec<ChangedFile>,
+    /// End of its output.
+    pub output: String,
+    /// Exit code of a command, if reported.
+    pub exit: Option<i64>,
+}
+
+impl ToolDetail {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Kind of a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ToolState {
-    /// It has started.
-    Started,
-    /// It succeeded.
-    Completed,
-    /// It failed.
-    Failed,
+pub enum ToolKind {
+    /// It runs a command.
+    Command,
+    /// It changes files.
+    FileChange,
+    /// Any other.
+    #[default]
+    Other,
 }
 
 /// A request for a permission.

@@ -8,8 +8,10 @@ use crate::format::Format;
 use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{Line, Lines, text_of};
 use crate::stderr::Stderr;
+use crate::tool::Calls;
 
 mod acp;
+mod acp_tool;
 mod acp_usage;
 mod aider;
 mod claude;
@@ -33,7 +35,16 @@ pub struct Parser {
     lines: Lines,
     reader: Reader,
     scanner: Scanner,
+    shown: Shown,
     stderr: Stderr,
+}
+
+/// State that concerns only what is shown to people.
+#[derive(Debug, Default)]
+struct Shown {
+    /// True if the last text did not end with a newline.
+    is_in_line: bool,
+    calls: Calls,
 }
 
 #[derive(Debug)]
@@ -52,11 +63,22 @@ enum Reader {
 struct Sink<'a> {
     events: Vec<Event>,
     scanner: &'a mut Scanner,
+    shown: &'a mut Shown,
 }
 
 impl Sink<'_> {
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, mut event: Event) {
+        if let Event::Tool(tool) = &mut event {
+            self.shown.calls.report(tool);
+        }
         self.events.push(event);
+    }
+
+    /// A piece of the model's thoughts.
+    fn thought(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push(Event::Thinking(text.to_owned()));
+        }
     }
 
     /// Parses the agent's plan from the array `steps`; invalid elements are skipped.
@@ -80,6 +102,7 @@ impl Sink<'_> {
     fn own_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.events.push(Event::Text(text.to_owned()));
+            self.shown.is_in_line = !text.ends_with('\n');
             let found = self.scanner.push(text.as_bytes());
             self.found(found);
         }
@@ -89,6 +112,9 @@ impl Sink<'_> {
     fn end_text(&mut self) {
         let found = self.scanner.end();
         self.found(found);
+        if std::mem::take(&mut self.shown.is_in_line) {
+            self.push(Event::TextEnd);
+        }
     }
 
     fn found(&mut self, found: Vec<Found>) {
@@ -130,6 +156,7 @@ impl Parser {
             lines: Lines::new(max),
             reader,
             scanner: Scanner::new(&setup.prompt),
+            shown: Shown::default(),
             stderr: Stderr::new(setup.is_resumed),
         }
     }
@@ -162,10 +189,14 @@ impl Parser {
             lines,
             reader,
             scanner,
+            shown,
             ..
         } = self;
-        let events = Vec::new();
-        let mut sink = Sink { events, scanner };
+        let mut sink = Sink {
+            events: Vec::new(),
+            scanner,
+            shown,
+        };
         lines.push(bytes, |line| reader.line(&line, &mut sink));
         sink.events
     }
@@ -186,10 +217,14 @@ impl Parser {
             lines,
             reader,
             scanner,
+            shown,
             ..
         } = self;
-        let events = Vec::new();
-        let mut sink = Sink { events, scanner };
+        let mut sink = Sink {
+            events: Vec::new(),
+            scanner,
+            shown,
+        };
         lines.end(|line| reader.line(&line, &mut sink));
         sink.end_text();
         let mut events = sink.events;

@@ -11,6 +11,7 @@
 //! * [`formats`]: parsers that produce [`Event`]s: plain text, `claude-stream-json`, `codex-json`,
 //!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by
 //!   [`Format`];
+//! * [`stream`]: converts events to the items of a task's stream, the same for all programs;
 //! * [`failure`]: detects permanent failures and lost sessions;
 //! * [`tools`]: the protocol as tools, and [`mcp`], the server that offers them;
 //! * [`reply`]: messages to the agent: answers to permission requests, and the requests of `acp`.
@@ -36,13 +37,16 @@ pub mod mcp;
 mod permission;
 pub mod reply;
 mod stderr;
+pub mod stream;
+mod tool;
 pub mod tools;
 pub mod usage;
 
 pub use event::{
     AskedChoice, Consent, Event, PermissionOption, PermissionRequest, RefusedBlock, Reset,
-    RunResult, ToolActivity, ToolState,
+    RunResult, ToolActivity, ToolDetail, ToolKind,
 };
 pub use format::Format;
 pub use formats::{Parser, Setup};
+pub use goondan_protocol::task::ToolState;
 pub use stderr::telling_line;

@@ -33,6 +33,30 @@ pub const STDERR_LINES_MAX: usize = 20;
 /// Maximum characters of a line of standard error.
 pub const STDERR_LINE_CHARS_MAX: usize = 500;
 
+/// Maximum bytes of text in one item of a task's stream; longer texts become several items.
+pub const ITEM_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Maximum characters of a result or an error in a task's stream.
+pub const ITEM_RESULT_CHARS_MAX: usize = 4000;
+
+/// Maximum characters of a tool call's command or arguments in a task's stream.
+pub const TOOL_INPUT_CHARS_MAX: usize = 4000;
+
+/// Maximum characters of a tool call's output in a task's stream; the last ones are kept.
+pub const TOOL_OUTPUT_CHARS_MAX: usize = 4000;
+
+/// Maximum characters of all diffs of a tool call in a task's stream.
+pub const TOOL_DIFF_CHARS_MAX: usize = 16_000;
+
+/// Maximum files of a tool call in a task's stream.
+pub const TOOL_FILES_MAX: usize = 50;
+
+/// Maximum characters of a file's path in a task's stream.
+pub const TOOL_PATH_CHARS_MAX: usize = 500;
+
+/// Maximum open tool calls whose details are kept until they end.
+pub const TOOL_CALLS_KEPT: usize = 64;
+
 /// Maximum characters of a permission request's diff or command.
 pub const PERMISSION_DETAIL_CHARS_MAX: usize = 8000;
 

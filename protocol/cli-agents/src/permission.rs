@@ -41,10 +41,24 @@ pub(crate) fn detail_of_input(input: &Value) -> String {
         }
         _ => {}
     }
+    if let Some((_, change)) = change_of_input(input) {
+        return change;
+    }
+    match input {
+        Value::Null => String::new(),
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        input => serde_json::to_string_pretty(input).unwrap_or_default(),
+    }
+}
+
+/// Path and diff of the file that a tool changes, from the tool's input.
+pub(crate) fn change_of_input(input: &Value) -> Option<(&str, String)> {
     let path = ["file_path", "filePath", "path", "notebook_path"].map(|name| text(input, name));
-    let path = path.into_iter().find(|path| !path.is_empty());
-    if let Some(path) = path {
-        let old = ["old_string", "oldString", "old_text"].map(|name| text(input, name));
+    let path = path.into_iter().find(|path| !path.is_empty())?;
+    let edits = input.get("edits").and_then(Value::as_array);
+    let edits: Vec<&Value> = edits.map_or_else(|| vec![input], |edits| edits.iter().collect());
+    let changes = edits.into_iter().filter_map(|edit| {
+        let old = ["old_string", "oldString", "old_text"].map(|name| text(edit, name));
         let new = [
             "new_string",
             "newString",
@@ -52,21 +66,16 @@ pub(crate) fn detail_of_input(input: &Value) -> String {
             "content",
             "new_source",
         ];
-        let new = new.map(|name| text(input, name));
+        let new = new.map(|name| text(edit, name));
         let first = |texts: &[&str]| {
             let mut texts = texts.iter().filter(|text| !text.is_empty());
             texts.next().copied().unwrap_or_default().to_owned()
         };
         let (old, new) = (first(&old), first(&new));
-        if !old.is_empty() || !new.is_empty() {
-            return diff(path, &old, &new);
-        }
-    }
-    match input {
-        Value::Null => String::new(),
-        Value::Object(fields) if fields.is_empty() => String::new(),
-        input => serde_json::to_string_pretty(input).unwrap_or_default(),
-    }
+        (!old.is_empty() || !new.is_empty()).then(|| diff(path, &old, &new))
+    });
+    let changes: String = changes.collect();
+    (!changes.is_empty()).then_some((path, changes))
 }
 
 /// Diff of a file with some context lines.

@@ -38,6 +38,7 @@ impl Task {
     }
 
     fn told_within_bounds(&mut self, run: u64, event: Event, now: Timestamp) {
+        // Long: one arm for each event.
         self.watch.active_at = Some(now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(
@@ -94,6 +95,9 @@ impl Task {
             Event::Retrying(_)
             | Event::Error(_)
             | Event::Unsupported { .. }
+            | Event::TextEnd
+            | Event::Thinking(_)
+            | Event::FileChanged(_)
             | Event::Noise(_)
             | Event::Skipped(_) => {}
             // A finished task makes no requests and cannot be completed.

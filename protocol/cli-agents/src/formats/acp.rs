@@ -5,15 +5,16 @@ use agent_client_protocol_schema::v1::{
     RequestPermissionRequest, SessionNotification, SessionUpdate, StopReason, ToolCallContent,
     ToolCallStatus,
 };
-use goondan_protocol::task::{PlanStep, PlanStepState};
+use goondan_protocol::task::{PlanStep, PlanStepState, ToolState};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::acp_tool::detail_of_call;
 use super::acp_usage::PromptUsage;
 use super::limit_text::reset_of;
 use super::{Sink, text};
 use crate::event::{
-    Consent, Event, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolState,
+    Consent, Event, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolDetail,
 };
 use crate::failure::is_permanent;
 use crate::limits::TEXT_LINE_BYTES_MAX;
@@ -82,7 +83,8 @@ impl Acp {
                 // Updates of an unknown kind are skipped.
                 let params = message.get("params");
                 if let Some(told) = read::<SessionNotification>(params) {
-                    self.update(told, sink);
+                    let raw = params.and_then(|params| params.get("update"));
+                    self.update(told, raw.unwrap_or(&Value::Null), sink);
                 }
                 if !self.is_played_back
                     && let Some(call) =
@@ -204,7 +206,8 @@ impl Acp {
         }
     }
 
-    fn update(&mut self, told: SessionNotification, sink: &mut Sink<'_>) {
+    fn update(&mut self, told: SessionNotification, raw: &Value, sink: &mut Sink<'_>) {
+        // Long: one arm for each update.
         if self.is_played_back {
             self.played_back += 1;
             return;
@@ -224,12 +227,18 @@ impl Acp {
                     sink.own_text(&piece.text);
                 }
             }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                if let ContentBlock::Text(piece) = chunk.content {
+                    sink.thought(&piece.text);
+                }
+            }
             SessionUpdate::ToolCall(call) => {
                 self.begin_text(None, sink);
                 sink.push(Event::Tool(ToolActivity {
                     id: call.tool_call_id.to_string(),
                     name: call.name.unwrap_or(call.title),
                     state: ToolState::Started,
+                    detail: detail_of_call(raw, false),
                 }));
             }
             SessionUpdate::ToolCallUpdate(call) => {
@@ -237,12 +246,28 @@ impl Acp {
                 let state = match call.fields.status {
                     Some(ToolCallStatus::Completed) => ToolState::Completed,
                     Some(ToolCallStatus::Failed) => ToolState::Failed,
-                    _ => return,
+                    _ => {
+                        let id = call.tool_call_id.to_string();
+                        // Some agents report the input only now.
+                        if sink.shown.calls.learn(&id, detail_of_call(raw, false)) {
+                            let name = call.fields.title.unwrap_or_default();
+                            let state = ToolState::Started;
+                            let detail = ToolDetail::default();
+                            sink.push(Event::Tool(ToolActivity {
+                                id,
+                                name,
+                                state,
+                                detail,
+                            }));
+                        }
+                        return;
+                    }
                 };
                 sink.push(Event::Tool(ToolActivity {
                     id: call.tool_call_id.to_string(),
                     name: call.fields.title.unwrap_or_default(),
                     state,
+                    detail: detail_of_call(raw, true),
                 }));
             }
             SessionUpdate::Plan(plan) => {

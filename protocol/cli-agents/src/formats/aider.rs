@@ -6,6 +6,7 @@ use super::Sink;
 use super::limit_text::reset_of;
 use crate::event::Event;
 use crate::failure::is_permanent;
+use crate::tool::changed_file;
 use crate::usage::{Counter, UsageReport, dollars};
 
 /// Reads the lines of one run.
@@ -20,6 +21,8 @@ impl Aider {
     pub(super) fn line(&mut self, line: &str, sink: &mut Sink<'_>) {
         if let Some(told) = line.strip_prefix("Tokens: ") {
             self.took(told, sink);
+        } else if let Some(path) = line.strip_prefix("Applied edit to ") {
+            sink.push(Event::FileChanged(changed_file(path, String::new())));
         } else if line.starts_with("litellm.") {
             sink.push(match reset_of(line) {
                 Some(reset) => Event::RateLimit(reset),

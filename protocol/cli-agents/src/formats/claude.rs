@@ -1,15 +1,16 @@
 //! `claude --print --verbose --output-format stream-json`: one message per line.
 
-use goondan_protocol::task::PlanStepState;
+use goondan_protocol::task::{PlanStepState, ToolState};
 use goondan_protocol::usage::Usage;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::limit_text::{reset_of, time_of};
 use super::{Sink, text};
-use crate::event::{Event, Reset, RunResult, ToolActivity, ToolState};
+use crate::event::{Event, Reset, RunResult, ToolActivity, ToolDetail};
 use crate::failure::{is_permanent, is_session_lost};
 use crate::permission::of_tool;
+use crate::tool::text_of_content;
 use crate::usage::{Counter, MessageKey, MessageLedger, SessionUsage, UsageReport, count, dollars};
 
 /// Reads the messages of one run.
@@ -133,11 +134,18 @@ impl Claude {
                     sink.own_text(text(block, "text"));
                     sink.end_text();
                 }
+                "thinking" if is_own => {
+                    sink.thought(text(block, "thinking"));
+                    sink.thought("\n");
+                }
                 "tool_use" | "server_tool_use" => {
+                    let name = text(block, "name");
+                    let input = block.get("input").unwrap_or(&Value::Null);
                     sink.push(Event::Tool(ToolActivity {
                         id: text(block, "id").to_owned(),
-                        name: text(block, "name").to_owned(),
+                        name: name.to_owned(),
                         state: ToolState::Started,
+                        detail: ToolDetail::of_input(name, input),
                     }));
                     // A subagent's plan is not that of the task.
                     if is_own && text(block, "name") == "TodoWrite" {
@@ -293,6 +301,9 @@ fn tool_results(line: &Value, sink: &mut Sink<'_>) {
                 } else {
                     ToolState::Completed
                 },
+                detail: ToolDetail::default().printed(&text_of_content(
+                    block.get("content").unwrap_or(&Value::Null),
+                )),
             }));
         }
     }

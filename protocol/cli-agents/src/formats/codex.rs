@@ -1,13 +1,14 @@
 //! `codex exec --json`: one event per line.
 
-use goondan_protocol::task::PlanStepState;
+use goondan_protocol::task::{PlanStepState, ToolState};
 use goondan_protocol::usage::Usage;
 use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, RunResult, ToolActivity, ToolState};
+use crate::event::{Event, RunResult, ToolActivity, ToolDetail};
 use crate::failure::{is_permanent, is_refused_host};
+use crate::tool::text_of_content;
 use crate::usage::{Counter, UsageReport, count, largest};
 
 /// Reads the events of one run.
@@ -71,6 +72,10 @@ impl Codex {
                 sink.end_text();
             }
             "error" => self.error(text(item, "message"), sink),
+            "reasoning" => {
+                sink.thought(text(item, "text"));
+                sink.thought("\n");
+            }
             _ => {
                 let exit_code = item.get("exit_code").and_then(Value::as_i64);
                 let is_failed = matches!(text(item, "status"), "failed" | "declined")
@@ -142,8 +147,43 @@ fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
         "file_change" | "web_search" | "collab_tool_call" => text(item, "type").to_owned(),
         _ => return,
     };
+    let detail = detail(&name, item);
     let id = text(item, "id").to_owned();
-    sink.push(Event::Tool(ToolActivity { id, name, state }));
+    sink.push(Event::Tool(ToolActivity {
+        id,
+        name,
+        state,
+        detail,
+    }));
+}
+
+fn detail(name: &str, item: &Value) -> ToolDetail {
+    let detail = ToolDetail::named(name);
+    match text(item, "type") {
+        "command_execution" => detail
+            .command(text(item, "command"))
+            .printed(text(item, "aggregated_output"))
+            .exited(item.get("exit_code").and_then(Value::as_i64)),
+        // The program reports no content.
+        "file_change" => {
+            let changes = item.get("changes").and_then(Value::as_array);
+            let changes = changes.into_iter().flatten();
+            let changes = changes.map(|change| (text(change, "path").to_owned(), String::new()));
+            detail.changes(changes)
+        }
+        "mcp_tool_call" => {
+            let error = item.pointer("/error/message").and_then(Value::as_str);
+            let content = item.pointer("/result/content").map(text_of_content);
+            let output = error.map(str::to_owned).or(content);
+            let arguments = item.get("arguments").filter(|it| !it.is_null());
+            let arguments = arguments.map(Value::to_string).unwrap_or_default();
+            detail
+                .arguments(&arguments)
+                .printed(&output.unwrap_or_default())
+        }
+        "web_search" => detail.arguments(text(item, "query")),
+        _ => detail,
+    }
 }
 
 /// Reports its plan. The step in progress is not reported.

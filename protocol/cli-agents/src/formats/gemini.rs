@@ -1,11 +1,12 @@
 //! `gemini --output-format stream-json`: one event per line.
 
+use goondan_protocol::task::ToolState;
 use goondan_protocol::usage::Usage;
 use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, RunResult, ToolActivity, ToolState};
+use crate::event::{Event, RunResult, ToolActivity, ToolDetail};
 use crate::failure::is_permanent;
 use crate::limits::TEXT_LINE_BYTES_MAX;
 use crate::usage::{Counter, UsageReport, count};
@@ -110,9 +111,17 @@ fn error(words: &str, sink: &mut Sink<'_>) {
 }
 
 fn tool(event: &Value, state: ToolState, sink: &mut Sink<'_>) {
+    let name = text(event, "tool_name");
+    let error = event.pointer("/error/message").and_then(Value::as_str);
+    let output = error.unwrap_or_else(|| text(event, "output"));
+    let detail = match event.get("parameters") {
+        Some(input) => ToolDetail::of_input(name, input),
+        None => ToolDetail::named(name),
+    };
     sink.push(Event::Tool(ToolActivity {
         id: text(event, "tool_id").to_owned(),
-        name: text(event, "tool_name").to_owned(),
+        name: name.to_owned(),
         state,
+        detail: detail.printed(output),
     }));
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::task::PlanStepState;
+use goondan_protocol::task::{PlanStepState, ToolState};
 use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, Reset, RunResult, ToolActivity, ToolState};
+use crate::event::{Event, Reset, RunResult, ToolActivity, ToolDetail};
 use crate::failure::is_permanent;
 use crate::limits::USAGE_MESSAGES_MAX;
 use crate::usage::{Counter, UsageReport, count, dollars};
@@ -40,6 +40,10 @@ impl Opencode {
                 text(part, "text").clone_into(&mut self.last_words);
                 sink.own_text(text(part, "text"));
                 sink.end_text();
+            }
+            "reasoning" => {
+                sink.thought(text(part, "text"));
+                sink.thought("\n");
             }
             "tool_use" => tool(part, sink),
             "step_finish" => self.step_finished(part, sink),
@@ -120,9 +124,18 @@ fn tool(part: &Value, sink: &mut Sink<'_>) {
         "completed" | "error" => ToolState::Failed,
         _ => ToolState::Started,
     };
+    let input = told.get("input").unwrap_or(&Value::Null);
+    let error = text(told, "error");
+    let output = if error.is_empty() {
+        text(told, "output")
+    } else {
+        error
+    };
+    let detail = ToolDetail::of_input(name, input);
     sink.push(Event::Tool(ToolActivity {
         id: text(part, "callID").to_owned(),
         name: name.to_owned(),
         state,
+        detail: detail.printed(output).exited(exit),
     }));
 }

@@ -14,6 +14,7 @@ fn tool(name: &str, state: ToolState) -> Event {
         id: "t".to_owned(),
         name: name.to_owned(),
         state,
+        detail: Default::default(),
     })
 }
 

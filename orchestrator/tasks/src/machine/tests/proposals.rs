@@ -17,7 +17,7 @@ fn with_checks(checks: TaskChecks) -> Driven {
 
 /// Kind of the run that starts.
 fn begun(effects: &[Effect]) -> TaskRunKind {
-    let [Effect::StartRun { kind, .. }] = effects else {
+    let [.., Effect::StartRun { kind, .. }] = effects else {
         panic!("no run was started: {effects:?}");
     };
     *kind
